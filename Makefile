@@ -1,0 +1,48 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help run test check format lint types imports sizes wheel-check bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+run: $(READY) ## try it: the demo workspace in your browser, no account needed
+	@$(BIN)/codebutler demo
+
+test: $(READY) ## run the whole test suite
+	$(BIN)/python -m pytest
+
+check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands
+
+format: $(READY) ## format the code
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: $(READY) ## format check and lint
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+imports: $(READY) ## the direction of imports
+	$(BIN)/lint-imports
+
+sizes: ## no source file over 400 lines, no test file over 500
+	@git ls-files -co --exclude-standard '*.py' '*.js' '*.css' | xargs wc -l | awk '$$2 != "total" { \
+	  limit = ($$2 ~ /^tests\//) ? 500 : 400; if ($$1 > limit) { print $$2 ": " $$1 " lines, the limit is " limit; bad = 1 } } \
+	  END { exit bad }'
+
+wheel-check: $(READY) ## build the wheel and try it in a fresh environment
+	$(BIN)/python tests/wheel/check.py
+
+bench: $(READY) ## measure; prints ratios against limits of the same run
+	$(BIN)/python -m bench
+
+clean: ## remove what was built
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

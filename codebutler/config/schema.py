@@ -1,0 +1,194 @@
+"""The shape of the configuration, its defaults and its ranges. Pure: reading and merging are elsewhere.
+
+One struct per section of ``config.json``. JSON keys are camelCase; unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Url = Annotated[str, Meta(pattern=r"^https?://")]
+ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?$")]
+UserID = Annotated[str, Meta(pattern=r"^[UW][A-Z0-9]{2,}$")]
+
+AgentName = Literal["claude", "kimi", "native", "rehearsal"]
+PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
+SandboxMode = Literal["auto", "bwrap", "docker", "seatbelt", "none"]
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A part of the configuration."""
+
+
+class SlackSection(Section, frozen=True):
+    bot_token: str = ""
+    app_token: str = ""
+    api_base_url: Url = "https://slack.com/api/"
+    channel_id: ChannelID = field(default="", name="channelID")
+    channel_name: str = ""
+    allowed_users: tuple[UserID, ...] = ()
+    listen_channels: tuple[ChannelID, ...] = ()
+
+
+class AgentSection(Section, frozen=True):
+    default: AgentName = "claude"
+    scope: Literal["thread", "channel"] = "thread"
+    debounce_seconds: NotNegative = 3
+    silence_seconds: NotNegative = 60
+    busy: Literal["queue", "steer", "reject"] = "queue"
+    parallel_turns: Positive = 1
+    isolation: Literal["shared", "worktree"] = "shared"
+    mention: Literal["always", "mention"] = "always"
+
+
+class ClaudeSection(Section, frozen=True):
+    binary: str = "claude"
+    model: str = ""
+    max_turns: Positive = 10
+    timeout: Annotated[float, Meta(gt=0)] = 30
+    permission_mode: PermissionMode = "bypassPermissions"
+    project_settings: bool = False
+    extra_args: tuple[str, ...] = ()
+
+
+class KimiSection(Section, frozen=True):
+    binary: str = "kimi"
+    api_key: str = ""
+    base_url: Url = "https://api.moonshot.ai/v1"
+    model: str = ""
+    timeout: Annotated[float, Meta(gt=0)] = 30
+
+
+class NativeSection(Section, frozen=True):
+    base_url: Url = "https://api.moonshot.ai/v1"
+    api_key: str = ""
+    model: str = ""
+    max_turns: Positive = 25
+
+
+class OpenAISection(Section, frozen=True):
+    api_key: str = ""
+    base_url: Url = "https://api.openai.com/v1"
+
+
+class TavilySection(Section, frozen=True):
+    api_key: str = ""
+    base_url: Url = "https://api.tavily.com"
+
+
+class SandboxSection(Section, frozen=True):
+    mode: SandboxMode = "auto"
+
+
+class CommandRule(Section, frozen=True):
+    """A prefix that starts a program: ``prefix: text``."""
+
+    prefix: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$")]
+    binary: Annotated[str, Meta(min_length=1)]
+    args: tuple[str, ...] = ()
+    mode: Literal["headless", "acp", "interactive", "one-shot"] = "one-shot"
+    envelope: bool = False
+    description: str = ""
+
+
+class AuthorizationRule(Section, frozen=True):
+    """Who (``*`` = everybody in ``allowedUsers``) may use which prefixes where."""
+
+    channels: tuple[str, ...]
+    users: tuple[str, ...]
+    allowed_prefixes: tuple[str, ...]
+
+
+class AuthorizationSection(Section, frozen=True):
+    rules: tuple[AuthorizationRule, ...] = ()
+    blocklist: tuple[str, ...] = (
+        r"\brm\s+-[a-z]*r[a-z]*f?[a-z]*\s+(/|~|\$HOME)(\s|$)",
+        r"\bmkfs(\.\w+)?\b",
+        r"\bdd\b.*\bof=/dev/",
+        r":\(\)\s*\{.*\};\s*:",
+        r"\b(shutdown|reboot|halt|poweroff)\b",
+        r">\s*/dev/(sd|nvme|vd)",
+    )
+    allowlist: tuple[str, ...] = ()
+
+
+class EnvelopeSection(Section, frozen=True):
+    prompt_file: str = ""
+    activation_delay_ms: Annotated[int, Meta(ge=0)] = 1500
+    unclosed_timeout_ms: Positive = 30000
+
+
+class OutputSection(Section, frozen=True):
+    flush_interval_ms: Annotated[int, Meta(ge=250)] = 2000
+    max_chars_per_message: Annotated[int, Meta(ge=200, le=11000)] = 3500
+    verbosity: Literal["quiet", "normal", "verbose"] = "normal"
+
+
+class SessionSection(Section, frozen=True):
+    timeout_minutes: Annotated[float, Meta(gt=0)] = 30
+
+
+class LogsSection(Section, frozen=True):
+    level: Literal["debug", "info", "warn", "error"] = "info"
+    retention_days: Positive = 30
+
+
+class WorkerSection(Section, frozen=True):
+    idle_sleep_minutes: NotNegative = 15
+
+
+class DashboardSection(Section, frozen=True):
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 7788
+
+
+class Limit(Section, frozen=True):
+    """A daily budget; None = unlimited."""
+
+    usd_per_day: NotNegative | None = None
+    turns_per_day: Positive | None = None
+
+
+class BudgetSection(Section, frozen=True):
+    repo: Limit = Limit()
+    user: Limit = Limit()
+    thread: Limit = Limit()
+    job: Limit = Limit()
+
+
+class Config(Section, frozen=True):
+    """The whole configuration of one repository (or, without a channel, the global one)."""
+
+    slack: SlackSection = SlackSection()
+    agent: AgentSection = AgentSection()
+    claude: ClaudeSection = ClaudeSection()
+    kimi: KimiSection = KimiSection()
+    native: NativeSection = NativeSection()
+    openai: OpenAISection = OpenAISection()
+    tavily: TavilySection = TavilySection()
+    sandbox: SandboxSection = SandboxSection()
+    commands: tuple[CommandRule, ...] = ()
+    authorization: AuthorizationSection = AuthorizationSection()
+    envelope: EnvelopeSection = EnvelopeSection()
+    output: OutputSection = OutputSection()
+    session: SessionSection = SessionSection()
+    logs: LogsSection = LogsSection()
+    worker: WorkerSection = WorkerSection()
+    dashboard: DashboardSection = DashboardSection()
+    budget: BudgetSection = BudgetSection()
+
+
+class RepoSettings(Struct, frozen=True, kw_only=True):
+    """What a worker is told of its repository. The Slack section travels without tokens."""
+
+    name: str
+    path: str
+    channel_id: str
+    config: Config
+    bot_user_id: str = ""
+    agent_env: dict[str, str] = {}

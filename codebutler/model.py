@@ -1,0 +1,168 @@
+"""The nouns of CodeButler: what happens in a chat, what was asked, and what is said back.
+
+Imports nothing of ours. Every struct is frozen and is plain data: the parent journals it, the pipe carries
+it and the worker stores it in the same JSON form. Slack timestamps (``ts``) are strings as Slack sends
+them ("1355517523.000005"): they identify a message within its channel and sort as text within one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Origin = Literal["slack", "local", "schedule"]
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """A file attached to a message, as Slack describes it; its content has not been fetched."""
+
+    id: str
+    name: str = ""
+    mimetype: str = ""
+    size_bytes: int = 0
+    url: str = ""
+    subtype: str = ""
+
+
+class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
+    """Somebody wrote in a channel or a thread."""
+
+    channel: str
+    ts: str
+    user: str
+    text: str
+    thread_ts: str | None = None
+    files: tuple[File, ...] = ()
+    mentioned: bool = False
+    origin: Origin = "slack"
+    late: bool = False
+
+    @property
+    def key(self) -> str:
+        """What makes this event the same event when Slack delivers it again (a mention comes twice)."""
+        return f"message:{self.channel}:{self.ts}"
+
+    @property
+    def root_ts(self) -> str:
+        """The thread this message belongs to or would start."""
+        return self.thread_ts or self.ts
+
+
+class MessageEdited(Struct, frozen=True, kw_only=True, tag_field="kind", tag="edit"):
+    """The text of an earlier message was replaced."""
+
+    channel: str
+    ts: str
+    user: str
+    text: str
+    edited_ts: str
+    thread_ts: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"edit:{self.channel}:{self.ts}:{self.edited_ts}"
+
+
+class MessageDeleted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="delete"):
+    """An earlier message was withdrawn by ``user`` (its author, as far as Slack tells)."""
+
+    channel: str
+    ts: str
+    user: str
+    thread_ts: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"delete:{self.channel}:{self.ts}"
+
+
+class SlashCommand(Struct, frozen=True, kw_only=True, tag_field="kind", tag="slash"):
+    """``/butler …`` was typed; Slack shows no message for it and allows none inside threads."""
+
+    channel: str
+    user: str
+    command: str
+    text: str
+    trigger_id: str
+
+    @property
+    def key(self) -> str:
+        return f"slash:{self.channel}:{self.trigger_id}"
+
+
+class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="click"):
+    """A button of one of our messages was pressed."""
+
+    channel: str
+    user: str
+    message_ts: str
+    action_id: str
+    value: str
+    action_ts: str
+    thread_ts: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"click:{self.channel}:{self.message_ts}:{self.action_ts}"
+
+
+Event = MessagePosted | MessageEdited | MessageDeleted | SlashCommand | ButtonClicked
+
+
+class Prompt(Struct, frozen=True, kw_only=True, tag_field="kind", tag="prompt"):
+    """Text for an agent; ``prefix`` names the one that was asked for (``claude: …``), None = the default."""
+
+    text: str
+    prefix: str | None = None
+
+
+class Command(Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):
+    """One of our own words (``!status``), with the rest of the line as its argument."""
+
+    name: str
+    argument: str = ""
+
+
+class NoRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="none"):
+    """An event that carries no text to act on: a deletion, a click."""
+
+
+Request = Prompt | Command | NoRequest
+
+
+class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
+    """Say something. ``text`` is mrkdwn and the notification; ``blocks`` (Block Kit) win where shown."""
+
+    text: str
+    thread_ts: str | None = None
+    blocks: tuple[dict[str, Any], ...] = ()
+
+
+class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
+    """Replace the content of a message of ours. Text without blocks removes the old blocks."""
+
+    target_ts: str
+    text: str
+    blocks: tuple[dict[str, Any], ...] = ()
+
+
+class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):
+    """Set (or with ``remove`` take away) our reaction ``name`` on a message; doing it twice is harmless."""
+
+    target_ts: str
+    name: str
+    remove: bool = False
+
+
+class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
+    """Put a file into a thread."""
+
+    filename: str
+    content: bytes
+    title: str = ""
+    comment: str = ""
+    thread_ts: str | None = None
+
+
+Operation = Post | Update | React | Upload

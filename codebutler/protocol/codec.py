@@ -1,0 +1,51 @@
+"""Bytes to messages and back: a frame is a 4-byte big-endian length and that many bytes of JSON."""
+
+from __future__ import annotations
+
+import struct
+from typing import Generic, TypeVar
+
+import msgspec
+
+from codebutler.errors import FrameTooLargeError, ProtocolError
+from codebutler.protocol.messages import MAX_FRAME_BYTES, ToParent, ToWorker
+
+HEADER = struct.Struct(">I")
+M = TypeVar("M")
+
+
+class Codec(Generic[M]):
+    """Encodes any message; decodes only those of the union ``kind``."""
+
+    def __init__(self, kind: object, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._encoder = msgspec.json.Encoder()
+        self._decoder: msgspec.json.Decoder[M] = msgspec.json.Decoder(kind)
+
+    def encode(self, message: object) -> bytes:
+        """One whole frame. Raises FrameTooLargeError before anything is written."""
+        body = self._encoder.encode(message)
+        self.check_length(len(body))
+        return HEADER.pack(len(body)) + body
+
+    def decode(self, body: bytes) -> M:
+        """The message in a frame's body. Raises ProtocolError for anything that is not one of the union."""
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"unreadable message on the pipe: {error}") from error
+
+    def check_length(self, length: int) -> None:
+        """Raise FrameTooLargeError if a body of ``length`` bytes may not travel."""
+        if length > self.max_frame_bytes:
+            raise FrameTooLargeError(f"a frame of {length} bytes exceeds the limit of {self.max_frame_bytes}")
+
+
+def to_worker_codec() -> Codec[ToWorker]:
+    """What a worker reads."""
+    return Codec(ToWorker)
+
+
+def to_parent_codec() -> Codec[ToParent]:
+    """What the parent reads."""
+    return Codec(ToParent)

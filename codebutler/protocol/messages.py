@@ -1,0 +1,131 @@
+"""Every message between the parent and a worker. JSON over a pipe, never pickle: a worker is less trusted.
+
+Changing a shape here means a new PROTOCOL_VERSION and a new golden file in ``tests/golden/protocol``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from codebutler.config.schema import RepoSettings
+from codebutler.model import Event, Operation, Request
+
+PROTOCOL_VERSION = 1
+MAX_FRAME_BYTES = 16 * 2**20
+
+StopReason = Literal["sleep", "shutdown", "restart"]
+LogTag = Literal["INF", "WRN", "ERR", "DBG", "MSG", "CLD", "RSP", "MEM"]
+
+
+class _ToWorker(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    """From the parent."""
+
+
+class Configure(_ToWorker, tag="configure"):
+    """The answer to Hello: who you are. Holds no Slack token."""
+
+    settings: RepoSettings
+
+
+class Deliver(_ToWorker, tag="deliver"):
+    """An accepted event of your channel; ``seq`` is its place in the journal. Answer Stored once it is on disk."""
+
+    seq: int
+    event: Event
+    request: Request
+
+
+class Sent(_ToWorker, tag="sent"):
+    """Your operation took effect; ``ts`` is the message's ("" where there is none)."""
+
+    op_id: str
+    ts: str
+
+
+class SendFailed(_ToWorker, tag="send_failed"):
+    """Your operation was refused for good; ``code`` is Slack's word for why."""
+
+    op_id: str
+    code: str
+
+
+class StopTurns(_ToWorker, tag="stop_turns"):
+    """End every running turn and withdraw every queued one; ``user`` is told as the one who stopped them."""
+
+    user: str
+
+
+class Shutdown(_ToWorker, tag="shutdown"):
+    """Finish what is running within ``grace_s`` seconds, then say Goodbye and exit."""
+
+    reason: StopReason
+    grace_s: float
+
+
+class _ToParent(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    """From a worker."""
+
+
+class Hello(_ToParent, tag="hello"):
+    """The first message: alive, and which protocol is spoken."""
+
+    version: int
+    pid: int
+
+
+class Ready(_ToParent, tag="ready"):
+    """The store is open and recovered; events may come."""
+
+
+class Stored(_ToParent, tag="stored"):
+    """The event ``seq`` is committed in the worker's store; the journal may forget it."""
+
+    seq: int
+
+
+class Send(_ToParent, tag="send"):
+    """Do this in your channel. ``unsure``: it was sent before without an answer, so look before you post."""
+
+    op_id: str
+    operation: Operation
+    unsure: bool = False
+
+
+class Heartbeat(_ToParent, tag="heartbeat"):
+    """From the worker's loop: alive, and how much there is to do (turns; outbox operations)."""
+
+    running: int = 0
+    queued: int = 0
+    waiting: int = 0
+    outbox: int = 0
+
+
+class Log(_ToParent, tag="log"):
+    """A log record; the parent writes it under the repo's name."""
+
+    tag: LogTag
+    text: str
+
+
+class Audit(_ToParent, tag="audit"):
+    """Something was executed: goes to the audit log."""
+
+    user: str
+    thread: str
+    kind: str
+    text: str
+    decision: str
+    exit_code: int | None = None
+    duration_s: float | None = None
+
+
+class Goodbye(_ToParent, tag="goodbye"):
+    """The last message: everything is committed, the process ends."""
+
+    reason: str
+
+
+ToWorker = Configure | Deliver | Sent | SendFailed | StopTurns | Shutdown
+ToParent = Hello | Ready | Stored | Send | Heartbeat | Log | Audit | Goodbye

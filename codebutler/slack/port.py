@@ -1,0 +1,49 @@
+"""ChatPort: what the parent asks of a chat service. One contract suite holds every implementation to it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from codebutler.model import Post, React, Update, Upload
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who we are in the workspace (``auth.test``)."""
+
+    user_id: str
+    bot_id: str
+    team_id: str
+    team: str = ""
+    url: str = ""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Messages as Slack tells them, oldest or newest first as Slack sends them, and where to go on."""
+
+    messages: tuple[dict[str, Any], ...]
+    next_cursor: str = ""
+
+
+class ChatPort(Protocol):
+    """Every call raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError or
+    ChatError (refused for good). ``op_id`` travels in the message's metadata."""
+
+    async def identity(self) -> Identity: ...
+
+    async def post(self, channel: str, post: Post, op_id: str) -> str:
+        """Returns the new message's ts."""
+
+    async def update(self, channel: str, update: Update, op_id: str) -> None: ...
+
+    async def react(self, channel: str, react: React) -> None:
+        """Already there (or already gone) is success."""
+
+    async def upload(self, channel: str, upload: Upload) -> str:
+        """Returns the file's id."""
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page:
+        """A page of the channel's messages, or of one thread's, with metadata."""

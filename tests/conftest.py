@@ -1,0 +1,21 @@
+"""Fixtures every suite may use."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def git_repo(tmp_path: Path) -> Path:
+    """A fresh repository with one commit: README.md and src/app.py."""
+    repo = tmp_path / "repo"
+    (repo / "src").mkdir(parents=True)
+    (repo / "README.md").write_text("# Sample\n\nA sample repository.\n")
+    (repo / "src" / "app.py").write_text('def greet(name):\n    return f"hello {name}"\n')
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "init.defaultBranch=main"]
+    for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "Start"]):
+        subprocess.run(["git", *identity, *args], cwd=repo, check=True)
+    return repo

@@ -1,0 +1,163 @@
+"""AgentBackend: what a worker asks of a coding agent, and the events it hears back.
+
+A failed run is a result (``Finished(ok=False)``), never an exception. A turn's stream always ends with exactly
+one Finished, whatever happens to the program behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+Reason = Literal[
+    "done", "failed", "stopped", "max_turns", "timeout", "stalled", "auth", "unavailable", "session_lost", "limit"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """One turn to run: ``prompt`` goes to the session ``session_id`` (None = a new one) in ``workdir``."""
+
+    turn_id: str
+    conversation: str
+    prompt: str
+    workdir: Path
+    session_id: str | None = None
+    system_prompt: str = ""
+    cost_before_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The agent took the turn; later turns resume ``session_id``. ``fresh``: an older session was lost."""
+
+    session_id: str
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A finished block of the agent's prose (Markdown)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The agent calls a tool; ``summary`` is one short line for people (a file, a command)."""
+
+    id: str
+    name: str
+    summary: str
+    input: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    id: str
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    text: str
+    state: Literal["pending", "in_progress", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The agent's whole task list as it stands now."""
+
+    steps: tuple[PlanStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The agent asks leave for exactly this call; answer with AgentBackend.answer(turn_id, id, …)."""
+
+    id: str
+    tool: str
+    summary: str
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The agent asks the person something; ``options`` are suggestions."""
+
+    id: str
+    text: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What this turn has used so far."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    turns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The agent waits or was refused by its service (retry, rate limit); ``text`` says it in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of the turn. ``text`` is the final answer, or on failure one line that says what to do.
+
+    ``total_cost_usd`` is the session's running total where the agent counts so (kept for the next difference).
+    """
+
+    ok: bool
+    text: str
+    reason: Reason
+    usage: Usage = Usage()
+    total_cost_usd: float | None = None
+
+
+AgentEvent = (
+    Started | Text | Thinking | ToolUse | ToolResult | Plan | Approval | Question | Usage | Limit | Finished
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's reply to an Approval or Question."""
+
+    allow: bool
+    text: str = ""
+
+
+class AgentBackend(Protocol):
+    """One kind of agent in one repository. Conversations run side by side; one conversation has one turn."""
+
+    name: str
+
+    def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        """Run the turn. Closing the iterator early stops the turn and everything it started."""
+
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
+        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+
+    async def steer(self, turn_id: str, text: str) -> bool:
+        """Put text into the running turn; False if it cannot take it (then it is queued)."""
+
+    async def stop(self, turn_id: str) -> None:
+        """Ask the turn to end; its stream then ends with Finished(reason="stopped") within 5 s."""
+
+    async def close(self) -> None:
+        """End every process."""

@@ -1,0 +1,44 @@
+"""Sandbox: how a program is started so that it touches only what its policy names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxPolicy:
+    """What a program may see and change. Everything not named is read-only or hidden.
+
+    ``home`` is the HOME the program gets; ``home_paths`` are the paths below it (a CLI's login and sessions)
+    that stay visible and writable. ``env`` is the whole environment: nothing is inherited.
+    """
+
+    workdir: Path
+    home: Path
+    home_paths: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    network: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to execute: the wrapped argv, and the environment for the wrapper itself (scrubbed)."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: Path
+
+
+class Sandbox(Protocol):
+    """One way to build walls."""
+
+    name: str
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """Raises SandboxUnavailableError if the policy cannot be kept (then nothing may be started)."""
+
+    async def self_test(self) -> None:
+        """Start something really. Raises SandboxUnavailableError with what to do."""
