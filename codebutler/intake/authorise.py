@@ -1,0 +1,108 @@
+"""The ONE decision who may do what. Every path asks here: message, thread, edit, button, slash, schedule.
+
+Pure. The default is no: an empty ``allowedUsers`` means nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from codebutler.config.schema import AuthorizationRule, Config
+from codebutler.model import (
+    ButtonClicked,
+    Command,
+    Event,
+    MessagePosted,
+    Prompt,
+    Request,
+)
+from codebutler.routing.commands import SHELL_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``reason`` is for the audit log; ``told`` is what the person reads when refused."""
+
+    allowed: bool
+    reason: str
+    told: str = ""
+
+
+ALLOWED = Decision(allowed=True, reason="allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Who wants to do what, wherever the wish came from. ``prefix`` is None where no agent is asked for."""
+
+    user: str
+    channel: str
+    local: bool = False
+    prefix: str | None = None
+    text: str = ""
+
+
+def ask_of(event: Event, request: Request, default_agent: str) -> Ask:
+    """The wish that an event expresses."""
+    local = isinstance(event, MessagePosted) and event.origin == "local"
+    if isinstance(request, Prompt):
+        prefix = request.prefix or default_agent
+        return Ask(event.user, event.channel, local, prefix, request.text)
+    return Ask(event.user, event.channel, local)
+
+
+def authorise(config: Config, ask: Ask) -> Decision:
+    """May this user do this here? A local wish came over the owner-only control socket, so from the owner."""
+    if not ask.local:
+        if ask.user not in config.slack.allowed_users:
+            return _stranger(ask.user, "not in allowedUsers")
+        if not _rules_allow(config.authorization.rules, ask):
+            return _stranger(ask.user, "no rule allows it")
+    if ask.prefix == SHELL_PREFIX:
+        return _shell(config, ask.text)
+    return ALLOWED
+
+
+def _rules_allow(rules: tuple[AuthorizationRule, ...], ask: Ask) -> bool:
+    return not rules or any(_matches(rule, ask) for rule in rules)
+
+
+def _matches(rule: AuthorizationRule, ask: Ask) -> bool:
+    return (
+        ask.channel in rule.channels
+        and ("*" in rule.users or ask.user in rule.users)
+        and (ask.prefix is None or ask.prefix in rule.allowed_prefixes)
+    )
+
+
+def _shell(config: Config, command: str) -> Decision:
+    rules = config.authorization
+    if any(re.search(pattern, command) for pattern in rules.blocklist):
+        return _blocked("on the blocklist")
+    if rules.allowlist and not any(re.search(pattern, command) for pattern in rules.allowlist):
+        return _blocked("not on the allowlist")
+    return ALLOWED
+
+
+def _blocked(reason: str) -> Decision:
+    return Decision(allowed=False, reason=reason, told=f"That command is {reason}; it was not run.")
+
+
+def _stranger(user: str, reason: str) -> Decision:
+    told = (
+        "You are not authorized to use CodeButler here. "
+        f"Its owner can add your user ID `{user}` to `slack.allowedUsers`."
+    )
+    return Decision(allowed=False, reason=reason, told=told)
+
+
+def kind_of(event: Event, request: Request) -> str:
+    """The audit log's word for what was asked."""
+    if isinstance(event, ButtonClicked):
+        return f"button {event.action_id}"
+    if isinstance(request, Command):
+        return f"command {request.name}"
+    if isinstance(request, Prompt):
+        return f"prompt {request.prefix}" if request.prefix else "prompt"
+    return type(event).__name__

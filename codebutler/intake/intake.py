@@ -1,0 +1,111 @@
+"""From a parsed event to a committed journal entry: authorise, dedupe, commit, route. Then it may be acked.
+
+Nothing here knows Slack's JSON; ``accept`` is the whole door for every source of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from codebutler.clock import Clock
+from codebutler.config.schema import Config
+from codebutler.intake.authorise import Ask, Decision, ask_of, authorise, kind_of
+from codebutler.intake.journal import Entry, Journal
+from codebutler.model import Command, Event, MessageEdited, MessagePosted, Prompt, Request
+from codebutler.routing.commands import request_of
+from codebutler.routing.router import EventRouter
+
+NOTICE_INTERVAL_S = 3600.0
+
+Outcome = Literal["accepted", "duplicate", "refused", "ignored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repo:
+    """What the intake needs to know of a repository."""
+
+    name: str
+    config: Config
+
+    @property
+    def prefixes(self) -> frozenset[str]:
+        """The words that name an agent here."""
+        configured = {rule.prefix for rule in self.config.commands}
+        return frozenset(configured | {self.config.agent.default, "rehearsal"})
+
+
+class Refusals(Protocol):
+    """Where a refusal goes: the audit log always, the person when ``tell`` says so."""
+
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None: ...
+
+
+class Intake:
+    """One per parent. ``repos`` maps channel ID to repository and may change while we run."""
+
+    def __init__(
+        self,
+        *,
+        repos: Callable[[], Mapping[str, Repo]],
+        journal: Journal,
+        router: EventRouter,
+        refusals: Refusals,
+        clock: Clock,
+    ) -> None:
+        self._repos = repos
+        self._journal = journal
+        self._router = router
+        self._refusals = refusals
+        self._clock = clock
+        self._noticed: dict[str, float] = {}
+
+    async def accept(self, event: Event) -> Outcome:
+        """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept."""
+        repo = self._repos().get(event.channel)
+        if repo is None:
+            return "ignored"
+        request = request_of(event, repo.prefixes)
+        if _not_for_us(repo.config, event, request):
+            return "ignored"
+        ask = ask_of(event, request, repo.config.agent.default)
+        decision = authorise(repo.config, ask)
+        if not decision.allowed:
+            self._refuse(event, request, ask, decision)
+            return "refused"
+        entry = await self._journal.append(event, request)
+        if entry is None:
+            return "duplicate"
+        self._router.route(entry)
+        return "accepted"
+
+    async def resume(self) -> int:
+        """Route what an earlier life committed and no worker has taken over; returns how many."""
+        pending: list[Entry] = await self._journal.pending()
+        for entry in pending:
+            self._router.route(entry)
+        return len(pending)
+
+    def _refuse(self, event: Event, request: Request, ask: Ask, decision: Decision) -> None:
+        known = ask.user in self._repos()[event.channel].config.slack.allowed_users or ask.local
+        tell = known or self._first_within_the_hour(ask.user)
+        self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
+
+    def _first_within_the_hour(self, user: str) -> bool:
+        now_s = self._clock.monotonic()
+        self._noticed = {u: t for u, t in self._noticed.items() if now_s - t < NOTICE_INTERVAL_S}
+        if user in self._noticed:
+            return False
+        self._noticed[user] = now_s
+        return True
+
+
+def _not_for_us(config: Config, event: Event, request: Request) -> bool:
+    """With ``agent.mention: mention`` plain talk passes us by; our own words are always meant for us."""
+    if isinstance(event, MessagePosted | MessageEdited) and isinstance(request, Prompt):
+        if not request.text.strip() and not getattr(event, "files", ()):
+            return True
+        if config.agent.mention == "mention" and request.prefix is None:
+            return isinstance(event, MessagePosted) and event.origin == "slack" and not event.mentioned
+    return isinstance(request, Command) and not request.name

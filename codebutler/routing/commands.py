@@ -1,0 +1,60 @@
+"""Text to Request: is this one of our words, a named agent's prompt, or plain text? Pure.
+
+``!word …`` anywhere a message may stand, ``/butler word …`` as a slash command, or a message that begins with
+``/word``. ``prefix: text`` names an agent. Everything else is a prompt for the default agent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from codebutler.model import (
+    COMMAND_WORDS,
+    Command,
+    Event,
+    MessageEdited,
+    MessagePosted,
+    NoRequest,
+    Prompt,
+    Request,
+    SlashCommand,
+)
+
+SHELL_PREFIX = "run"
+_BANG = re.compile(r"!([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
+_SLASH = re.compile(r"/([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
+_PREFIX = re.compile(r"([a-z][a-z0-9_-]*):\s*(.*)$", re.IGNORECASE | re.DOTALL)
+
+
+def request_of(event: Event, prefixes: Collection[str]) -> Request:
+    """What the event asks for; ``prefixes`` are the lower-case words that name an agent here."""
+    if isinstance(event, SlashCommand):
+        return slash_request(event.text)
+    if isinstance(event, MessagePosted | MessageEdited):
+        return text_request(event.text, prefixes)
+    return NoRequest()
+
+
+def text_request(text: str, prefixes: Collection[str]) -> Request:
+    """What a message's text asks for. A leading ``/path`` that is none of our words stays a prompt."""
+    stripped = text.strip()
+    if match := _BANG.match(stripped):
+        return _command(match[1].lower(), match[2] or "")
+    if (match := _SLASH.match(stripped)) and match[1].lower() in COMMAND_WORDS:
+        return _command(match[1].lower(), match[2] or "")
+    if (match := _PREFIX.match(stripped)) and match[1].lower() in prefixes:
+        return Prompt(text=match[2], prefix=match[1].lower())
+    return Prompt(text=text)
+
+
+def slash_request(text: str) -> Request:
+    """What ``/butler text`` asks for; nothing at all asks for help."""
+    word, _, argument = text.strip().partition(" ")
+    return _command(word.lower().lstrip("!/") or "help", argument.strip())
+
+
+def _command(word: str, argument: str) -> Request:
+    if word == "c":
+        return Prompt(text=argument, prefix=SHELL_PREFIX)
+    return Command(name=word, argument=argument.strip())

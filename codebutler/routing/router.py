@@ -1,0 +1,30 @@
+"""EventRouter: how an accepted event reaches whoever works for its channel."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from codebutler.intake.journal import Entry
+
+
+class EventRouter(Protocol):
+    """Hands journal entries on, in order per channel; the entry stays in the journal until it is settled."""
+
+    def route(self, entry: Entry) -> None: ...
+
+
+class Workers(Protocol):
+    """The local supervisor, as the router sees it."""
+
+    def deliver(self, entry: Entry) -> None: ...
+
+
+class LocalRouter:
+    """Every worker is a child of this process."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def route(self, entry: Entry) -> None:
+        """Queue the entry for its channel's worker, waking it if it sleeps."""
+        self._workers.deliver(entry)

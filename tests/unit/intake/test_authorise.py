@@ -1,0 +1,113 @@
+"""Who may do what, on every path."""
+
+from __future__ import annotations
+
+import pytest
+
+from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
+from codebutler.intake.authorise import ask_of, authorise
+from codebutler.model import (
+    ButtonClicked,
+    Command,
+    Event,
+    MessageDeleted,
+    MessageEdited,
+    MessagePosted,
+    NoRequest,
+    Prompt,
+    Request,
+    SlashCommand,
+)
+
+OWNER, GUEST = "U0OWNER", "U0GUEST"
+TALK = Prompt(text="hello")
+
+
+def config(
+    *rules: AuthorizationRule, allowed: tuple[str, ...] = (OWNER,), allowlist: tuple[str, ...] = ()
+) -> Config:
+    return Config(
+        slack=SlackSection(allowed_users=allowed),
+        authorization=AuthorizationSection(rules=rules, allowlist=allowlist),
+    )
+
+
+def paths(user: str) -> list[tuple[Event, Request]]:
+    """The same person on every path an event can take."""
+    return [
+        (MessagePosted(channel="C1", ts="1.1", user=user, text="hello"), TALK),
+        (MessagePosted(channel="C1", ts="1.2", user=user, text="hello", thread_ts="1.1"), TALK),
+        (MessagePosted(channel="C1", ts="1.3", user=user, text="!status"), Command(name="status")),
+        (MessageEdited(channel="C1", ts="1.1", user=user, text="hello", edited_ts="1.4"), TALK),
+        (MessageDeleted(channel="C1", ts="1.1", user=user), NoRequest()),
+        (
+            SlashCommand(channel="C1", user=user, command="/butler", text="", trigger_id="t"),
+            Command(name="help"),
+        ),
+        (
+            ButtonClicked(
+                channel="C1",
+                user=user,
+                message_ts="1.5",
+                action_id="codebutler.stop",
+                value="x",
+                action_ts="1.6",
+            ),
+            NoRequest(),
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("event", "request_"), paths(OWNER))
+def test_the_owner_is_let_in_on_every_path(event: Event, request_: Request) -> None:
+    assert authorise(config(), ask_of(event, request_, "claude")).allowed
+
+
+@pytest.mark.parametrize(("event", "request_"), [*paths(GUEST), *paths("")])
+def test_a_stranger_is_refused_on_every_path_and_told_why(event: Event, request_: Request) -> None:
+    decision = authorise(config(), ask_of(event, request_, "claude"))
+    assert not decision.allowed
+    assert "not authorized" in decision.told
+
+
+@pytest.mark.parametrize(("event", "request_"), paths(OWNER))
+def test_an_empty_list_of_users_means_nobody(event: Event, request_: Request) -> None:
+    assert not authorise(config(allowed=()), ask_of(event, request_, "claude")).allowed
+
+
+def test_a_star_in_a_rule_means_the_allowed_users_and_nobody_else() -> None:
+    rule = AuthorizationRule(channels=("C1",), users=("*",), allowed_prefixes=("claude",))
+    talk = [MessagePosted(channel="C1", ts="1.1", user=user, text="hello") for user in (OWNER, GUEST)]
+    decisions = [authorise(config(rule), ask_of(event, TALK, "claude")).allowed for event in talk]
+    assert decisions == [True, False]
+
+
+def test_a_rule_limits_the_channel_and_the_prefix() -> None:
+    rule = AuthorizationRule(channels=("C1",), users=(OWNER,), allowed_prefixes=("claude",))
+    here = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="hello")
+    there = MessagePosted(channel="C2", ts="1.1", user=OWNER, text="hello")
+    assert authorise(config(rule), ask_of(here, TALK, "claude")).allowed
+    assert not authorise(config(rule), ask_of(there, TALK, "claude")).allowed
+    assert not authorise(config(rule), ask_of(here, Prompt(text="ls", prefix="run"), "claude")).allowed
+
+
+def test_the_operator_of_this_machine_needs_no_entry() -> None:
+    local = MessagePosted(channel="C1", ts="1.1", user="operator", text="hello", origin="local")
+    assert authorise(config(allowed=()), ask_of(local, TALK, "claude")).allowed
+
+
+@pytest.mark.parametrize(
+    "command", ["rm -rf /", "sudo shutdown now", "mkfs.ext4 /dev/sda", "dd if=a of=/dev/sda"]
+)
+def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> None:
+    local = MessagePosted(channel="C1", ts="1.1", user="operator", text=command, origin="local")
+    decision = authorise(config(), ask_of(local, Prompt(text=command, prefix="run"), "claude"))
+    assert not decision.allowed
+    assert "blocklist" in decision.told
+
+
+def test_an_allowlist_admits_only_what_it_names() -> None:
+    only_make = config(allowlist=(r"^make( |$)",))
+    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    assert authorise(only_make, ask_of(event, Prompt(text="make test", prefix="run"), "claude")).allowed
+    assert not authorise(only_make, ask_of(event, Prompt(text="ls", prefix="run"), "claude")).allowed

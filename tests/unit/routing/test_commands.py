@@ -1,0 +1,63 @@
+"""What a text asks for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request, SlashCommand
+from codebutler.routing.commands import request_of, slash_request, text_request
+
+PREFIXES = {"claude", "kimi", "agent", "run"}
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("fix the login bug", Prompt(text="fix the login bug")),
+        ("!status", Command(name="status")),
+        ("  !Logs tail 5 ", Command(name="logs", argument="tail 5")),
+        ("!nosuchword", Command(name="nosuchword")),
+        ("!c ls -la", Prompt(text="ls -la", prefix="run")),
+        ("/status", Command(name="status")),
+        ("/etc/hosts looks wrong", Prompt(text="/etc/hosts looks wrong")),
+        ("/tmp", Prompt(text="/tmp")),
+        ("claude: why?", Prompt(text="why?", prefix="claude")),
+        ("Kimi:\nfirst\nsecond", Prompt(text="first\nsecond", prefix="kimi")),
+        ("todo: water the plants", Prompt(text="todo: water the plants")),
+        ("http://example.org is down", Prompt(text="http://example.org is down")),
+        ("!!! it broke", Prompt(text="!!! it broke")),
+        ("wow! status", Prompt(text="wow! status")),
+    ],
+)
+def test_text_is_a_command_a_named_agents_prompt_or_a_prompt(text: str, request_: Request) -> None:
+    assert text_request(text, PREFIXES) == request_
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("", Command(name="help")),
+        ("status", Command(name="status")),
+        ("!status now", Command(name="status", argument="now")),
+        ("c make test", Prompt(text="make test", prefix="run")),
+    ],
+)
+def test_a_slash_commands_first_word_is_the_command(text: str, request_: Request) -> None:
+    assert slash_request(text) == request_
+
+
+def test_an_event_without_text_asks_for_nothing() -> None:
+    deleted = MessageDeleted(channel="C1", ts="1.1", user="U1")
+    slash = SlashCommand(channel="C1", user="U1", command="/butler", text="ping", trigger_id="1")
+    assert request_of(deleted, PREFIXES) == NoRequest()
+    assert request_of(slash, PREFIXES) == Command(name="ping")
+
+
+@given(st.text())
+def test_no_text_is_refused_and_no_prompt_is_altered(text: str) -> None:
+    event = MessagePosted(channel="C1", ts="1.1", user="U1", text=text)
+    request = request_of(event, PREFIXES)
+    if isinstance(request, Prompt) and request.prefix is None:
+        assert request.text == text
