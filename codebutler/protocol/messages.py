@@ -23,13 +23,13 @@ class _ToWorker(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unkn
     """From the parent."""
 
 
-class Configure(_ToWorker, tag="configure"):
+class Configure(_ToWorker, frozen=True, tag="configure"):
     """The answer to Hello: who you are. Holds no Slack token."""
 
     settings: RepoSettings
 
 
-class Deliver(_ToWorker, tag="deliver"):
+class Deliver(_ToWorker, frozen=True, tag="deliver"):
     """An accepted event of your channel; ``seq`` is its place in the journal. Answer Stored once it is on disk."""
 
     seq: int
@@ -37,27 +37,27 @@ class Deliver(_ToWorker, tag="deliver"):
     request: Request
 
 
-class Sent(_ToWorker, tag="sent"):
+class Sent(_ToWorker, frozen=True, tag="sent"):
     """Your operation took effect; ``ts`` is the message's ("" where there is none)."""
 
     op_id: str
     ts: str
 
 
-class SendFailed(_ToWorker, tag="send_failed"):
+class SendFailed(_ToWorker, frozen=True, tag="send_failed"):
     """Your operation was refused for good; ``code`` is Slack's word for why."""
 
     op_id: str
     code: str
 
 
-class StopTurns(_ToWorker, tag="stop_turns"):
+class StopTurns(_ToWorker, frozen=True, tag="stop_turns"):
     """End every running turn and withdraw every queued one; ``user`` is told as the one who stopped them."""
 
     user: str
 
 
-class Shutdown(_ToWorker, tag="shutdown"):
+class Shutdown(_ToWorker, frozen=True, tag="shutdown"):
     """Finish what is running within ``grace_s`` seconds, then say Goodbye and exit."""
 
     reason: StopReason
@@ -68,24 +68,24 @@ class _ToParent(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unkn
     """From a worker."""
 
 
-class Hello(_ToParent, tag="hello"):
+class Hello(_ToParent, frozen=True, tag="hello"):
     """The first message: alive, and which protocol is spoken."""
 
     version: int
     pid: int
 
 
-class Ready(_ToParent, tag="ready"):
+class Ready(_ToParent, frozen=True, tag="ready"):
     """The store is open and recovered; events may come."""
 
 
-class Stored(_ToParent, tag="stored"):
+class Stored(_ToParent, frozen=True, tag="stored"):
     """The event ``seq`` is committed in the worker's store; the journal may forget it."""
 
     seq: int
 
 
-class Send(_ToParent, tag="send"):
+class Send(_ToParent, frozen=True, tag="send"):
     """Do this in your channel. ``unsure``: it was sent before without an answer, so look before you post."""
 
     op_id: str
@@ -93,7 +93,7 @@ class Send(_ToParent, tag="send"):
     unsure: bool = False
 
 
-class Heartbeat(_ToParent, tag="heartbeat"):
+class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
     """From the worker's loop: alive, and how much there is to do (turns; outbox operations)."""
 
     running: int = 0
@@ -102,14 +102,14 @@ class Heartbeat(_ToParent, tag="heartbeat"):
     outbox: int = 0
 
 
-class Log(_ToParent, tag="log"):
+class Log(_ToParent, frozen=True, tag="log"):
     """A log record; the parent writes it under the repo's name."""
 
     tag: LogTag
     text: str
 
 
-class Audit(_ToParent, tag="audit"):
+class Audit(_ToParent, frozen=True, tag="audit"):
     """Something was executed: goes to the audit log."""
 
     user: str
@@ -121,7 +121,7 @@ class Audit(_ToParent, tag="audit"):
     duration_s: float | None = None
 
 
-class Goodbye(_ToParent, tag="goodbye"):
+class Goodbye(_ToParent, frozen=True, tag="goodbye"):
     """The last message: everything is committed, the process ends."""
 
     reason: str

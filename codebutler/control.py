@@ -1,0 +1,175 @@
+"""The control socket: how `codebutler status`, `stop`, `send` and `chat` talk to the running supervisor.
+
+One JSON object per line. A request is answered by any number of Said, then by Done, Failed or a status.
+The socket is the owner's alone (0600 in a 0700 directory), and the peer's user ID is checked besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from codebutler.errors import CodeButlerError, NotRunningError, ProtocolError
+
+LINE_LIMIT_BYTES = 4 * 2**20
+_PEER = struct.Struct("3i")
+
+
+class _Request(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
+    """From a command."""
+
+
+class StatusRequest(_Request, frozen=True, tag="status"):
+    """What runs?"""
+
+
+class StopRequest(_Request, frozen=True, tag="stop"):
+    """End the turns of one repository, or of ``all``."""
+
+    repo: str
+
+
+class SendRequest(_Request, frozen=True, tag="send"):
+    """Say ``text`` in the repository's channel as the operator; ``wait`` streams what is answered."""
+
+    repo: str
+    text: str
+    wait: bool = False
+    thread_ts: str | None = None
+
+
+class ReloadRequest(_Request, frozen=True, tag="reload"):
+    """The registry or a configuration changed: read them again."""
+
+
+class _Reply(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """From the supervisor."""
+
+
+class StatusReply(_Reply, frozen=True, tag="status"):
+    """The contract's status object."""
+
+    status: dict[str, Any]
+
+
+class Posted(_Reply, frozen=True, tag="posted"):
+    """The operator's message stands in the channel; its ts starts or continues the thread."""
+
+    channel: str
+    ts: str
+    thread_ts: str
+
+
+class Said(_Reply, frozen=True, tag="said"):
+    """Something was said in the thread. ``progress`` texts replace one another."""
+
+    text: str
+    progress: bool = False
+
+
+class Done(_Reply, frozen=True, tag="done"):
+    """That was all. ``ok`` is the turn's verdict where one was waited for."""
+
+    ok: bool = True
+    text: str = ""
+
+
+class Failed(_Reply, frozen=True, tag="failed"):
+    """It cannot be done; ``text`` is the line to show."""
+
+    text: str
+
+
+ControlRequest = StatusRequest | StopRequest | SendRequest | ReloadRequest
+ControlReply = StatusReply | Posted | Said | Done | Failed
+
+
+class Control(Protocol):
+    """What the parent offers on the socket."""
+
+    def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]: ...
+
+
+@asynccontextmanager
+async def control_server(path: Path, control: Control) -> AsyncIterator[None]:
+    """Serve ``control`` on ``path`` while the context lives. A stale socket file is replaced."""
+    path.unlink(missing_ok=True)
+    mask = os.umask(0o177)
+    try:
+        server = await asyncio.start_unix_server(_Connection(control).serve, path, limit=LINE_LIMIT_BYTES)
+    finally:
+        os.umask(mask)
+    try:
+        yield
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)
+
+
+class _Connection:
+    """Serves one request per connection."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._decoder = msgspec.json.Decoder(ControlRequest)
+        self._encoder = msgspec.json.Encoder()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if not _is_owner(writer.get_extra_info("socket")):
+                return
+            async for reply in self._replies(reader):
+                writer.write(self._encoder.encode(reply) + b"\n")
+                await writer.drain()
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+    async def _replies(self, reader: asyncio.StreamReader) -> AsyncIterator[ControlReply]:
+        try:
+            request = self._decoder.decode(await reader.readline())
+        except (msgspec.DecodeError, ValueError) as error:
+            yield Failed(text=f"unreadable request: {error}")
+            return
+        try:
+            async for reply in self._control.answer(request):
+                yield reply
+        except CodeButlerError as error:
+            yield Failed(text=str(error))
+
+
+async def ask(path: Path, request: ControlRequest) -> AsyncIterator[ControlReply]:
+    """Every reply of the running supervisor. Raises NotRunningError where none listens."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(path, limit=LINE_LIMIT_BYTES)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NotRunningError from error
+    decoder: msgspec.json.Decoder[ControlReply] = msgspec.json.Decoder(ControlReply)
+    try:
+        writer.write(msgspec.json.encode(request) + b"\n")
+        await writer.drain()
+        while line := await reader.readline():
+            yield decoder.decode(line)
+    except (msgspec.DecodeError, ConnectionError) as error:
+        raise ProtocolError(f"the supervisor's answer cannot be read: {error}") from error
+    finally:
+        writer.close()
+
+
+def _is_owner(sock: socket.socket) -> bool:
+    """Linux tells who is on the other side (SO_PEERCRED); elsewhere the socket's mode decides alone."""
+    if not sys.platform.startswith("linux"):
+        return True
+    _, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return uid in (os.getuid(), 0)
