@@ -1,0 +1,264 @@
+"""AgentProcess: one foreign program, read line by line, and gone without a trace when its block ends.
+
+Each program is the leader of its own session. Nothing here reads JSON: the agents' own rooms do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.sandbox.port import Launch
+
+LINE_LIMIT_BYTES = 16 * 2**20
+STDERR_TAIL_BYTES = 8 * 2**10
+READ_BYTES = 64 * 2**10
+
+
+class LineSplitter:
+    """Pure: chunks in, whole lines out. A line over ``limit_bytes`` is dropped and counted."""
+
+    def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
+        self.dropped = 0
+        self._limit_bytes = limit_bytes
+        self._buffer = bytearray()
+        self._dropping = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that ``chunk`` completes, without their newline."""
+        lines: list[bytes] = []
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            self._append(part)
+            if not self._dropping:
+                lines.append(bytes(self._buffer))
+            self._buffer.clear()
+            self._dropping = False
+        self._append(rest)
+        return lines
+
+    def end(self) -> list[bytes]:
+        """What the program left without a newline when it ended."""
+        rest, dropping = bytes(self._buffer), self._dropping
+        self._buffer.clear()
+        self._dropping = False
+        return [rest] if rest and not dropping else []
+
+    def _append(self, part: bytes) -> None:
+        if self._dropping:
+            return
+        self._buffer += part
+        if len(self._buffer) > self._limit_bytes:
+            self._buffer.clear()
+            self._dropping = True
+            self.dropped += 1
+
+
+class AgentProcess:
+    """A running program: ``async with await AgentProcess.spawn(launch) as process``.
+
+    Leaving the block ends the program and everything it started that can still be found.
+    """
+
+    def __init__(
+        self, process: Process, transport: asyncio.SubprocessTransport, limit_bytes: int = LINE_LIMIT_BYTES
+    ) -> None:
+        self._process = process
+        self._transport = transport
+        self._splitter = LineSplitter(limit_bytes)
+        self._stderr = bytearray()
+        self._stopping = asyncio.Lock()
+        self._stderr_task = asyncio.create_task(self._read_stderr(), name=f"stderr:{process.pid}")
+
+    @classmethod
+    async def spawn(cls, launch: Launch, limit_bytes: int = LINE_LIMIT_BYTES) -> Self:
+        """Start ``launch``. Raises AgentUnavailableError if the program cannot be executed.
+
+        From the main thread only: a parent-death signal is tied to the thread that started the child.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("agents are started from the main thread only")
+        loop = asyncio.get_running_loop()
+        try:
+            transport, protocol = await loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
+                *launch.argv,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                cwd=launch.cwd,
+                env=launch.env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AgentUnavailableError(
+                f"cannot start {Path(launch.argv[0]).name}: {error.strerror}"
+            ) from error
+        return cls(Process(transport, protocol, loop), transport, limit_bytes)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code (negative: the signal), None while it runs."""
+        return self._process.returncode
+
+    @property
+    def dropped_lines(self) -> int:
+        """How many lines were longer than the limit."""
+        return self._splitter.dropped
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last 8 KB the program wrote to stderr."""
+        return self._stderr.decode(errors="replace")
+
+    async def write_line(self, line: bytes) -> bool:
+        """Send one line; False if the program no longer reads."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + b"\n")
+            await self._process.stdin.drain()
+        except (ConnectionError, RuntimeError):
+            return False
+        return True
+
+    def close_stdin(self) -> None:
+        """Tell the program that nothing more will come."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Each line of stdout until its end of file."""
+        assert self._process.stdout is not None
+        while chunk := await self._process.stdout.read(READ_BYTES):
+            for line in self._splitter.feed(chunk):
+                yield line
+        for line in self._splitter.end():
+            yield line
+
+    async def wait(self) -> int:
+        """The exit code, when it has ended by itself."""
+        return await self._process.wait()
+
+    async def stop(
+        self,
+        ask: Callable[[], Awaitable[object]] | None = None,
+        *,
+        ask_s: float = 2.0,
+        eof_s: float = 1.0,
+        term_s: float = 1.0,
+    ) -> None:
+        """End the program: ask, close its stdin, SIGTERM its group, SIGKILL what is left. Within 5 s."""
+        await asyncio.shield(asyncio.ensure_future(self._stop(ask, ask_s, eof_s, term_s)))
+
+    async def _stop(
+        self, ask: Callable[[], Awaitable[object]] | None, ask_s: float, eof_s: float, term_s: float
+    ) -> None:
+        async with self._stopping:
+            children = await descendants(self.pid) if self.returncode is None else {}
+            if self.returncode is None and ask is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ask_s):
+                        await ask()
+                        await self.wait()
+            self.close_stdin()
+            if not await self._ended(eof_s):
+                children |= await descendants(self.pid)
+                self._signal(signal.SIGTERM)
+                await self._ended(term_s)
+            if self.returncode is None:
+                children |= await descendants(self.pid)
+            self._signal(signal.SIGKILL)
+            await kill_leftovers(children)
+            await self._ended(1.0)
+            await self._close()
+
+    async def _ended(self, within_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.wait()
+        return self.returncode is not None
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group is the pid's own session: its id cannot be reused while any member lives.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    async def _close(self) -> None:
+        self._transport.close()
+        self._stderr_task.cancel()
+        await asyncio.gather(self._stderr_task, return_exceptions=True)
+
+    async def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        while chunk := await self._process.stderr.read(READ_BYTES):
+            self._stderr += chunk
+            del self._stderr[:-STDERR_TAIL_BYTES]
+
+
+async def descendants(pid: int) -> dict[int, str]:
+    """Every process below ``pid`` with its start time, which tells a reused pid from the same process.
+
+    Agents run their tools in sessions of their own, so killing the agent's group does not reach them.
+    """
+    table = process_table() if sys.platform == "linux" else await asyncio.to_thread(process_table_ps)
+    found: dict[int, str] = {}
+    level = {pid}
+    while level:
+        level = {child for child, (parent, _) in table.items() if parent in level and child not in found}
+        found |= {child: table[child][1] for child in level}
+    return found
+
+
+async def kill_leftovers(processes: dict[int, str]) -> None:
+    """SIGKILL those of ``processes`` that are still the same process."""
+    table = process_table() if sys.platform == "linux" else await asyncio.to_thread(process_table_ps)
+    for pid, started in processes.items():
+        if pid in table and table[pid][1] == started:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def process_table() -> dict[int, tuple[int, str]]:
+    """pid -> (parent, start time), from /proc (proc_pid_stat(5), fields 4 and 22)."""
+    table: dict[int, tuple[int, str]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        table[int(entry.name)] = (int(fields[1]), fields[19])
+    return table
+
+
+def process_table_ps() -> dict[int, tuple[int, str]]:
+    """The same where there is no /proc, from ps(1)."""
+    listing = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,lstart="], capture_output=True, text=True, timeout=5, check=False
+    ).stdout
+    rows = (line.split(None, 2) for line in listing.splitlines())
+    return {int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3}
