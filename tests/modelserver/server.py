@@ -1,0 +1,181 @@
+"""The tests' own model service: the Anthropic Messages API on loopback, answering from a script.
+
+Every request that offers tools takes the next Reply of the script; others (titles, counts) get a fixed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+CHUNK = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The model calls a tool."""
+
+    name: str
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer: text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent after the
+    first bytes until ``ModelServer.release`` is set."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    status: int = 200
+    error: str = "scripted error"
+    hold: bool = False
+    input_tokens: int = 100
+    output_tokens: int = 20
+
+
+@dataclass(slots=True)
+class ModelServer:
+    """Use as an async context manager. ``requests`` are the bodies seen, ``keys`` the credentials used."""
+
+    script: list[Reply] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    url: str = ""
+    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/v1/messages", self._messages)
+        app.router.add_post("/v1/messages/count_tokens", self._count)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release.set()
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    def play(self, *replies: Reply) -> None:
+        """Append to the script."""
+        self.script.extend(replies)
+
+    async def seen(self, count: int, deadline_s: float = 30) -> None:
+        """Wait until ``count`` scripted requests have arrived."""
+        async with asyncio.timeout(deadline_s), self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+
+    def said(self, index: int = -1) -> str:
+        """Everything request ``index`` told the model, as one JSON text."""
+        return json.dumps(self.requests[index], ensure_ascii=False)
+
+    async def _count(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"input_tokens": len(await request.read()) // 4})
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        body: dict[str, Any] = await request.json()
+        reply = Reply("ok")
+        if body.get("tools"):
+            reply = self.script.pop(0) if self.script else Reply("(the script is exhausted)")
+            async with self._arrived:
+                self.requests.append(body)
+                self.keys.append(request.headers.get("x-api-key", ""))
+                self._arrived.notify_all()
+        if reply.status != 200:
+            kind = ERROR_TYPES.get(reply.status, "api_error")
+            error = {"type": "error", "error": {"type": kind, "message": reply.error}}
+            return web.json_response(error, status=reply.status)
+        if not body.get("stream"):
+            return web.json_response(message(body, reply) | {"content": blocks(reply)})
+        return await self._stream(request, body, reply)
+
+    async def _stream(self, request: web.Request, body: dict[str, Any], reply: Reply) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            for number, event in enumerate(events(body, reply)):
+                await response.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+                if reply.hold and number == 1:
+                    await self.release.wait()
+            await response.write_eof()
+        except ConnectionResetError:
+            pass  # the client was killed: that is what some tests are about
+        return response
+
+
+def blocks(reply: Reply) -> list[dict[str, Any]]:
+    """The reply's content blocks."""
+    found: list[dict[str, Any]] = [{"type": "text", "text": reply.text}] if reply.text else []
+    found.extend(
+        {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex[:20]}", "name": call.name, "input": call.input}
+        for call in reply.calls
+    )
+    return found
+
+
+def message(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    """The message object without its content."""
+    return {
+        "id": f"msg_{uuid.uuid4().hex[:20]}",
+        "type": "message",
+        "role": "assistant",
+        "model": body.get("model"),
+        "content": [],
+        "stop_reason": "tool_use" if reply.calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": reply.input_tokens,
+            "output_tokens": reply.output_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+        },
+    }
+
+
+def events(body: dict[str, Any], reply: Reply) -> Sequence[dict[str, Any]]:
+    """The reply as the service streams it."""
+    start = message(body, reply) | {"stop_reason": None}
+    empty: dict[str, Any]
+    found: list[dict[str, Any]] = [{"type": "message_start", "message": start}, {"type": "ping"}]
+    for index, block in enumerate(blocks(reply)):
+        text = block["text"] if block["type"] == "text" else json.dumps(block["input"])
+        empty = {**block, "text": ""} if block["type"] == "text" else {**block, "input": {}}
+        found.append({"type": "content_block_start", "index": index, "content_block": empty})
+        for at in range(0, len(text), CHUNK):
+            part = text[at : at + CHUNK]
+            delta = (
+                {"type": "text_delta", "text": part}
+                if block["type"] == "text"
+                else {"type": "input_json_delta", "partial_json": part}
+            )
+            found.append({"type": "content_block_delta", "index": index, "delta": delta})
+        found.append({"type": "content_block_stop", "index": index})
+    stop = "tool_use" if reply.calls else "end_turn"
+    usage = {"output_tokens": reply.output_tokens}
+    found.append(
+        {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": usage}
+    )
+    found.append({"type": "message_stop"})
+    return found
