@@ -1,0 +1,47 @@
+// The workspace's Web API and the page's own few endpoints, called as the person who holds the token.
+
+export class ApiError extends Error {}
+
+export class Api {
+  constructor(token) {
+    this.token = token;
+  }
+
+  /** A Slack Web API method; throws ApiError with Slack's error code when the answer is not ok. */
+  async call(method, params = {}) {
+    const answer = await this.#request("POST", `/api/${method}`, params);
+    if (!answer.ok) throw new ApiError(answer.error || "unknown_error");
+    return answer;
+  }
+
+  boot() {
+    return this.#request("GET", "/workspace/boot");
+  }
+
+  click(message, action) {
+    const body = { channel: message.channel, message_ts: message.ts, action_id: action.action_id, value: action.value || "" };
+    if (action.block_id) body.block_id = action.block_id;
+    return this.#request("POST", "/workspace/click", body);
+  }
+
+  slash(channel, command, text) {
+    return this.#request("POST", "/workspace/slash", { channel, command, text });
+  }
+
+  /** Markdown as safe HTML: the server escapes any markup in it. */
+  async render(markdown) {
+    return (await this.#request("POST", "/workspace/render", { markdown })).html;
+  }
+
+  streamUrl() {
+    return `/workspace/stream?token=${encodeURIComponent(this.token)}`;
+  }
+
+  async #request(verb, path, body) {
+    const headers = { Authorization: `Bearer ${this.token}` };
+    if (body) headers["Content-Type"] = "application/json; charset=utf-8";
+    const response = await fetch(path, { method: verb, headers, body: body && JSON.stringify(body) });
+    if (!response.ok) throw new ApiError(`HTTP ${response.status}`);
+    return response.json();
+  }
+}

@@ -1,0 +1,66 @@
+// Slack's mrkdwn to DOM nodes. Text never becomes markup: every node is made by hand.
+
+import { emoji, isEmoji } from "./emoji.js";
+
+const INLINE = /`([^`\n]+)`|<([^<>\n]+)>|(?<![\w*])\*([^*\n]+)\*(?![\w*])|(?<![\w_])_([^_\n]+)_(?![\w_])|(?<![\w~])~([^~\n]+)~(?![\w~])|:([a-z0-9_+-]+):/g;
+const ENTITIES = { "&lt;": "<", "&gt;": ">", "&amp;": "&" };
+
+const unescape = (text) => text.replace(/&(?:lt|gt|amp);/g, (entity) => ENTITIES[entity]);
+
+function element(tag, children, className) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  node.append(...[children].flat());
+  return node;
+}
+
+function reference(content, names) {
+  const [target, label] = content.split("|");
+  if (target.startsWith("@")) return element("span", `@${label || names(target.slice(1))}`, "mention");
+  if (target.startsWith("#")) return element("span", `#${label || target.slice(1)}`, "mention");
+  if (target.startsWith("!")) return element("span", `@${target.slice(1).split("^")[0]}`, "mention");
+  if (!/^(https?:|mailto:)/.test(target)) return document.createTextNode(unescape(`<${content}>`));
+  const link = element("a", unescape(label || target));
+  link.href = unescape(target);
+  link.target = "_blank";
+  link.rel = "noopener noreferrer";
+  return link;
+}
+
+function inline(text, names) {
+  const nodes = [];
+  let end = 0;
+  for (const match of text.matchAll(INLINE)) {
+    nodes.push(unescape(text.slice(end, match.index)));
+    const [whole, code, ref, bold, italic, strike, name] = match;
+    if (code) nodes.push(element("code", unescape(code)));
+    else if (ref) nodes.push(reference(ref, names));
+    else if (bold) nodes.push(element("strong", inline(bold, names)));
+    else if (italic) nodes.push(element("em", inline(italic, names)));
+    else if (strike) nodes.push(element("s", inline(strike, names)));
+    else nodes.push(isEmoji(name) ? emoji(name) : whole);
+    end = match.index + whole.length;
+  }
+  nodes.push(unescape(text.slice(end)));
+  return nodes;
+}
+
+function prose(text, names) {
+  const nodes = [];
+  for (const part of text.split(/((?:^(?:>|&gt;).*(?:\n|$))+)/m)) {
+    if (!part.trim()) continue;
+    if (/^(>|&gt;)/.test(part)) {
+      const quoted = part.replace(/^(>|&gt;) ?/gm, "").trimEnd();
+      nodes.push(element("blockquote", element("div", inline(quoted, names), "text")));
+    } else nodes.push(element("div", inline(part.replace(/^\n|\n$/g, ""), names), "text"));
+  }
+  return nodes;
+}
+
+/** The nodes of one mrkdwn text; `names` maps a user ID to a name. */
+export function mrkdwn(text, names) {
+  return text.split(/(```[\s\S]*?```)/).flatMap((part) => {
+    if (!part.startsWith("```") || part.length < 6) return prose(part, names);
+    return [element("pre", element("code", unescape(part.slice(3, -3).replace(/^\n/, ""))))];
+  });
+}
