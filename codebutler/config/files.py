@@ -1,0 +1,117 @@
+"""Reading and writing files of our own: size-limited, atomic, private, and never through a planted link."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+from types import TracebackType
+
+from codebutler.errors import CodeButlerError, ConfigError
+
+MAX_CONFIG_BYTES = 256 * 1024
+_HINTS = {
+    errno.EROFS: "the disk is read-only: make it writable or choose another CODEBUTLER_HOME",
+    errno.EACCES: "permission denied: check its owner and mode",
+    errno.EPERM: "not permitted: check its owner and mode",
+    errno.ENOSPC: "the disk is full: free some space and try again",
+    errno.EDQUOT: "the disk quota is used up: free some space and try again",
+}
+
+
+class PrivateDir:
+    """An open directory whose files are read and replaced by name.
+
+    The descriptor pins the directory: what an agent swaps in under its path later is not followed. With
+    ``follow_links`` false (everything inside a repository) neither the directory nor a file in it may be a
+    symbolic link.
+    """
+
+    def __init__(self, path: Path, *, follow_links: bool = False, create: bool = False) -> None:
+        self.path = path
+        self._follow = 0 if follow_links else os.O_NOFOLLOW
+        self._create = create
+        self._fd = -1
+
+    def __enter__(self) -> PrivateDir:
+        """Raises FileNotFoundError if it is absent, ConfigError if it is a link or no directory."""
+        if self._create:
+            self._make()
+        try:
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | self._follow)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path} must be a real directory, not a link or a file: remove it"
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._fd)
+
+    def read(self, name: str, limit_bytes: int = MAX_CONFIG_BYTES) -> bytes | None:
+        """The file's bytes, None if it is absent.
+
+        Raises ConfigError for anything that is no regular file of at most ``limit_bytes``.
+        """
+        full = self.path / name
+        try:
+            # O_NONBLOCK: opening a planted named pipe must not hang
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | self._follow, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise ConfigError(f"{full} is a symbolic link: replace it by the file itself") from error
+            raise ConfigError(f"cannot read {full}: {_reason(error)}") from error
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise ConfigError(f"{full} is not a regular file: remove it")
+            data = file.read(limit_bytes + 1)
+        if len(data) > limit_bytes:
+            raise ConfigError(
+                f"{full} is larger than {limit_bytes // 1024} KiB: this cannot be what is meant"
+            )
+        return data
+
+    def write(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        """Replace the file as a whole: a crash leaves the old or the new one. Raises CodeButlerError."""
+        temporary = f".{name}.{secrets.token_hex(6)}"
+        try:
+            fd = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=self._fd
+            )
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            except OSError:
+                os.unlink(temporary, dir_fd=self._fd)
+                raise
+            os.fsync(self._fd)
+        except OSError as error:
+            raise write_error(self.path / name, error) from error
+
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError:
+            return  # a file or a dangling link: the open that follows says so
+        except OSError as error:
+            raise write_error(self.path, error) from error
+
+
+def write_error(path: Path, error: OSError) -> CodeButlerError:
+    """What a user is told when ``path`` cannot be written."""
+    return CodeButlerError(f"cannot write {path}: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    return _HINTS.get(error.errno or 0) or (error.strerror or "unknown error").lower()

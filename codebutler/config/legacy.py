@@ -1,0 +1,79 @@
+"""Config files of the WhatsApp era to today's. Pure: reading, backing up and writing are the caller's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from codebutler.config.explain import join, known_keys, shown_key
+from codebutler.config.merge import put
+from codebutler.config.schema import Config
+from codebutler.errors import ConfigError
+
+_RENAMED = {
+    "maxturns": "maxTurns",
+    "permissionmode": "permissionMode",
+    "apikey": "apiKey",
+    "baseurl": "baseUrl",
+}
+_SNAKE = re.compile(r"[_-]+([A-Za-z0-9])")
+
+
+@dataclass(frozen=True)
+class MigratedConfig:
+    """Today's content, and one line for each thing that did not come along or needs a hand."""
+
+    values: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def is_legacy(values: dict[str, Any]) -> bool:
+    """Whether this is a file of the WhatsApp era."""
+    return "whatsapp" in values
+
+
+def migrate_config(values: dict[str, Any]) -> MigratedConfig:
+    """The sections that still have a meaning, in camelCase; the WhatsApp group and the bot prefix have none.
+
+    Never raises for a key or value it does not know: those are dropped with a note that shows no value.
+    """
+    migrated: dict[str, Any] = {}
+    notes = []
+    for section, content in values.items():
+        if section == "whatsapp":
+            notes.append("whatsapp: dropped; give the repository a Slack channel with `codebutler add-repo`")
+            continue
+        if section not in known_keys("") or not isinstance(content, dict):
+            notes.append(f"{shown_key(section)}: dropped, it has no meaning any more")
+            continue
+        for key, value in content.items():
+            name = _today(key)
+            if name in known_keys(section) and _is_valid(section, name, value):
+                put(migrated, (section, name), value)
+            else:
+                notes.append(f"{shown_key(join(section, key))}: dropped, it has no meaning any more")
+    return MigratedConfig(migrated, tuple(notes))
+
+
+def group_name(values: dict[str, Any]) -> str:
+    """The name of the WhatsApp group, "" if the file has none: a proposal for the channel's name."""
+    section = values.get("whatsapp")
+    name = section.get("groupName", "") if isinstance(section, dict) else ""
+    return name if isinstance(name, str) else ""
+
+
+def _today(key: str) -> str:
+    camel = _SNAKE.sub(lambda match: match[1].upper(), key)
+    camel = camel[:1].lower() + camel[1:]
+    return _RENAMED.get(camel.lower(), camel)
+
+
+def _is_valid(section: str, key: str, value: object) -> bool:
+    try:
+        msgspec.convert({section: {key: value}}, Config)
+    except (msgspec.ValidationError, ConfigError):
+        return False
+    return True

@@ -1,0 +1,126 @@
+"""Bytes to a checked layer of configuration: UTF-8, JSON, known keys, types, ranges, kinds of token. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import msgspec
+
+from codebutler.config.explain import explain, shown_key
+from codebutler.config.schema import Config
+from codebutler.errors import ConfigError, LegacyConfigError
+
+JsonObject = dict[str, Any]
+
+# Slack: token types; rotated tokens carry "xoxe." before the type
+_BOT_TOKEN = re.compile(r"(xoxe\.)?xoxb-\S+")
+_APP_TOKEN = re.compile(r"xapp-\S+")
+_TOKEN_KINDS = {
+    "xoxb-": "a bot token",
+    "xapp-": "an app-level token",
+    "xoxp-": "a user token",
+    "xoxc-": "a browser token",
+    "xoxe.xoxp-": "a user token",
+}
+
+
+def parse_layer(data: bytes, source: str) -> JsonObject:
+    """The checked content of one config file; ``source`` names the file in errors.
+
+    Raises LegacyConfigError for a file of the WhatsApp era, ConfigError for everything else that is wrong.
+    """
+    layer = parse_object(data, source)
+    if "whatsapp" in layer:
+        raise LegacyConfigError(
+            f"{source} is from the WhatsApp era: run `codebutler migrate` (it keeps a backup)"
+        )
+    check_layer(layer, source)
+    return layer
+
+
+def parse_object(data: bytes, source: str) -> JsonObject:
+    """A JSON object in UTF-8. Raises ConfigError with the line and column of what is malformed."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{source}: line {line}: not valid UTF-8: save the file as UTF-8") from error
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        reason = error.msg.lower()
+        raise ConfigError(
+            f"{source}: line {error.lineno} column {error.colno}: malformed JSON: {reason}"
+        ) from None  # the decoder's error carries the whole document
+    except RecursionError:
+        raise ConfigError(f"{source}: malformed JSON: nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{source}: malformed JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f'{source}: expected a JSON object such as {{"slack": {{…}}}}')
+    return value
+
+
+def check_layer(layer: JsonObject, source: str) -> Config:
+    """The layer by itself, defaults filling the gaps. Raises ConfigError with key path and expectation."""
+    try:
+        config = msgspec.convert(layer, Config)
+    except msgspec.ValidationError as error:
+        key, what = explain(error)
+        raise ConfigError(f"{source}: {key}: {what}" if key else f"{source}: {what}") from None
+    for key, what in _semantic_faults(config):
+        raise ConfigError(f"{source}: {key}: {what}")
+    return config
+
+
+def bot_token_fault(token: str) -> str:
+    """Why this is no bot token, "" if it is one."""
+    return "" if _BOT_TOKEN.fullmatch(token) else f"expected a bot token (xoxb-…), this is {_kind(token)}"
+
+
+def app_token_fault(token: str) -> str:
+    """Why this is no app-level token, "" if it is one."""
+    return (
+        "" if _APP_TOKEN.fullmatch(token) else f"expected an app-level token (xapp-…), this is {_kind(token)}"
+    )
+
+
+def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
+    slack = config.slack
+    if slack.bot_token and (fault := bot_token_fault(slack.bot_token)):
+        yield "slack.botToken", fault
+    if slack.app_token and (fault := app_token_fault(slack.app_token)):
+        yield "slack.appToken", fault
+    for name in ("blocklist", "allowlist"):
+        for index, pattern in enumerate(getattr(config.authorization, name)):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                yield f"authorization.{name}[{index}]", f"expected a regular expression ({error.msg})"
+    prefixes = [rule.prefix for rule in config.commands]
+    for index, prefix in enumerate(prefixes):
+        if prefix in prefixes[:index]:
+            yield f"commands[{index}].prefix", f"{prefix} is defined twice"
+
+
+def _kind(token: str) -> str:
+    for start, kind in _TOKEN_KINDS.items():
+        if token.startswith(start):
+            return kind if token != start else "only its beginning"
+    return "something else"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
+    result: JsonObject = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {shown_key(key)} appears twice in one object")
+        result[key] = value
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,0 +1,120 @@
+"""Where everything is: the home of an installation and the private directory of a repository."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.config.files import PrivateDir, write_error
+
+CONFIG_NAME = "config.json"
+
+
+@dataclass(frozen=True)
+class Home:
+    """``$CODEBUTLER_HOME``: one installation, one supervisor. Mode 0700, its files 0600."""
+
+    root: Path
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Home:
+        """``CODEBUTLER_HOME``, or ``.codebutler`` in the user's home directory."""
+        if named := env.get("CODEBUTLER_HOME", "").strip():
+            return cls(Path(named).expanduser().absolute())
+        base = env.get("HOME") or str(Path.home())
+        return cls(Path(base).absolute() / ".codebutler")
+
+    @property
+    def config(self) -> Path:
+        return self.root / CONFIG_NAME
+
+    @property
+    def env_file(self) -> Path:
+        return self.root / ".env"
+
+    @property
+    def registry(self) -> Path:
+        return self.root / "repos.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.db"
+
+    @property
+    def socket(self) -> Path:
+        return self.root / "supervisor.sock"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "supervisor.lock"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def log_file(self) -> Path:
+        return self.logs / "codebutler.log"
+
+    @property
+    def audit(self) -> Path:
+        return self.logs / "audit.jsonl"
+
+    def ensure(self) -> Home:
+        """Make the directories, and take the rights of group and others from what is there.
+
+        Raises CodeButlerError if that is not possible.
+        """
+        for directory in (self.root, self.logs):
+            try:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise write_error(directory, error) from error
+            make_private(directory)
+        for file in (self.config, self.env_file, self.registry, self.journal, self.lock):
+            make_private(file)
+        return self
+
+    def open(self) -> PrivateDir:
+        """The home for reading and writing its files; links are the owner's own choice here."""
+        return PrivateDir(self.root, follow_links=True, create=True)
+
+
+@dataclass(frozen=True)
+class RepoPaths:
+    """What CodeButler keeps in a repository, below ``<repo>/.codebutler``. The repository is not trusted."""
+
+    repo: Path
+
+    @property
+    def root(self) -> Path:
+        return self.repo / ".codebutler"
+
+    @property
+    def config(self) -> Path:
+        return self.root / CONFIG_NAME
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store.db"
+
+    def open(self, *, create: bool = False) -> PrivateDir:
+        """The private directory. Follows no links: the repository's content may have put them there."""
+        return PrivateDir(self.root, create=create)
+
+
+def make_private(path: Path) -> None:
+    """Take the rights of group and others; nothing happens if the path is absent.
+
+    Raises CodeButlerError if the rights are too wide and cannot be changed.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            path.chmod(mode & 0o700)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise write_error(path, error) from error

@@ -1,0 +1,143 @@
+"""``repos.json``: which repositories are served, each one's name, channel and trusted config file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from codebutler.config.explain import explain
+from codebutler.config.load import parse_object
+from codebutler.config.paths import Home
+from codebutler.errors import ConfigError, RegistryError
+
+RepoEntries = tuple["RepoEntry", ...]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_RESERVED = frozenset({"all"})
+MAX_REGISTRY_BYTES = 2**20
+
+
+class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One registered repository.
+
+    ``digest`` is the SHA-256 of the trusted per-repo config ("" = none is trusted). ``channel_id`` is kept
+    here too: an agent that edits its own config cannot move itself into another repository's channel.
+    """
+
+    name: str
+    path: str
+    digest: str = ""
+    channel_id: str = msgspec.field(default="", name="channelID")
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    repos: tuple[RepoEntry, ...] = ()
+
+
+class Registry:
+    """The registry file of a home. Changes are read, made and written under a lock, each as a whole."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def load(self) -> RepoEntries:
+        """All entries, in order of registration. Raises ConfigError if the file is damaged."""
+        if not self._home.root.is_dir():
+            return ()
+        with self._home.open() as directory:
+            data = directory.read(self._home.registry.name, MAX_REGISTRY_BYTES)
+        return parse_registry(data, str(self._home.registry)) if data is not None else ()
+
+    def update(self, change: Callable[[RepoEntries], RepoEntries]) -> RepoEntries:
+        """Apply a pure change and write the result. Raises what ``change`` raises, and CodeButlerError."""
+        with self._home.open() as directory:
+            lock = os.open(self._home.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                entries = change(self.load())
+                document = msgspec.json.format(msgspec.json.encode(_File(entries)), indent=2)
+                directory.write(self._home.registry.name, document + b"\n")
+            finally:
+                os.close(lock)
+        return entries
+
+
+def parse_registry(data: bytes, source: str) -> RepoEntries:
+    """Entries from the file's bytes. Raises ConfigError, also if two of them exclude each other."""
+    try:
+        parsed = msgspec.convert(parse_object(data, source), _File)
+    except msgspec.ValidationError as error:
+        key, what = explain(error)
+        raise ConfigError(f"{source}: {key}: {what}") from None
+    entries: RepoEntries = ()
+    for entry in parsed.repos:
+        try:
+            entries = add(entries, entry)
+        except RegistryError as error:
+            raise ConfigError(f"{source}: {error}") from error
+    return entries
+
+
+def add(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
+    """With one more. Raises RegistryError if its name, path or channel is taken, or its name cannot be one."""
+    if not _NAME.fullmatch(entry.name) or entry.name in _RESERVED:
+        raise RegistryError(
+            f"{entry.name!r} cannot be a repository's name: use letters, digits, '.', '_' and '-' (--name)"
+        )
+    for other in entries:
+        if other.path == entry.path:
+            raise RegistryError(
+                f"{entry.path} is already registered as {other.name}: "
+                f"run `codebutler remove-repo {other.name}` first"
+            )
+        if other.name.lower() == entry.name.lower():
+            raise RegistryError(
+                f"the name {other.name} is already taken by {other.path}: choose another with --name"
+            )
+        _refuse_shared_channel(other, entry)
+    return (*entries, entry)
+
+
+def remove(entries: RepoEntries, name: str) -> RepoEntries:
+    """Without the one of that name. Raises RegistryError if there is none."""
+    gone = find(entries, name)
+    return tuple(entry for entry in entries if entry is not gone)
+
+
+def replace(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
+    """With the one of that name replaced. Raises RegistryError if there is none or the channel is taken."""
+    old = find(entries, entry.name)
+    for other in entries:
+        if other is not old:
+            _refuse_shared_channel(other, entry)
+    return tuple(entry if other is old else other for other in entries)
+
+
+def find(entries: Sequence[RepoEntry], name: str) -> RepoEntry:
+    """The one of that name. Raises RegistryError, naming those there are."""
+    for entry in entries:
+        if entry.name == name:
+            return entry
+    known = ", ".join(entry.name for entry in entries)
+    raise RegistryError(
+        f"no repository is registered as {name!r}: "
+        + (f"there are {known}" if known else "register one with `codebutler add-repo PATH`")
+    )
+
+
+def name_for(path: Path) -> str:
+    """A name made from the directory's; may still be taken."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip("-._")[:64] or "repo"
+
+
+def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:
+    if entry.channel_id and other.channel_id == entry.channel_id:
+        raise RegistryError(
+            f"channel {entry.channel_id} already belongs to {other.name}: "
+            "each repository needs a channel of its own"
+        )
