@@ -47,7 +47,7 @@ def default_layer() -> Layer:
 
 
 def merge(layers: Sequence[Layer]) -> Merged:
-    """Later layers win, field by field. A list replaces, but in ``commands`` a same prefix replaces its rule."""
+    """Later layers win, field by field. A list replaces; in ``commands`` a same prefix replaces its rule."""
     values: JsonObject = {}
     provenance: dict[str, str] = {}
     commands: dict[str, JsonObject] = {}

@@ -84,7 +84,7 @@ def parse_registry(data: bytes, source: str) -> RepoEntries:
 
 
 def add(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
-    """With one more. Raises RegistryError if its name, path or channel is taken, or its name cannot be one."""
+    """With one more. Raises RegistryError if its name, path or channel is taken, or its name is none."""
     if not _NAME.fullmatch(entry.name) or entry.name in _RESERVED:
         raise RegistryError(
             f"{entry.name!r} cannot be a repository's name: use letters, digits, '.', '_' and '-' (--name)"

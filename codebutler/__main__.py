@@ -1,0 +1,62 @@
+"""The entry point. Every error a user can cause ends here as one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from codebutler.errors import EXIT_FAILED, CodeButlerError
+
+INTERRUPTED = 130
+DEBUG_VARIABLE = "CODEBUTLER_DEBUG"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code: 0 ok, 1 failed, 2 usage, 78 configuration, 130 interrupted."""
+    try:
+        from codebutler.cli.app import PROGRAM, build
+
+        result = build().main(args=argv, prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except CodeButlerError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # the reader (`head`) has enough; without this the interpreter complains while it closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last border: users get a line, never a traceback
+        return _unexpected(error)
+    return result if isinstance(result, int) else 0
+
+
+def _unexpected(error: Exception) -> int:
+    from typer import Abort
+    from typer._click.exceptions import ClickException
+
+    if isinstance(error, Abort):
+        return INTERRUPTED
+    if isinstance(error, ClickException):
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "codebutler"
+        return _fail(f"{error.format_message().rstrip('.')}: see `{path} --help`", error.exit_code)
+    if os.environ.get(DEBUG_VARIABLE):
+        raise error
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{(error.strerror or type(error).__name__).lower()}", EXIT_FAILED)
+    return _fail(
+        f"unexpected {type(error).__name__}: please report this bug (set {DEBUG_VARIABLE}=1 for details)",
+        EXIT_FAILED,
+    )
+
+
+def _fail(line: str, exit_code: int) -> int:
+    sys.stderr.write(f"codebutler: {' '.join(line.split())}\n")
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The command table. A command's module is imported when the command runs, so that ``--help`` stays quick.
+
+A target is a plain function with typer's annotations, or a ``typer.Typer`` for a group of commands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+import typer.main
+from typer._click import Command, Context
+from typer.core import TyperCommand, TyperGroup
+
+from codebutler.errors import EXIT_USAGE
+
+PROGRAM = "codebutler"
+DESCRIPTION = "Reach the coding agents on your own machine from Slack: one channel per repository."
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command: what ``--help`` says of it, and ``module:attribute`` of what it runs."""
+
+    name: str
+    help: str
+    target: str
+
+
+COMMANDS: tuple[Row, ...] = (
+    Row("setup", "Connect to Slack: tokens, and who may use it.", "codebutler.cli.setup:run"),
+    Row("add-repo", "Give a repository a channel and register it.", "codebutler.cli.add_repo:run"),
+    Row("repos", "List the registered repositories.", "codebutler.cli.repos:run"),
+    Row("remove-repo", "Stop serving a repository; its files stay.", "codebutler.cli.remove_repo:run"),
+    Row("trust", "Vouch for a repository's config as it is now.", "codebutler.cli.trust:run"),
+    Row("config", "Show the configuration in force and its sources.", "codebutler.cli.config:run"),
+    Row("supervise", "Serve all registered repositories.", "codebutler.cli.supervise:run"),
+    Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.demo:run"),
+    Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.workspace:run"),
+    Row("status", "What the running supervisor does.", "codebutler.cli.status:run"),
+    Row("send", "Send a message to a repository's agent.", "codebutler.cli.send:run"),
+    Row("stop", "Stop what runs in a repository, or in all.", "codebutler.cli.stop:run"),
+    Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:run"),
+    Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:run"),
+    Row("migrate", "Bring WhatsApp-era files up to date.", "codebutler.cli.migrate:run"),
+    Row("manifest", "Print the Slack app manifest or its link.", "codebutler.cli.manifest:run"),
+)
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a command in ``--help`` until somebody calls it."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row.name, help=row.help)
+        self.row = row
+
+    def load(self) -> Command:
+        """The real command, imported."""
+        module, _, attribute = self.row.target.partition(":")
+        target: Any = getattr(importlib.import_module(module), attribute)
+        if isinstance(target, typer.Typer):
+            command = typer.main.get_command(target)
+        else:
+            single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            single.command(self.row.name, help=target.__doc__ or self.row.help)(target)
+            command = typer.main.get_command(single)
+        command.name = self.row.name
+        return command
+
+
+class LazyGroup(TyperGroup):
+    """A group of LazyCommands, one per row of ``COMMANDS``."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for row in COMMANDS:
+            self.add_command(LazyCommand(row))
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+
+
+def build() -> Command:
+    """The whole command line."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        help=DESCRIPTION,
+        callback=_root,
+        invoke_without_command=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    return typer.main.get_command(app)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"{PROGRAM} {version(PROGRAM)}\n")
+        raise typer.Exit
+
+
+def _root(
+    ctx: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        sys.stdout.write(ctx.get_help() + "\n")
+        raise typer.Exit(EXIT_USAGE)
