@@ -1,0 +1,177 @@
+"""One SQLite file that must not lose what it acknowledged: how it is born, opened, looked at and backed up.
+
+WAL with ``synchronous=FULL`` survives power loss (NORMAL does not: it may lose the last commits). Exactly
+one connection writes a file: SQLite 3.7.0 to 3.51.2 can corrupt a WAL when two connections write and
+checkpoint at once. A missing file is only created where nothing says that one was there: an empty store in
+place of a lost one would forget silently.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from codebutler.errors import StoreError
+
+BUSY_TIMEOUT_MS = 2000
+CHECKED_BYTES = 64 * 2**20
+
+_ADVICE = {
+    "SQLITE_FULL": "the disk is full: free some space",
+    "SQLITE_READONLY": "it cannot be written: check its permissions, and that its disk is not read-only",
+    "SQLITE_PERM": "it cannot be written: check its permissions",
+    "SQLITE_CANTOPEN": "it cannot be opened: check the permissions of the file and of its directory",
+    "SQLITE_IOERR": "its disk reports an error: check the disk",
+    "SQLITE_BUSY": "another process uses it: stop that one first",
+    "SQLITE_LOCKED": "another process uses it: stop that one first",
+    "SQLITE_CORRUPT": "it is damaged: put a backup (*.bak) in its place, or move it away",
+    "SQLITE_NOTADB": "it is not a database: put a backup (*.bak) in its place, or move it away",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file holds: columns by table, and Alembic's revision (None = never versioned, "" = the base)."""
+
+    tables: dict[str, frozenset[str]]
+    revision: str | None
+
+
+def store_error(path: Path, error: Exception) -> StoreError:
+    """The one line a person needs for what SQLite or the system said. It never quotes a statement."""
+    code = getattr(error, "sqlite_errorname", "")
+    for name, advice in _ADVICE.items():
+        if code.startswith(name):
+            return StoreError(f"{path}: {advice}")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else code or str(error)
+    return StoreError(f"{path}: {reason}")
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file to open; False = it may be created.
+
+    Raises StoreError for a link, anything but a regular file, an empty file, and for a missing file of which
+    a WAL or a backup is left.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        left = [path.with_name(path.name + "-wal"), *sorted(path.parent.glob(f"{path.name}.*.bak"))]
+        if traces := [trace.name for trace in left if trace.exists()]:
+            raise StoreError(
+                f"{path} is missing but {traces[-1]} is there: put a backup in its place, "
+                "or move the leftovers away to start afresh"
+            ) from None
+        return False
+    except OSError as error:
+        raise store_error(path, error) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"{path} is not a regular file: move it away")
+    if found.st_size == 0:
+        raise StoreError(
+            f"{path} is empty, it was cut off: put a backup in its place, or remove it to start afresh"
+        )
+    return True
+
+
+def create(path: Path, statements: Iterable[str]) -> None:
+    """Make a new file (mode 0600) by these statements: after a crash it is whole or not there at all."""
+    new = path.with_name(path.name + ".new")
+    try:
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        new.rename(path)
+        sync_directory(path.parent)
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(path, error) from error
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open an existing file for its one writer; transactions are begun by hand. Never creates a file.
+
+    Raises sqlite3.Error. Refuses a file that cannot be written or is locked by another writer.
+    """
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000
+    )
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def examine(connection: sqlite3.Connection, path: Path) -> Contents:
+    """Read what the file holds. Raises StoreError if it is damaged or carries code (triggers, views)."""
+    size = path.stat().st_size
+    if size <= CHECKED_BYTES:  # a bigger one would hold up the start; SQLite still reports what it meets
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise StoreError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
+    schema = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
+    if code := [name for kind, name in schema if kind in ("trigger", "view")]:
+        raise StoreError(f"{path} holds the foreign trigger or view {code[0]}: move the file away")
+    names = [name for kind, name in schema if kind == "table" and not name.startswith("sqlite_")]
+    tables = {name: _columns(connection, name) for name in names}
+    if "alembic_version" not in tables:
+        return Contents(tables, None)
+    rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    return Contents(tables, str(rows[0][0]) if rows else "")
+
+
+def backup(path: Path, now: datetime) -> Path:
+    """Copy the file, with what its WAL holds, to ``NAME.<UTC stamp>.bak`` beside it (mode 0600, synced).
+
+    Raises StoreError; a copy that did not succeed is removed.
+    """
+    target = path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%SZ}.bak")
+    number = 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%SZ}-{number}.bak")
+    try:
+        descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            uri = f"{path.absolute().as_uri()}?mode=rw"
+            with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(target)) as copy:
+                source.backup(copy)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_directory(path.parent)
+    except (sqlite3.Error, OSError) as error:
+        target.unlink(missing_ok=True)
+        raise store_error(target, error) from error
+    return target
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a new name in the directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
+    rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    return frozenset(name for (name,) in rows)

@@ -1,0 +1,114 @@
+"""What the repositories take and give: one frozen dataclass per table. Pure.
+
+Times are ISO 8601 texts in UTC, so that they sort; ``ts`` and ``thread_ts`` are Slack's. A conversation is
+``channel:thread_ts``, or ``channel:`` where ``agent.scope`` makes the whole channel one conversation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+TurnState = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
+OperationKind = Literal["post", "update", "react", "upload"]
+OperationState = Literal["pending", "posted", "failed"]
+ApprovalState = Literal["pending", "allowed", "denied", "expired"]
+
+
+def message_id(channel_id: str, ts: str) -> str:
+    """The key of a message's row."""
+    return f"{channel_id}:{ts}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRow:
+    """A person's message. ``agent`` is the prefix that was typed (None = the default agent), ``late`` that it
+    was fetched from history. Rows of the WhatsApp era have no thread and no turn."""
+
+    id: str
+    from_id: str
+    channel_id: str
+    content: str
+    timestamp: str
+    is_voice: bool = False
+    acked: bool = False
+    platform_msg_id: str = ""
+    thread_ts: str = ""
+    turn_id: str | None = None
+    agent: str | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRow:
+    """One turn of an agent. Its replies go to ``thread_ts``; it may start once ``not_before`` is past."""
+
+    id: str
+    conversation: str
+    channel_id: str
+    thread_ts: str
+    agent: str
+    created_at: str
+    state: TurnState = "queued"
+    not_before: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+    session_id: str | None = None
+    reason: str | None = None
+    result: str | None = None
+    user_id: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    agent_turns: int = 0
+    progress_op_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """The session an agent resumes in a conversation, and what it has cost so far."""
+
+    conversation: str
+    channel_id: str
+    agent: str
+    session_id: str
+    updated_at: str
+    thread_ts: str = ""
+    total_cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxRow:
+    """Something to do in Slack. ``payload`` is the JSON of a model Operation; ``target_op_id`` names an
+    earlier post whose ts this operation needs. ``seq`` is given by the store."""
+
+    op_id: str
+    conversation: str
+    kind: OperationKind
+    payload: str
+    created_at: str
+    seq: int = 0
+    turn_id: str | None = None
+    target_op_id: str | None = None
+    state: OperationState = "pending"
+    ts: str | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRow:
+    """A question to a person about exactly one action (``digest`` is of ``action_json``)."""
+
+    id: str
+    turn_id: str
+    conversation: str
+    tool: str
+    action_json: str
+    digest: str
+    requested_at: str
+    expires_at: str
+    state: ApprovalState = "pending"
+    decided_by: str | None = None
+    decided_at: str | None = None
+    reason: str | None = None
+    message_op_id: str | None = None

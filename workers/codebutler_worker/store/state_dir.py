@@ -1,0 +1,50 @@
+"""``<repo>/.codebutler``: where a repository's state lives, out of git's sight. Never through a link."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from codebutler.errors import StoreError
+
+STATE_DIR = ".codebutler"
+
+
+def prepare_state_dir(repo: Path) -> Path:
+    """Make ``<repo>/.codebutler`` (mode 0700) with a ``.gitignore`` that hides all of it; returns its path.
+
+    Raises StoreError if it is a link, not a directory, someone else's, or cannot be written.
+    """
+    directory = repo / STATE_DIR
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        check_state_dir(directory)
+        directory.chmod(0o700)
+        _write_once(directory / ".gitignore", "*\n")
+    except OSError as error:
+        raise StoreError(
+            f"{directory}: {error.strerror or error}: check the directory's permissions"
+        ) from error
+    return directory
+
+
+def check_state_dir(directory: Path) -> None:
+    """Raise StoreError unless this is a real directory of ours: a link could lead our writes anywhere."""
+    try:
+        found = directory.lstat()
+    except OSError as error:
+        raise StoreError(f"{directory}: {error.strerror or error}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise StoreError(f"{directory} is a link or a file, it must be a directory: move it away")
+    if found.st_uid != os.geteuid():
+        raise StoreError(f"{directory} belongs to another user: make it yours or remove it")
+
+
+def _write_once(path: Path, text: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
