@@ -1,0 +1,129 @@
+"""The repositories this supervisor serves, each with its configuration, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from codebutler.config.paths import Home
+from codebutler.config.registry import Registry, RepoEntry
+from codebutler.config.resolve import resolve_repo
+from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.errors import ConfigError
+from codebutler.intake.intake import Repo
+
+# What an agent's program reads from the environment to reach its service; nothing else of ours gets there.
+AGENT_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "AWS_REGION",
+    "AWS_PROFILE",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """One repository that can be served."""
+
+    entry: RepoEntry
+    config: Config
+    notes: tuple[str, ...]
+    trusted: bool
+
+    @property
+    def repo(self) -> Repo:
+        """As the intake sees it."""
+        return Repo(self.entry.name, self.config)
+
+    def settings(self, bot_user_id: str, env: Mapping[str, str]) -> RepoSettings:
+        """As its worker sees it: no Slack token, and of the environment only what agents need."""
+        slack = SlackSection(
+            channel_id=self.config.slack.channel_id,
+            channel_name=self.config.slack.channel_name,
+            allowed_users=self.config.slack.allowed_users,
+        )
+        return RepoSettings(
+            name=self.entry.name,
+            path=self.entry.path,
+            channel_id=self.config.slack.channel_id,
+            config=msgspec.structs.replace(self.config, slack=slack),
+            bot_user_id=bot_user_id,
+            agent_env={name: env[name] for name in AGENT_VARIABLES if env.get(name)},
+        )
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """One that cannot be, and the line that says what to do about it."""
+
+    entry: RepoEntry
+    problem: str
+
+
+@dataclass(frozen=True)
+class RepoTable:
+    """All registered repositories, read once; read anew to see changes."""
+
+    served: tuple[Served, ...]
+    unserved: tuple[Unserved, ...] = ()
+
+    @classmethod
+    def read(cls, home: Home, env: Mapping[str, str]) -> RepoTable:
+        """One's fault keeps no other from being served. Raises ConfigError for a damaged registry."""
+        served: list[Served] = []
+        unserved: list[Unserved] = []
+        for entry in Registry(home).load():
+            try:
+                resolved = resolve_repo(home, entry, env)
+                if not resolved.config.slack.channel_id:
+                    raise ConfigError(
+                        f"{entry.name}: it has no channel: run `codebutler add-repo` for it again"
+                    )
+                served.append(Served(entry, resolved.config, resolved.notes, resolved.trusted))
+            except ConfigError as error:
+                unserved.append(Unserved(entry, str(error)))
+        return cls(tuple(served), tuple(unserved))
+
+    def by_channel(self) -> dict[str, Repo]:
+        """Channel ID to repository; with ``listenChannels`` set, only those channels."""
+        return {
+            each.config.slack.channel_id: each.repo
+            for each in self.served
+            if not each.config.slack.listen_channels
+            or each.config.slack.channel_id in each.config.slack.listen_channels
+        }
+
+    def named(self, name: str) -> Served | None:
+        """The served repository of that name."""
+        return next((each for each in self.served if each.entry.name == name), None)
+
+    def secrets(self) -> set[str]:
+        """Every secret value in force, for the redactor."""
+        found: set[str] = set()
+        for each in self.served:
+            found |= secrets_of(each.config)
+        return found
+
+
+def secrets_of(config: Config) -> set[str]:
+    """The secret values of a configuration."""
+    values = {
+        config.slack.bot_token,
+        config.slack.app_token,
+        config.kimi.api_key,
+        config.native.api_key,
+        config.openai.api_key,
+        config.tavily.api_key,
+    }
+    return values - {""}
