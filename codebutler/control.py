@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -149,7 +149,7 @@ class _Connection:
             yield Failed(text=str(error))
 
 
-async def ask(path: Path, request: ControlRequest) -> AsyncIterator[ControlReply]:
+async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:
     """Every reply of the running supervisor. Raises NotRunningError where none listens."""
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=LINE_LIMIT_BYTES)

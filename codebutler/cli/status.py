@@ -1,0 +1,57 @@
+"""`codebutler status`: what the running supervisor does."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from codebutler.cli.talk import talk
+from codebutler.control import ControlReply, StatusReply, StatusRequest
+
+
+def run(
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
+) -> None:
+    """What the running supervisor does; exit code 1 when none runs."""
+    answers: list[dict[str, Any]] = []
+
+    def take(reply: ControlReply) -> None:
+        if isinstance(reply, StatusReply):
+            answers.append(reply.status)
+
+    talk(StatusRequest(), take)
+    for status in answers:
+        typer.echo(json.dumps(status) if as_json else _text(status))
+
+
+def _text(status: dict[str, Any]) -> str:
+    supervisor, slack = status["supervisor"], status["slack"]
+    lines = [
+        f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}",
+        f"slack       {slack['state']}, {slack['connections']} connection(s), {slack['reconnects']} reconnect(s)"
+        + (f": {slack['trouble']}" if slack.get("trouble") else ""),
+        f"waiting     {status['journal']['pending']} in the journal, {status['outbox']['pending']} to be sent",
+    ]
+    width = max((len(repo["name"]) for repo in status["repos"]), default=0)
+    lines += [_repo(repo, width) for repo in status["repos"]]
+    if not status["repos"]:
+        lines.append("no repositories: add one with `codebutler add-repo`")
+    return "\n".join(lines)
+
+
+def _repo(repo: dict[str, Any], width: int) -> str:
+    worker, turns = repo["worker"], repo["turns"]
+    memory = f", {worker['pss_bytes'] / 2**20:.0f} MB" if worker.get("pss_bytes") else ""
+    note = f" ({repo['problem']})" if repo.get("problem") else ""
+    return (
+        f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}, "
+        f"{turns['running']} running, {turns['queued']} queued, {turns['waiting']} waiting{note}"
+    )
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

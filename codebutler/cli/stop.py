@@ -1,0 +1,16 @@
+"""`codebutler stop`: end what runs in a repository."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from codebutler.cli.talk import talk
+from codebutler.control import StopRequest
+
+
+def run(repo: Annotated[str, typer.Argument(help="A repository's name, or `all`.")]) -> None:
+    """Stop the running turns of a repository and withdraw the queued ones; the supervisor goes on."""
+    done = talk(StopRequest(repo=repo), lambda _: None)
+    typer.echo(done.text)

@@ -1,0 +1,14 @@
+"""`codebutler supervise`: serve all registered repositories until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+
+def run() -> None:
+    """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it at once."""
+    from codebutler.bootstrap import supervise
+    from codebutler.config.paths import Home
+
+    asyncio.run(supervise(Home.from_env(os.environ), dict(os.environ)))
