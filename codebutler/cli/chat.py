@@ -20,7 +20,7 @@ PROMPT = "you> "
 def run(
     repo: Annotated[str, typer.Argument(help="A repository's name; not needed if there is one.")] = "",
 ) -> None:
-    """Talk to a repository's agent here; the conversation stands in its channel's thread too. Ctrl-D ends it."""
+    """Talk to a repository's agent here; it all stands in its channel's thread too. Ctrl-D ends it."""
     entries = Registry(Home.from_env(os.environ)).load()
     if not repo and len(entries) != 1:
         names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"

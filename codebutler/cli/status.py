@@ -28,11 +28,12 @@ def run(
 
 def _text(status: dict[str, Any]) -> str:
     supervisor, slack = status["supervisor"], status["slack"]
+    unsettled, unsent = status["journal"]["pending"], status["outbox"]["pending"]
     lines = [
         f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}",
-        f"slack       {slack['state']}, {slack['connections']} connection(s), {slack['reconnects']} reconnect(s)"
+        f"slack       {slack['state']}, connections {slack['connections']}, reconnects {slack['reconnects']}"
         + (f": {slack['trouble']}" if slack.get("trouble") else ""),
-        f"waiting     {status['journal']['pending']} in the journal, {status['outbox']['pending']} to be sent",
+        f"waiting     {unsettled} in the journal, {unsent} to be sent",
     ]
     width = max((len(repo["name"]) for repo in status["repos"]), default=0)
     lines += [_repo(repo, width) for repo in status["repos"]]
