@@ -55,6 +55,10 @@ class Messages:
         """Take a message out of its turn (it was withdrawn)."""
         self._update(channel_id, ts, turn_id=None)
 
+    def attach(self, channel_id: str, ts: str, turn_id: str) -> None:
+        """Put a message into a turn, out of the one it was in."""
+        self._update(channel_id, ts, turn_id=turn_id)
+
     def acknowledge(self, turn_id: str) -> None:
         """Mark a turn's messages as answered."""
         statement = update(tables.messages).where(tables.messages.c.turn_id == turn_id).values(acked=1)
