@@ -1,0 +1,124 @@
+"""``journal.db`` on disk: its tables, opening it, and the statements the journal needs.
+
+The standard library's sqlite3, not SQLAlchemy: two tables and five statements, a commit in half the time, and
+nothing to load in the parent. A settled entry keeps its key, so that the same event is known for ever, and
+loses its payload. Only a file of an older revision loads Alembic.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from importlib import import_module
+from pathlib import Path
+
+from codebutler import sqlitefile
+from codebutler.clock import Clock
+from codebutler.errors import StoreError, StoreTooNewError
+
+# Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
+REVISIONS = ("0001",)
+HEAD = REVISIONS[-1]
+
+SCHEMA = (
+    """CREATE TABLE entries (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        key TEXT NOT NULL UNIQUE,
+        channel TEXT NOT NULL,
+        received_at TEXT NOT NULL,
+        event TEXT,
+        request TEXT
+    )""",
+    "CREATE INDEX ix_entries_pending ON entries (channel, seq) WHERE event IS NOT NULL",
+    "CREATE TABLE channels (channel TEXT NOT NULL PRIMARY KEY, newest_ts TEXT NOT NULL)",
+)
+VERSION = (
+    """CREATE TABLE alembic_version (
+        version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+    )""",
+    f"INSERT INTO alembic_version VALUES ('{HEAD}')",  # noqa: S608 - a constant
+)
+
+PendingRow = tuple[int, str, str, str, str]
+
+
+def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
+    """The journal's one connection; the file is created, or migrated after a backup, if need be.
+
+    Raises StoreTooNewError for a newer CodeButler's file and StoreError for one that is damaged, foreign,
+    lost, locked or not writable.
+    """
+    if not sqlitefile.exists(path):
+        sqlitefile.create(path, [*SCHEMA, *VERSION])
+    try:
+        connection = sqlitefile.connect(path)
+    except sqlite3.Error as error:
+        raise sqlitefile.store_error(path, error) from error
+    try:
+        revision = sqlitefile.examine(connection, path).revision
+        if revision != HEAD:
+            _refuse_foreign(path, revision)
+            connection.close()
+            sqlitefile.backup(path, clock.now())
+            # By name: Alembic is loaded only by those who need it.
+            import_module("codebutler_migrations.runner").upgrade("journal", path)
+            connection = sqlitefile.connect(path)
+        path.chmod(0o600)
+        return connection
+    except (sqlite3.Error, OSError) as error:
+        connection.close()
+        raise sqlitefile.store_error(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def insert(
+    connection: sqlite3.Connection, key: str, channel: str, payload: tuple[str, str, str]
+) -> int | None:
+    """Add an entry (``payload``: received_at, event, request); its seq, or None if the key was there before."""
+    cursor = connection.execute(
+        "INSERT INTO entries (key, channel, received_at, event, request) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (key) DO NOTHING",
+        (key, channel, *payload),
+    )
+    return cursor.lastrowid if cursor.rowcount == 1 else None
+
+
+def raise_mark(connection: sqlite3.Connection, channel: str, ts: str) -> None:
+    """The newest message ts of the channel is ``ts``, unless a newer one is known."""
+    connection.execute(
+        "INSERT INTO channels (channel, newest_ts) VALUES (?, ?) "
+        "ON CONFLICT (channel) DO UPDATE SET newest_ts = max(newest_ts, excluded.newest_ts)",
+        (channel, ts),
+    )
+
+
+def drop_payloads(connection: sqlite3.Connection, seqs: Collection[int]) -> None:
+    """Settle these entries."""
+    rows = [(seq,) for seq in seqs]
+    connection.executemany("UPDATE entries SET event = NULL, request = NULL WHERE seq = ?", rows)
+
+
+def pending_rows(connection: sqlite3.Connection, channel: str | None = None) -> list[PendingRow]:
+    """What is not settled, in order: (seq, channel, received_at, event, request)."""
+    return connection.execute(
+        "SELECT seq, channel, received_at, event, request FROM entries "
+        "WHERE event IS NOT NULL AND (?1 IS NULL OR channel = ?1) ORDER BY seq",
+        (channel,),
+    ).fetchall()
+
+
+def mark(connection: sqlite3.Connection, channel: str) -> str:
+    """The newest message ts seen of the channel, "" if none."""
+    found = connection.execute("SELECT newest_ts FROM channels WHERE channel = ?", (channel,)).fetchone()
+    return str(found[0]) if found else ""
+
+
+def _refuse_foreign(path: Path, revision: str | None) -> None:
+    if revision is None:
+        raise StoreError(f"{path} is not a journal of CodeButler: move it away")
+    if revision and revision not in REVISIONS:
+        raise StoreTooNewError(
+            f"{path} was written by a newer CodeButler (revision {revision}): update this one"
+        )
