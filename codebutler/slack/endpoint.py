@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment, proxy_bypass
 
 from codebutler.errors import ChatAuthError
 
@@ -21,7 +21,7 @@ def is_loopback(url: str) -> bool:
 def proxy_for(url: str) -> str | None:
     """The proxy that the environment names for ``url``; none for this machine, NO_PROXY is honoured."""
     parts = urlsplit(url)
-    if is_loopback(url) or proxy_bypass_environment(parts.hostname or ""):
+    if is_loopback(url) or proxy_bypass(parts.hostname or ""):
         return None
     return getproxies_environment().get(parts.scheme)
 

@@ -173,7 +173,7 @@ class Link:
         try:
             payload = await self._handler(envelope)
             ack = encode_ack(envelope, payload)
-        except Exception:  # noqa: BLE001 - no envelope may stop the socket; unacknowledged, it comes again
+        except Exception:  # no envelope may stop the socket
             self._tally.failed_handlers += 1
             log.exception("an event could not be taken in; Slack will send it again")
             return

@@ -1,0 +1,36 @@
+"""Where Slack's envelopes come in: payload to event, event to intake. Returning lets the socket acknowledge."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from codebutler.errors import ProtocolError
+from codebutler.intake.intake import Intake
+from codebutler.slack.frames import Envelope
+from codebutler.slack.payloads import Ignored, PayloadError, parse_envelope
+from codebutler.slack.port import Identity
+
+log = logging.getLogger("codebutler.slack.door")
+
+
+class Door:
+    """The socket's handler. An envelope that cannot be kept raises, so that Slack sends it again."""
+
+    def __init__(self, intake: Intake, identity: Callable[[], Identity]) -> None:
+        self._intake = intake
+        self._identity = identity
+
+    async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
+        """Returns when the event is on disk or is none of ours; a malformed one is acknowledged and logged."""
+        try:
+            event = parse_envelope(envelope.type, envelope.payload, self._identity())
+        except (PayloadError, ProtocolError) as error:
+            log.warning("an unreadable %s payload was dropped: %s", envelope.type, error)
+            return None
+        if isinstance(event, Ignored):
+            log.debug("ignored: %s", event.reason)
+            return None
+        await self._intake.accept(event)
+        return None

@@ -1,0 +1,199 @@
+"""A workspace in memory behind the ChatPort, with faults to script: for tests and for trying things out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from codebutler.errors import ChatError
+from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.slack.metadata import operation_metadata
+from codebutler.slack.port import Identity, Page
+
+ME = Identity(user_id="U0BUTLER", bot_id="B0BUTLER", team_id="T0MEMORY", team="Memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A call that took effect: in which channel, what, and the new message's ts or file's id."""
+
+    channel: str
+    operation: Operation
+    result: str = ""
+
+
+@dataclass(slots=True)
+class _Fault:
+    error: ChatError
+    after: bool
+
+
+@dataclass(slots=True)
+class _Channel:
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    reactions: set[tuple[str, str]] = field(default_factory=set)
+
+
+class MemoryChat:
+    """ChatPort without a network. Methods are named as in the port: identity, post, update, react, upload,
+    history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
+
+    def __init__(self, identity: Identity = ME, page_size: int = 200) -> None:
+        self.me = identity
+        self.page_size = page_size
+        self.done: list[Done] = []
+        self.calls: list[str] = []
+        self._channels: dict[str, _Channel] = {}
+        self._faults: dict[str, list[_Fault]] = {}
+        self._held: dict[str, asyncio.Event] = {}
+        self._counter = 0
+        self._news = asyncio.Event()
+
+    def fail_next(self, method: str, error: ChatError, times: int = 1) -> None:
+        """The next ``times`` calls of ``method`` raise ``error`` and have no effect."""
+        self._faults.setdefault(method, []).extend(_Fault(error, after=False) for _ in range(times))
+
+    def deliver_then_fail(self, method: str, error: ChatError) -> None:
+        """The next call of ``method`` takes effect and raises ``error`` all the same."""
+        self._faults.setdefault(method, []).append(_Fault(error, after=True))
+
+    def hold(self, method: str) -> None:
+        """Calls of ``method`` wait, before any effect, until ``release``."""
+        self._held[method] = asyncio.Event()
+
+    def release(self, method: str) -> None:
+        """Let the held calls of ``method`` go on."""
+        self._held.pop(method).set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` holds; looked at after every call. Put a deadline around it."""
+        while not condition():
+            self._news.clear()
+            await self._news.wait()
+
+    def say(
+        self, channel: str, user: str, text: str, *, thread_ts: str | None = None, ts: str | None = None
+    ) -> str:
+        """Somebody writes a message; returns its ts (chosen if not given). As in Slack, only a message that
+        was said can be answered in its thread or reacted to."""
+        message: dict[str, Any] = {"type": "message", "user": user, "text": text}
+        return self._append(channel, message, thread_ts, ts)
+
+    def messages(self, channel: str) -> list[dict[str, Any]]:
+        """Every message of a channel and its threads, oldest first."""
+        return [dict(message) for message in self._channel(channel).messages]
+
+    def texts(self, channel: str) -> list[str]:
+        """The texts of our own messages in a channel, oldest first."""
+        return [m["text"] for m in self._channel(channel).messages if m.get("user") == self.me.user_id]
+
+    def reactions(self, channel: str, ts: str) -> set[str]:
+        """Our reactions on a message."""
+        return {name for target, name in self._channel(channel).reactions if target == ts}
+
+    async def identity(self) -> Identity:
+        fault = await self._begin("identity")
+        self._end(fault)
+        return self.me
+
+    async def post(self, channel: str, post: Post, op_id: str) -> str:
+        fault = await self._begin("post")
+        message = self._own(text=post.text, blocks=list(post.blocks), metadata=operation_metadata(op_id))
+        ts = self._append(channel, message, post.thread_ts)
+        self.done.append(Done(channel, post, ts))
+        self._end(fault)
+        return ts
+
+    async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - as in the API
+        fault = await self._begin("update")
+        message = self._find(channel, update.target_ts)
+        if message.get("user") != self.me.user_id:
+            raise ChatError(code="cant_update_message")
+        message.update(text=update.text, blocks=list(update.blocks))
+        self.done.append(Done(channel, update))
+        self._end(fault)
+
+    async def react(self, channel: str, react: React) -> None:
+        fault = await self._begin("react")
+        self._find(channel, react.target_ts)
+        reactions = self._channel(channel).reactions
+        (reactions.discard if react.remove else reactions.add)((react.target_ts, react.name))
+        self.done.append(Done(channel, react))
+        self._end(fault)
+
+    async def upload(self, channel: str, upload: Upload) -> str:
+        fault = await self._begin("upload")
+        self._counter += 1
+        file_id = f"F{self._counter:08d}"
+        file = {
+            "id": file_id,
+            "name": upload.filename,
+            "title": upload.title or upload.filename,
+            "size": len(upload.content),
+        }
+        message = self._own(text=upload.comment, files=[file], subtype="file_share")
+        self._append(channel, message, upload.thread_ts)
+        self.done.append(Done(channel, upload, file_id))
+        self._end(fault)
+        return file_id
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page:
+        fault = await self._begin("history")
+        messages = self._channel(channel).messages
+        if thread_ts is None:
+            chosen = [m for m in reversed(messages) if m.get("thread_ts", m["ts"]) == m["ts"]]
+        else:
+            chosen = [m for m in messages if thread_ts in (m["ts"], m.get("thread_ts"))]
+            if not chosen:
+                raise ChatError(code="thread_not_found")
+        chosen = [m for m in chosen if m["ts"] > oldest]
+        start = int(cursor or 0)
+        end = start + self.page_size
+        self._end(fault)
+        return Page(
+            messages=tuple(dict(m) for m in chosen[start:end]),
+            next_cursor=str(end) if end < len(chosen) else "",
+        )
+
+    async def _begin(self, method: str) -> _Fault | None:
+        self.calls.append(method)
+        self._news.set()
+        if held := self._held.get(method):
+            await held.wait()
+        faults = self._faults.get(method)
+        fault = faults.pop(0) if faults else None
+        if fault is not None and not fault.after:
+            raise fault.error
+        return fault
+
+    def _end(self, fault: _Fault | None) -> None:
+        self._news.set()
+        if fault is not None:
+            raise fault.error
+
+    def _channel(self, channel: str) -> _Channel:
+        return self._channels.setdefault(channel, _Channel())
+
+    def _own(self, **content: Any) -> dict[str, Any]:
+        return {"type": "message", "user": self.me.user_id, "bot_id": self.me.bot_id, **content}
+
+    def _append(
+        self, channel: str, message: dict[str, Any], thread_ts: str | None, ts: str | None = None
+    ) -> str:
+        self._counter += 1
+        ts = ts or f"1767225600.{self._counter:06d}"
+        if thread_ts is not None:
+            self._find(channel, thread_ts, "thread_not_found")
+            message = message | {"thread_ts": thread_ts}
+        self._channel(channel).messages.append(message | {"ts": ts})
+        return ts
+
+    def _find(self, channel: str, ts: str, code: str = "message_not_found") -> dict[str, Any]:
+        for message in self._channel(channel).messages:
+            if message["ts"] == ts:
+                return message
+        raise ChatError(code=code)

@@ -1,0 +1,104 @@
+"""What the sender does to an operation before it leaves, and what makes two operations related. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from codebutler.model import Operation, Post, React, Update, Upload
+
+Lane = Literal["posts", "updates", "reactions"]
+
+# Slack: chat.update refuses a text above 4,000 characters; chat.postMessage takes more, but 4,000 reads best.
+PLAIN_LIMIT = 3_900
+TOO_MUCH = frozenset(
+    {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
+)
+MAX_DEPTH = 40
+
+
+def lane_of(operation: Operation) -> Lane:
+    """Operations of one lane and channel keep their order. An edit touches a message that is already there,
+    so it may not hold up an answer behind the scarcer chat.update."""
+    match operation:
+        case Post() | Upload():
+            return "posts"
+        case Update():
+            return "updates"
+        case React():
+            return "reactions"
+
+
+def method_of(operation: Operation) -> str:
+    """The Slack method whose rate limit the operation meets."""
+    match operation:
+        case Post():
+            return "chat.postMessage"
+        case Update():
+            return "chat.update"
+        case React(remove=remove):
+            return "reactions.remove" if remove else "reactions.add"
+        case Upload():
+            return "files.completeUploadExternal"
+
+
+def supersedes(newer: Operation, older: Operation) -> bool:
+    """Does ``newer`` make ``older`` pointless if that has not been sent yet?"""
+    return isinstance(newer, Update) and isinstance(older, Update) and newer.target_ts == older.target_ts
+
+
+def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:
+    """The operation with every text that people would see passed through ``redact``."""
+    match operation:
+        case Post() | Update():
+            blocks = tuple(_redact_block(block, redact) for block in operation.blocks)
+            return msgspec.structs.replace(operation, text=redact(operation.text), blocks=blocks)
+        case Upload():
+            return msgspec.structs.replace(
+                operation,
+                filename=redact(operation.filename),
+                title=redact(operation.title),
+                comment=redact(operation.comment),
+                content=_redact_content(operation.content, redact),
+            )
+        case React():
+            return operation
+
+
+def plainer(operation: Operation) -> Operation | None:
+    """A form that Slack will take when it refused the length or the blocks; None if there is none."""
+    if not isinstance(operation, Post | Update):
+        return None
+    text = operation.text or "(this message cannot be shown)"
+    if len(text) > PLAIN_LIMIT:
+        text = f"{text[:PLAIN_LIMIT]}\n… (shortened)"
+    simple = msgspec.structs.replace(operation, text=text, blocks=())
+    return None if simple == operation else simple
+
+
+def _redact_block(block: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    return {str(key): _redact_value(value, redact, MAX_DEPTH) for key, value in block.items()}
+
+
+def _redact_value(value: Any, redact: Callable[[str], str], depth: int) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if depth == 0:
+        # Block Kit is nowhere near this deep; what lies deeper has not been looked at, so it does not leave.
+        return None
+    if isinstance(value, dict):
+        return {str(key): _redact_value(inner, redact, depth - 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redact_value(inner, redact, depth - 1) for inner in value]
+    return value
+
+
+def _redact_content(content: bytes, redact: Callable[[str], str]) -> bytes:
+    """Text is redacted; what is not UTF-8 (a picture) passes as it is."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content
+    return redact(text).encode("utf-8")
