@@ -11,7 +11,7 @@ import typer
 from codebutler.cli.talk import talk
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
-from codebutler.control import ControlReply, Posted, Said, SendRequest
+from codebutler.control.wire import ControlReply, Posted, Said, SendRequest
 from codebutler.errors import CodeButlerError, NotRunningError, RegistryError
 
 PROMPT = "you> "

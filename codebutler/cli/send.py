@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.talk import talk
-from codebutler.control import ControlReply, Said, SendRequest
+from codebutler.control.wire import ControlReply, Said, SendRequest
 from codebutler.errors import EXIT_FAILED
 
 

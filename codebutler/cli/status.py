@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from codebutler.cli.talk import talk
-from codebutler.control import ControlReply, StatusReply, StatusRequest
+from codebutler.control.wire import ControlReply, StatusReply, StatusRequest
 
 
 def run(

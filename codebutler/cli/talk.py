@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from codebutler.config.paths import Home
-from codebutler.control import ControlReply, ControlRequest, Done, Failed, ask
+from codebutler.control.wire import ControlReply, ControlRequest, Done, Failed, ask
 from codebutler.errors import CodeButlerError
 
 

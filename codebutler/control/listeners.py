@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from codebutler.control import Done, Said
+from codebutler.control.wire import Done, Said
 from codebutler.model import Operation, Post, React, Update, Upload
 
 FINAL_REACTIONS = {"white_check_mark": True, "x": False, "octagonal_sign": False}
