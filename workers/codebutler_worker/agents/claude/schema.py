@@ -1,0 +1,204 @@
+"""The lines Claude Code writes in stream-json mode, as far as we use them (Claude Code 2.1.197 to 2.1.328).
+
+Tolerant on purpose: unknown fields are ignored; a line that is not understood is None, to be counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+
+class Block(Struct, frozen=True):
+    """One content block of an assistant or user message."""
+
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: Any = None
+    tool_use_id: str = ""
+    content: Any = None
+    is_error: bool | None = None
+
+
+class Message(Struct, frozen=True):
+    content: str | list[Block] = ""
+    model: str = ""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The content blocks; plain text has none that concern us."""
+        return [] if isinstance(self.content, str) else self.content
+
+
+class SystemLine(Struct, frozen=True):
+    """Everything of type ``system``: init, api_retry, background_tasks_changed and many more."""
+
+    subtype: str = ""
+    session_id: str = ""
+    claude_code_version: str = ""
+    attempt: int = 0
+    max_retries: int = 0
+    retry_delay_ms: float = 0
+    error_status: int | None = None
+    error: str | None = None
+    tasks: list[BackgroundTask] = []
+
+
+class BackgroundTask(Struct, frozen=True):
+    """A task that outlives its tool call; ``local_bash`` is a shell command, all else a subagent."""
+
+    task_id: str
+    task_type: str = ""
+
+
+class AssistantLine(Struct, frozen=True):
+    message: Message = Message()
+    parent_tool_use_id: str | None = None
+    error: str | None = None
+    aborted: bool = False
+
+    @property
+    def synthetic(self) -> bool:
+        """The CLI speaks, not the model: an API error or the output of a local command."""
+        return self.error is not None or self.message.model == "<synthetic>"
+
+
+class UserLine(Struct, frozen=True):
+    """Tool results (and replays of what we sent)."""
+
+    message: Message = Message()
+    parent_tool_use_id: str | None = None
+
+
+class TokenUsage(Struct, frozen=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+
+class ResultLine(Struct, frozen=True):
+    """The end of one turn. ``total_cost_usd`` is cumulative over the session, ``usage`` is the turn's own."""
+
+    subtype: str = ""
+    is_error: bool = True  # a result that does not say so is no success
+    result: str | None = None
+    errors: list[str] | None = None
+    num_turns: int = 0
+    terminal_reason: str | None = None
+    api_error_status: int | None = None
+    total_cost_usd: float | None = None
+    usage: TokenUsage = TokenUsage()
+    session_id: str = ""
+
+
+class CommandLifecycle(Struct, frozen=True):
+    """What became of a message we sent: queued, started, completed."""
+
+    command_uuid: str = ""
+    state: str = ""
+
+
+class ControlAsk(Struct, frozen=True):
+    subtype: str = ""
+    tool_name: str = ""
+    input: dict[str, Any] = {}
+    tool_use_id: str = ""
+
+
+class ControlRequest(Struct, frozen=True):
+    """The CLI asks us; every request must be answered."""
+
+    request_id: str
+    request: ControlAsk
+
+
+class ControlCancel(Struct, frozen=True):
+    request_id: str
+
+
+class ControlReply(Struct, frozen=True):
+    subtype: str = ""
+    request_id: str = ""
+    error: str | None = None
+
+
+class ControlResponse(Struct, frozen=True):
+    """The CLI's answer to a control request of ours."""
+
+    response: ControlReply
+
+
+class RateLimitInfo(Struct, frozen=True):
+    status: str = ""
+    rateLimitType: str | None = None  # noqa: N815 - the wire's spelling
+
+
+class RateLimitLine(Struct, frozen=True):
+    """A subscription's limit came near or was reached."""
+
+    rate_limit_info: RateLimitInfo = RateLimitInfo()
+
+
+class StreamEvent(Struct, frozen=True):
+    """A piece of an unfinished message; only a sign of life to us."""
+
+
+Line = (
+    SystemLine
+    | AssistantLine
+    | UserLine
+    | ResultLine
+    | CommandLifecycle
+    | ControlRequest
+    | ControlCancel
+    | ControlResponse
+    | RateLimitLine
+    | StreamEvent
+)
+
+
+class Head(Struct, frozen=True):
+    type: str = ""
+
+
+def decode(line: bytes) -> Line | None:
+    """The line, or None if its type is unknown or it is not what that type should be."""
+    try:
+        match msgspec.json.decode(line, type=Head).type:
+            case "system":
+                return msgspec.json.decode(line, type=SystemLine)
+            case "assistant":
+                return msgspec.json.decode(line, type=AssistantLine)
+            case "user":
+                return msgspec.json.decode(line, type=UserLine)
+            case "stream_event":
+                return StreamEvent()
+            case kind:
+                return decode_rare(kind, line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def decode_rare(kind: str, line: bytes) -> Line | None:
+    """The types that come once a turn or less. Raises msgspec.DecodeError."""
+    match kind:
+        case "result":
+            return msgspec.json.decode(line, type=ResultLine)
+        case "command_lifecycle":
+            return msgspec.json.decode(line, type=CommandLifecycle)
+        case "control_request":
+            return msgspec.json.decode(line, type=ControlRequest)
+        case "control_cancel_request":
+            return msgspec.json.decode(line, type=ControlCancel)
+        case "control_response":
+            return msgspec.json.decode(line, type=ControlResponse)
+        case "rate_limit_event":
+            return msgspec.json.decode(line, type=RateLimitLine)
+        case _:
+            return None
