@@ -1,0 +1,232 @@
+"""Claude Code's lines -> AgentEvents. Pure: a Translator is one turn's memory, and does no I/O."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Approval,
+    Finished,
+    Limit,
+    Question,
+    Started,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from codebutler_worker.agents.claude.schema import (
+    AssistantLine,
+    Block,
+    CommandLifecycle,
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    Line,
+    RateLimitLine,
+    ResultLine,
+    SystemLine,
+    UserLine,
+)
+from codebutler_worker.agents.claude.summary import arguments, plan_of, result_text, summarise
+from codebutler_worker.agents.claude.verdict import Verdict, judge
+
+INITIALIZE = "initialize"
+ASK_PERSON = "AskUserQuestion"
+
+
+class Translator:
+    """One turn of one session, as the CLI tells it.
+
+    ``cost_before_usd`` is the session's total before this turn. ``fresh`` marks the Started event of a
+    session that replaces a lost one.
+    """
+
+    def __init__(self, workdir: Path, cost_before_usd: float = 0.0, *, fresh: bool = False) -> None:
+        self.session_id = ""
+        self.ignored = 0
+        self.running: set[str] = set()
+        self.asking: dict[str, ControlRequest] = {}
+        self.shells = 0
+        self.subagents = 0
+        self.result: ResultLine | None = None
+        self.refused = ""
+        self.worked = False
+        self._workdir = workdir
+        self._cost_before_usd = cost_before_usd
+        self._fresh = fresh
+        self._sent: set[str] = set()
+        self._follows_messages = False
+        self._continuing = False
+        self._api_error: str | None = None
+        self._usage = Usage()
+
+    def sent(self, uuid: str) -> None:
+        """A message of ours is on its way; the turn is not over before the CLI has begun it."""
+        self._sent.add(uuid)
+
+    @property
+    def busy(self) -> bool:
+        """Something runs whose silence means nothing."""
+        return bool(self.running) or self.background > 0
+
+    @property
+    def background(self) -> int:
+        """Tasks that outlive the call that started them."""
+        return self.shells + self.subagents
+
+    @property
+    def settled(self) -> bool:
+        """The last word has been said and nothing is left that could add to it."""
+        queued = self._follows_messages and bool(self._sent)
+        return self.result is not None and not queued and not self.background and not self._continuing
+
+    def feed(self, line: Line | None) -> list[AgentEvent]:
+        """The events of one line; None (not understood) is counted in ``ignored``."""
+        match line:
+            case SystemLine():
+                return self._system(line)
+            case AssistantLine():
+                return self._assistant(line)
+            case UserLine():
+                return [event for block in line.message.blocks for event in self._tool_result(block)]
+            case ResultLine():
+                return self._result(line)
+            case ControlRequest():
+                return self._request(line)
+            case _:
+                self._note(line)
+                return self._rate_limit(line) if isinstance(line, RateLimitLine) else []
+
+    def verdict(self) -> Verdict | None:
+        """What the last result means; None while there is none."""
+        return judge(self.result, self._api_error) if self.result is not None else None
+
+    def finished(self, verdict: Verdict) -> Finished:
+        """The turn's last event. The cost is the difference of the session's running totals."""
+        total = self.result.total_cost_usd if self.result else None
+        return Finished(verdict.ok, verdict.text, verdict.reason, self._usage, total)
+
+    def _note(self, line: Line | None) -> None:
+        match line:
+            case None:
+                self.ignored += 1
+            case CommandLifecycle():
+                self._follows_messages = True
+                if line.state != "queued":
+                    self._sent.discard(line.command_uuid)
+            case ControlCancel():
+                self.asking.pop(line.request_id, None)
+            case ControlResponse() if line.response.request_id == INITIALIZE:
+                if line.response.subtype == "error":
+                    self.refused = line.response.error or "initialize was refused"
+
+    def _system(self, line: SystemLine) -> list[AgentEvent]:
+        match line.subtype:
+            case "init":
+                self.result = None
+                self._continuing = False
+                if self.session_id or not line.session_id:
+                    return []
+                self.session_id = line.session_id
+                return [Started(line.session_id, self._fresh)]
+            case "api_retry":
+                what = f"answered {line.error_status}" if line.error_status else "did not answer"
+                wait_s = line.retry_delay_ms / 1000
+                tries = f"{line.attempt} of {line.max_retries}"
+                return [Limit(f"The model service {what}: retry {tries} in {wait_s:.0f} s")]
+            case "background_tasks_changed":
+                had = self.background
+                self.shells = sum(task.task_type == "local_bash" for task in line.tasks)
+                self.subagents = len(line.tasks) - self.shells
+                # The CLI now tells the model by itself, in one more internal turn.
+                self._continuing = had > 0 and not line.tasks and self.result is not None
+        return []
+
+    def _assistant(self, line: AssistantLine) -> list[AgentEvent]:
+        if line.synthetic:
+            self._api_error = line.error or self._api_error
+            return []
+        self.worked = True
+        inner = line.parent_tool_use_id is not None
+        return [event for block in line.message.blocks for event in self._block(block, inner=inner)]
+
+    def _block(self, block: Block, *, inner: bool) -> list[AgentEvent]:
+        match block.type:
+            case "text" if block.text.strip() and not inner:
+                return [Text(block.text)]
+            case "thinking" if block.thinking.strip() and not inner:
+                return [Thinking(block.thinking)]
+            case "tool_use":
+                given = arguments(block.input)
+                if not inner:
+                    self.running.add(block.id)
+                plan = plan_of(block.name, given)
+                use = ToolUse(block.id, block.name, summarise(given, self._workdir), given)
+                return [plan] if plan else [use]
+        return []
+
+    def _tool_result(self, block: Block) -> list[AgentEvent]:
+        if block.type != "tool_result":
+            return []
+        self.running.discard(block.tool_use_id)
+        return [ToolResult(block.tool_use_id, not block.is_error, result_text(block.content))]
+
+    def _result(self, line: ResultLine) -> list[AgentEvent]:
+        self.result = line
+        self._continuing = False
+        self.running.clear()
+        self.asking.clear()
+        self.session_id = self.session_id or line.session_id
+        used, before = line.usage, self._usage
+        read = used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
+        self._usage = Usage(
+            before.input_tokens + read,
+            before.output_tokens + used.output_tokens,
+            cost_difference(line.total_cost_usd, self._cost_before_usd),
+            before.turns + line.num_turns,
+        )
+        return [self._usage]
+
+    def _request(self, line: ControlRequest) -> list[AgentEvent]:
+        if line.request.subtype != "can_use_tool":
+            return []
+        self.asking[line.request_id] = line
+        given = line.request.input
+        if line.request.tool_name == ASK_PERSON:
+            return [
+                question_of(line.request_id, number, each) for number, each in enumerate(questions(given))
+            ]
+        summary = summarise(given, self._workdir)
+        return [Approval(line.request_id, line.request.tool_name, summary, given)]
+
+    def _rate_limit(self, line: RateLimitLine) -> list[AgentEvent]:
+        if line.rate_limit_info.status != "rejected":
+            return []
+        which = line.rate_limit_info.rateLimitType or "usage"
+        return [Limit(f"The subscription's {which} limit is reached")]
+
+
+def cost_difference(total_usd: float | None, before_usd: float) -> float | None:
+    """What this turn cost. A total below the earlier one means that the session counts from zero again."""
+    if total_usd is None:
+        return None
+    return total_usd - before_usd if total_usd >= before_usd else total_usd
+
+
+def questions(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """The questions of one AskUserQuestion call (one to four)."""
+    found = given.get("questions")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def question_of(request_id: str, number: int, asked: dict[str, Any]) -> Question:
+    """One of them as an event; its id is ``<request>#<number>``."""
+    options = asked.get("options")
+    labels = (
+        [str(o.get("label", "")) for o in options if isinstance(o, dict)] if isinstance(options, list) else []
+    )
+    return Question(f"{request_id}#{number}", str(asked.get("question", "")), tuple(labels))

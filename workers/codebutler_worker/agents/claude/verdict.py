@@ -1,0 +1,64 @@
+"""What a turn's last result means, in our words. Pure.
+
+The verdict is ``is_error`` of the last result: neither subtype nor the exit code tell (an API error is
+``subtype: "success"``, an interrupted run exits 0; Claude Code 2.1.328).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codebutler_worker.agents.backend import Reason
+from codebutler_worker.agents.claude.schema import ResultLine
+
+LOG_IN = "Claude Code is not logged in: run `claude` in a terminal and log in, or set ANTHROPIC_API_KEY."
+MAX_TURNS = "Stopped at the limit of model turns (claude.maxTurns): press Continue to go on."
+AS_ROOT = (
+    "Claude Code does not skip permissions as root outside a sandbox: run CodeButler as an ordinary user."
+)
+SESSION_LOST = ("No conversation found", "--resume requires a valid session")
+AUTH_ERRORS = frozenset({"authentication_failed", "oauth_org_not_allowed"})
+LIMIT_ERRORS = frozenset({"rate_limit", "overloaded", "billing_error"})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    reason: Reason
+    text: str
+
+    @property
+    def ok(self) -> bool:
+        return self.reason == "done"
+
+
+def judge(result: ResultLine, api_error: str | None) -> Verdict:
+    """``api_error`` is the CLI's own word for the last API error of the turn, None if there was none."""
+    if not result.is_error:
+        return Verdict("done", result.result or "")
+    said = one_line(result.result or " ".join(result.errors or []) or "no reason given")
+    if result.subtype == "error_max_turns":
+        return Verdict("max_turns", MAX_TURNS)
+    if any(mark in said for mark in SESSION_LOST):
+        return Verdict("session_lost", "The agent's earlier session is gone: send the message again.")
+    if (result.terminal_reason or "").startswith("aborted"):
+        return Verdict("stopped", "Stopped.")
+    if api_error in AUTH_ERRORS or result.api_error_status in (401, 403):
+        return Verdict("auth", LOG_IN)
+    if api_error in LIMIT_ERRORS or result.api_error_status in (429, 529):
+        return Verdict("limit", f"The model service refuses more for now: {said}")
+    return Verdict("failed", said)
+
+
+def crash(exit_code: int | None, stderr: str) -> Verdict:
+    """A run that ended without a result."""
+    if "cannot be used with root" in stderr:
+        return Verdict("unavailable", AS_ROOT)
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    detail = f": {one_line(lines[-1])}" if lines else ""
+    return Verdict("failed", f"Claude Code ended without an answer (exit code {exit_code}){detail}")
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """``text`` as a single line of at most ``limit`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
