@@ -1,0 +1,194 @@
+"""How Claude Code is started and spoken to. Pure: settings in, argv, environment and lines out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from codebutler.config.schema import ClaudeSection, PermissionMode
+from codebutler_worker.agents.claude.translate import INITIALIZE
+from codebutler_worker.sandbox.port import SandboxPolicy
+
+MAX_RETRIES = 4
+"""Retries of a failed API call; the CLI's own ten take 185 s, for a wrong key too (Claude Code 2.1.328)."""
+
+MODES: Mapping[PermissionMode, str] = {
+    "bypassPermissions": "bypassPermissions",
+    "acceptEdits": "acceptEdits",
+    "ask": "default",
+    "plan": "plan",
+}
+
+QUIET = {
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+}
+
+# What an operator may pass on to the CLI; everything else stays behind, whatever the mapping holds.
+PASSED_ON = frozenset(
+    {
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+        "ANTHROPIC_DEFAULT_OPUS_MODEL",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL",
+        "ANTHROPIC_MODEL",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "IS_SANDBOX",
+        "LANG",
+        "LC_ALL",
+        "NODE_EXTRA_CA_CERTS",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "TZ",
+    }
+)
+
+# Tools that would start work of their own between turns, or talk to other sessions on the machine.
+UNATTENDED = "CronCreate,CronDelete,CronList,ScheduleWakeup,RemoteTrigger,ListAgents,SendMessage"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What stays the same for every process of one repository."""
+
+    binary: Path
+    home: Path
+    path: str
+    agent_env: Mapping[str, str] = field(default_factory=dict)
+    sandboxed_root: bool = False
+
+
+def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool) -> tuple[str, ...]:
+    """The command line of one live process: a new session under an id of our choice, or an earlier one."""
+    words = [
+        str(binary),
+        "-p",
+        "--input-format",
+        "stream-json",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+    ]
+    words += ["--include-partial-messages", "--max-turns", str(settings.max_turns)]
+    words += ["--permission-mode", MODES[settings.permission_mode], "--disallowedTools", UNATTENDED]
+    if settings.permission_mode != "bypassPermissions":
+        words += ["--permission-prompt-tool", "stdio"]
+    if settings.model:
+        words += ["--model", settings.model]
+    if not settings.project_settings:
+        words += ["--setting-sources", "user", "--strict-mcp-config"]
+    words += settings.extra_args
+    return (*words, "--resume" if resume else "--session-id", session_id)
+
+
+def environment(around: Surroundings) -> dict[str, str]:
+    """The whole environment of the CLI and of every tool it runs."""
+    passed = {key: value for key, value in around.agent_env.items() if key in PASSED_ON}
+    env = {
+        "HOME": str(around.home),
+        "PATH": around.path,
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES),
+        **QUIET,
+        **passed,
+    }
+    if around.sandboxed_root:
+        env["IS_SANDBOX"] = "1"
+    return env
+
+
+def policy(around: Surroundings, workdir: Path) -> SandboxPolicy:
+    """What the CLI may see: its login and this directory's sessions; the user's own settings read-only.
+
+    The settings are not writable, because the user's own `claude` runs the hooks and servers they name
+    outside any sandbox.
+    """
+    claude = around.home / ".claude"
+    readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
+    readable += [around.home / ".claude.json", program_root(around.binary, around.home)]
+    return SandboxPolicy(
+        workdir=workdir,
+        home=around.home,
+        home_paths=tuple(
+            path for path in (sessions(claude, workdir), claude / ".credentials.json") if path.exists()
+        ),
+        readable=tuple(path for path in readable if path.exists()),
+        env=environment(around),
+    )
+
+
+def sessions(claude: Path, workdir: Path) -> Path:
+    """Where the CLI keeps the sessions begun in ``workdir``: the path with every other sign made a dash.
+
+    Very long names get a hash we do not know: then all projects (Claude Code 2.1.328).
+    """
+    name = re.sub(r"[^a-zA-Z0-9]", "-", os.path.realpath(workdir))
+    return claude / "projects" / name if len(name) <= 200 else claude / "projects"
+
+
+def program_root(binary: Path, home: Path) -> Path:
+    """What must be readable to run the program: its directory, unless that would open the user's home."""
+    return binary if home.is_relative_to(binary.parent) else binary.parent
+
+
+def initialize_line(system_prompt: str) -> bytes:
+    """The first line of a live process. The system prompt goes here: an argument is limited to 128 KiB and
+    can be read by every user of the machine."""
+    request: dict[str, Any] = {"subtype": "initialize", "hooks": None}
+    if system_prompt:
+        request["appendSystemPrompt"] = system_prompt
+    return control_line(INITIALIZE, request)
+
+
+def control_line(request_id: str, request: dict[str, Any]) -> bytes:
+    """A control request of ours."""
+    return encode({"type": "control_request", "request_id": request_id, "request": request})
+
+
+def message_line(text: str, uuid: str) -> bytes:
+    """A person's message. A leading slash would be a command of the CLI; after a space it is text."""
+    content = f" {text}" if text.startswith("/") else text
+    message = {"role": "user", "content": content}
+    return encode({"type": "user", "message": message, "uuid": uuid, "parent_tool_use_id": None})
+
+
+def allow_line(request_id: str, given: dict[str, Any]) -> bytes:
+    """Let the call run with exactly this input; no rule is remembered anywhere."""
+    return reply_line(request_id, {"behavior": "allow", "updatedInput": given})
+
+
+def deny_line(request_id: str, message: str) -> bytes:
+    """Refuse the call; the model reads ``message`` and goes on."""
+    return reply_line(request_id, {"behavior": "deny", "message": message})
+
+
+def reply_line(request_id: str, response: dict[str, Any]) -> bytes:
+    body = {"subtype": "success", "request_id": request_id, "response": response}
+    return encode({"type": "control_response", "response": body})
+
+
+def unsupported_line(request_id: str) -> bytes:
+    """Answer a request we do not know, so that the CLI does not wait."""
+    body = {"subtype": "error", "request_id": request_id, "error": "not supported"}
+    return encode({"type": "control_response", "response": body})
+
+
+def encode(line: dict[str, Any]) -> bytes:
+    # U+2028 and U+2029 would be line ends to a JavaScript reader.
+    text = msgspec.json.encode(line)
+    return text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")

@@ -1,0 +1,62 @@
+"""Is there a Claude Code we can work with? Asked once per worker."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from pathlib import Path
+
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.sandbox.port import Launch
+
+FLOOR = (2, 1, 197)
+TESTED = (2, 1, 328)
+INSTALL = "npm install -g @anthropic-ai/claude-code@" + ".".join(map(str, TESTED))
+PROBE_S = 20.0
+
+Version = tuple[int, int, int]
+
+
+def parse_version(text: str) -> Version | None:
+    """The version in the CLI's own words ("2.1.328 (Claude Code)")."""
+    found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def judge_version(version: Version | None) -> str:
+    """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
+    if version is None:
+        raise AgentUnavailableError(f"claude does not tell its version: install it with `{INSTALL}`")
+    if version < FLOOR:
+        raise AgentUnavailableError(f"Claude Code {dotted(version)} is too old: update it with `{INSTALL}`")
+    if version > TESTED:
+        return f"Claude Code {dotted(version)} is newer than {dotted(TESTED)}, the newest one tested"
+    return ""
+
+
+def find_binary(binary: str, path: str) -> Path:
+    """The program itself, links resolved. Raises AgentUnavailableError with the line that installs it."""
+    found = shutil.which(binary, path=path)
+    if not found:
+        raise AgentUnavailableError(f"Claude Code is not installed: run `{INSTALL}`")
+    return Path(found).resolve()
+
+
+async def probe(binary: Path, env: dict[str, str], cwd: Path) -> str:
+    """Run ``--version``; returns judge_version's note. Raises AgentUnavailableError."""
+    launch = Launch((str(binary), "--version"), env, cwd)
+    said = b""
+    async with await AgentProcess.spawn(launch) as process:
+        try:
+            async with asyncio.timeout(PROBE_S):
+                async for line in process.lines():
+                    said += line
+        except TimeoutError:
+            raise AgentUnavailableError("`claude --version` does not answer: reinstall Claude Code") from None
+    return judge_version(parse_version(said.decode(errors="replace")))
+
+
+def dotted(version: Version) -> str:
+    return ".".join(map(str, version))
