@@ -177,6 +177,8 @@ class AgentProcess:
         self, ask: Callable[[], Awaitable[object]] | None, ask_s: float, eof_s: float, term_s: float
     ) -> None:
         async with self._stopping:
+            if self._transport.is_closing():
+                return
             children = await descendants(self.pid) if self.returncode is None else {}
             if self.returncode is None and ask is not None:
                 with contextlib.suppress(TimeoutError):
@@ -202,7 +204,9 @@ class AgentProcess:
         return self.returncode is not None
 
     def _signal(self, number: signal.Signals) -> None:
-        # The group is the pid's own session: its id cannot be reused while any member lives.
+        # The group's id stays reserved while it has members; a pid that lives after its exit is another's.
+        if self.returncode is not None and alive(self.pid):
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -216,6 +220,17 @@ class AgentProcess:
         while chunk := await self._process.stderr.read(READ_BYTES):
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
+
+
+def alive(pid: int) -> bool:
+    """Some process has this pid."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 async def descendants(pid: int) -> dict[int, str]:

@@ -1,0 +1,226 @@
+"""ClaudeBackend: Claude Code behind the AgentBackend port.
+
+One process per live conversation, kept for its next message and ended when idle; one owner per session id,
+since two processes on one session lose answers without a word (Claude Code 2.1.328).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from codebutler.clock import Clock
+from codebutler.config.schema import ClaudeSection
+from codebutler.errors import CodeButlerError
+from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
+from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.instructions import project_instructions
+from codebutler_worker.agents.claude.probe import find_binary, probe
+from codebutler_worker.agents.claude.session import LiveSession
+from codebutler_worker.agents.claude.translate import Translator
+from codebutler_worker.agents.claude.turn import Limits, Turn
+from codebutler_worker.agents.claude.verdict import Verdict
+from codebutler_worker.sandbox.port import Launch, Sandbox
+
+MAX_IDLE = 4
+BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
+
+log = logging.getLogger(__name__)
+
+
+class ClaudeBackend:
+    """Runs turns through Claude Code.
+
+    ``agent_env`` may hold the CLI's credentials and proxies (command.PASSED_ON) and the PATH of the CLI and
+    its tools; else the worker's own PATH is used.
+    """
+
+    name = "claude"
+
+    def __init__(
+        self,
+        settings: ClaudeSection,
+        sandbox: Sandbox,
+        home: Path,
+        agent_env: Mapping[str, str],
+        clock: Clock,
+        limits: Limits | None = None,
+    ) -> None:
+        self._settings = settings
+        self._sandbox = sandbox
+        self._home = home
+        self._agent_env = agent_env
+        self._clock = clock
+        self._path = agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+        self._limits = limits or Limits(settings.timeout * 60)
+        self._closed = False
+        self._around: command.Surroundings | None = None
+        self._probing = asyncio.Lock()
+        self._turns: dict[str, Turn] = {}
+        self._idle: dict[str, LiveSession] = {}  # by conversation, least recently used first
+        self._claimed: set[str] = set()  # session ids of running turns
+
+    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        """Run the turn. Closing the iterator early stops the turn and everything it started."""
+        if turn.session_id in self._claimed:
+            yield Finished(ok=False, text=BUSY, reason="failed")
+            return
+        lost = False
+        async with aclosing(self._attempt(turn)) as events:
+            async for event in events:
+                lost = isinstance(event, Finished) and event.reason == "session_lost"
+                if not lost:
+                    yield event
+        if lost:
+            log.warning("session %s cannot be resumed: beginning a fresh one", turn.session_id)
+            fresh = replace(turn, session_id=None, cost_before_usd=0.0)
+            async with aclosing(self._attempt(fresh, fresh=True)) as events:
+                async for event in events:
+                    yield event
+
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
+        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+        turn = self._turns.get(turn_id)
+        return turn is not None and await turn.answer(request_id, answer)
+
+    async def steer(self, turn_id: str, text: str) -> bool:
+        """Put text into the running turn; False if it cannot take it any more."""
+        turn = self._turns.get(turn_id)
+        return turn is not None and turn.listens and await turn.say(text)
+
+    async def stop(self, turn_id: str) -> None:
+        """Interrupt the turn; its stream ends with Finished(reason="stopped") within 5 s."""
+        if turn := self._turns.get(turn_id):
+            await turn.stop()
+
+    async def close(self) -> None:
+        """End every process."""
+        self._closed = True
+        await asyncio.gather(*(turn.stop() for turn in list(self._turns.values())))
+        idle = list(self._idle.values())
+        self._idle.clear()
+        await asyncio.gather(*(session.end() for session in idle))
+
+    async def _attempt(self, request: TurnRequest, *, fresh: bool = False) -> AsyncGenerator[AgentEvent]:
+        """One run in one session. Ends with Finished; reason "session_lost" only if nothing was done yet."""
+        session_id = request.session_id or str(uuid4())
+        self._claimed.add(session_id)
+        turn: Turn | None = None
+        kept = False
+        try:
+            session = await self._acquire(request, session_id)
+            translator = Translator(request.workdir, request.cost_before_usd, fresh=fresh)
+            turn = Turn(request, session, translator, self._clock, self._limits)
+            self._turns[request.turn_id] = turn
+            async with aclosing(turn.events()) as events:
+                async for event in events:
+                    yield event
+            verdict = self._verdict(turn)
+            kept = verdict.reason in ("done", "max_turns") and not translator.background and not self._closed
+            if kept:
+                await self._keep(request.conversation, session)
+            else:
+                await session.end(at_once=True)
+            yield translator.finished(verdict)
+        except CodeButlerError as error:
+            yield Finished(ok=False, text=str(error), reason="unavailable")
+        finally:
+            self._claimed.discard(session_id)
+            if turn is not None:
+                self._turns.pop(request.turn_id, None)
+                turn.over.set()
+                if not kept:
+                    await turn.session.end(at_once=True)
+
+    def _verdict(self, turn: Turn) -> Verdict:
+        """The turn's verdict; a resumed session that failed before it did anything is lost."""
+        verdict = turn.verdict
+        assert verdict is not None
+        if turn.translator.ignored or turn.session.dropped_lines:
+            ignored, dropped = turn.translator.ignored, turn.session.dropped_lines
+            log.debug("claude: %d lines of unknown types, %d over-long lines", ignored, dropped)
+        if turn.request.session_id and not turn.translator.worked and poisoned(turn, verdict):
+            return Verdict("session_lost", verdict.text)
+        return Verdict("failed", verdict.text) if verdict.reason == "session_lost" else verdict
+
+    async def _acquire(self, request: TurnRequest, session_id: str) -> LiveSession:
+        """The conversation's own idle process, or a new one. Raises CodeButlerError if neither works."""
+        mine = self._idle.pop(request.conversation, None)
+        if mine is not None and fits(mine, request) and mine.usable():
+            await mine.wake()
+            return mine
+        others = [c for c, session in self._idle.items() if session.session_id == session_id]
+        doomed = [self._idle.pop(conversation) for conversation in others]
+        await asyncio.gather(*(session.end() for session in [mine, *doomed] if session is not None))
+        around = await self._surroundings()
+        launch = self._launch(around, request, session_id)
+        appended = request.system_prompt
+        if not self._settings.project_settings:
+            instructions = await asyncio.to_thread(project_instructions, request.workdir)
+            appended = "\n\n".join(text for text in (appended, instructions) if text)
+        prompts = (request.system_prompt, appended)
+        return await LiveSession.open(launch, session_id, request.workdir, prompts)
+
+    def _launch(self, around: command.Surroundings, request: TurnRequest, session_id: str) -> Launch:
+        resume = request.session_id is not None
+        command.sessions(around.home / ".claude", request.workdir).mkdir(parents=True, exist_ok=True)
+        words = command.argv(self._settings, around.binary, session_id, resume=resume)
+        return self._sandbox.wrap(words, command.policy(around, request.workdir))
+
+    async def _surroundings(self) -> command.Surroundings:
+        """Found and probed once; raises AgentUnavailableError (and looks again next time)."""
+        async with self._probing:
+            if self._around is None:
+                binary = find_binary(self._settings.binary, self._path)
+                root = os.geteuid() == 0 and self._sandbox.name != "none"
+                around = command.Surroundings(binary, self._home, self._path, self._agent_env, root)
+                if note := await probe(binary, command.environment(around), self._home):
+                    log.warning(note)
+                self._around = around
+            return self._around
+
+    async def _keep(self, conversation: str, session: LiveSession) -> None:
+        replaced = self._idle.pop(conversation, None)
+        self._idle[conversation] = session
+        session.expiry = asyncio.create_task(
+            self._expire(conversation, session), name=f"claude-idle:{session.pid}"
+        )
+        if replaced is None and len(self._idle) > MAX_IDLE:
+            replaced = self._idle.pop(next(iter(self._idle)))
+        if replaced is not None:
+            await replaced.end()
+
+    async def _expire(self, conversation: str, session: LiveSession) -> None:
+        await self._clock.sleep(self._limits.idle_s)
+        if self._idle.get(conversation) is session:
+            del self._idle[conversation]
+            await session.end()
+
+
+def fits(session: LiveSession, request: TurnRequest) -> bool:
+    """The process holds what the turn resumes, and was started under the same instructions."""
+    return (
+        session.session_id == request.session_id
+        and session.workdir == request.workdir
+        and session.system_prompt == request.system_prompt
+    )
+
+
+def poisoned(turn: Turn, verdict: Verdict) -> bool:
+    """Nothing but the session itself explains this failure (the model was never heard)."""
+    if verdict.reason == "session_lost":
+        return True
+    result = turn.translator.result
+    if result is None:
+        return verdict.reason == "failed"
+    if result.api_error_status == 400 and verdict.reason == "failed":
+        return True
+    return (
+        result.num_turns == 0 and not (result.result or "").strip() and verdict.reason in ("done", "failed")
+    )

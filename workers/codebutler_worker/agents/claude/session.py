@@ -1,0 +1,132 @@
+"""LiveSession: one Claude Code process that holds one session, and the lines that go in and out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.schema import (
+    AssistantLine,
+    ControlRequest,
+    Line,
+    ResultLine,
+    UserLine,
+    decode,
+)
+from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.sandbox.port import Launch
+
+QUEUE_LINES = 256
+
+
+class EndOfStream:
+    """The process closed its stdout."""
+
+
+Heard = Line | EndOfStream | None
+"""A line, a line that was not understood (None), or the end."""
+
+
+class LiveSession:
+    """Between turns it waits for the next message; ``end`` leaves nothing of it behind."""
+
+    def __init__(self, process: AgentProcess, session_id: str, workdir: Path, system_prompt: str) -> None:
+        self.session_id = session_id
+        self.workdir = workdir
+        self.system_prompt = system_prompt
+        self.expiry: asyncio.Task[None] | None = None
+        self._process = process
+        # Bounded: a flood of lines waits in the pipe, not in our memory.
+        self._heard: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_LINES)
+        self._over = False
+        self._reader = asyncio.create_task(self._read(), name=f"claude:{process.pid}")
+
+    @classmethod
+    async def open(cls, launch: Launch, session_id: str, workdir: Path, prompts: tuple[str, str]) -> Self:
+        """Start the process. ``prompts`` are the turn's system prompt and the whole text to append.
+
+        Raises AgentUnavailableError if it cannot be started.
+        """
+        system_prompt, appended = prompts
+        session = cls(await AgentProcess.spawn(launch), session_id, workdir, system_prompt)
+        await session.write(command.initialize_line(appended))
+        return session
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def stderr_tail(self) -> str:
+        return self._process.stderr_tail
+
+    @property
+    def dropped_lines(self) -> int:
+        return self._process.dropped_lines
+
+    async def write(self, line: bytes) -> bool:
+        """Send one line; False if the process no longer reads."""
+        return await self._process.write_line(line)
+
+    async def say(self, text: str) -> str:
+        """Send a person's message; returns the id by which the CLI reports on it, empty if not taken."""
+        uuid = str(uuid4())
+        return uuid if await self.write(command.message_line(text, uuid)) else ""
+
+    async def interrupt(self) -> bool:
+        """Ask the CLI to end its turn; it answers with a result and stays alive."""
+        return await self.write(command.control_line(f"interrupt-{uuid4()}", {"subtype": "interrupt"}))
+
+    async def hear(self) -> Heard:
+        """The next line. After the end of the stream, the end again and again."""
+        if self._over:
+            return EndOfStream()
+        heard = await self._heard.get()
+        self._over = isinstance(heard, EndOfStream)
+        return heard
+
+    def usable(self) -> bool:
+        """Drop what was heard between turns; False if the process died or worked on its own meanwhile."""
+        clean = not self._over and self.returncode is None
+        while not self._heard.empty():
+            heard = self._heard.get_nowait()
+            clean &= not isinstance(heard, (EndOfStream, AssistantLine, UserLine, ResultLine, ControlRequest))
+        return clean
+
+    async def exit_code(self, within_s: float = 2.0) -> int | None:
+        """The exit code of a process whose stream has ended; None if it does not end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._process.wait()
+        return self.returncode
+
+    async def end(self, *, at_once: bool = False) -> None:
+        """End the process: close its stdin, then by force. ``at_once``: in mid turn, where it would go on."""
+        await self.wake()
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        await self._process.stop(eof_s=0.3 if at_once else 1.5, term_s=1.0)
+        if self._heard.full():
+            self._heard.get_nowait()
+        self._heard.put_nowait(EndOfStream())
+
+    async def wake(self) -> None:
+        """It is needed again: do not expire."""
+        if self.expiry is not None and self.expiry is not asyncio.current_task():
+            self.expiry.cancel()
+            await asyncio.gather(self.expiry, return_exceptions=True)
+        self.expiry = None
+
+    async def _read(self) -> None:
+        async for line in self._process.lines():
+            if line.strip():
+                await self._heard.put(decode(line))
+        await self._heard.put(EndOfStream())
