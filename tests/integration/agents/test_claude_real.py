@@ -1,0 +1,423 @@
+"""The real Claude Code against the tests' own model server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import ClaudeSection
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Answer,
+    Approval,
+    Finished,
+    Limit,
+    Question,
+    Started,
+    Text,
+    ToolResult,
+    ToolUse,
+    TurnRequest,
+)
+from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.claude.turn import Limits
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import require
+
+E = TypeVar("E")
+SLEEP = "python3 -c 'import time; time.sleep(300)'"
+
+
+class NoWalls:
+    """Passes everything through; it calls itself a sandbox so that root may skip permissions."""
+
+    name = "test"
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        return Launch(argv, policy.env, policy.workdir)
+
+    async def self_test(self) -> None:
+        return
+
+
+@dataclass(slots=True)
+class Desk:
+    """One backend at its model server, and how the tests talk to it."""
+
+    backend: ClaudeBackend
+    model: ModelServer
+    repo: Path
+    home: Path
+
+    def turn(self, prompt: str, **more: str | float | None) -> TurnRequest:
+        request = TurnRequest(turn_id="t1", conversation="c1", prompt=prompt, workdir=self.repo)
+        return replace(request, **more)  # type: ignore[arg-type]  # the tests name real fields
+
+    async def run(self, prompt: str, **more: str | float | None) -> list[AgentEvent]:
+        async with asyncio.timeout(60):
+            return [event async for event in self.backend.start(self.turn(prompt, **more))]
+
+    def with_settings(self, settings: ClaudeSection, limits: Limits | None = None) -> Desk:
+        env = {"ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+        backend = ClaudeBackend(settings, NoWalls(), self.home, env, SystemClock(), limits)
+        return replace(self, backend=backend)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, git_repo: Path) -> AsyncIterator[Desk]:
+    binary = require("claude")
+    home = tmp_path / "home"
+    home.mkdir()
+    async with ModelServer() as model:
+        env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+        settings = ClaudeSection(binary=str(binary))
+        backend = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
+        yield Desk(backend, model, git_repo, home)
+        await backend.close()
+
+
+def bash(command: str) -> Call:
+    return Call("Bash", {"command": command, "description": "a command"})
+
+
+def one(events: list[AgentEvent], kind: type[E]) -> E:
+    found = [event for event in events if isinstance(event, kind)]
+    assert len(found) == 1, events
+    return found[0]
+
+
+def last(events: list[AgentEvent]) -> Finished:
+    assert [type(event) for event in events].count(Finished) == 1
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+async def until(events: AsyncIterator[AgentEvent], kind: type[AgentEvent]) -> AgentEvent:
+    async for event in events:
+        if isinstance(event, kind):
+            return event
+    raise AssertionError(f"no {kind.__name__}")
+
+
+async def eventually(true: Callable[[], bool], deadline_s: float = 20) -> None:
+    """Wait for what a foreign process does and tells nobody."""
+    async with asyncio.timeout(deadline_s):
+        while not true():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """No process has this pid (a zombie, which its new parent has yet to reap, counts as gone)."""
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+async def gone(pid: int) -> None:
+    await eventually(lambda: is_gone(pid), 5)
+
+
+async def appears(path: Path) -> int:
+    """Wait for a file with a pid in it."""
+    await eventually(lambda: path.exists() and path.read_text().strip() != "")
+    return int(path.read_text())
+
+
+async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
+    target = desk.repo / "note.txt"
+    desk.model.play(
+        Reply("I write it.", (Call("Write", {"file_path": str(target), "content": "hello\n"}),)),
+        Reply("Done."),
+    )
+    events = await desk.run("write a note", system_prompt="HOUSE RULES")
+    assert target.read_text() == "hello\n"
+    assert one(events, ToolUse).summary == "note.txt"
+    assert one(events, ToolResult).ok
+    assert [event.text for event in events if isinstance(event, Text)] == ["I write it.", "Done."]
+    end = last(events)
+    assert (end.ok, end.text, end.reason) == (True, "Done.", "done")
+    assert (end.usage.input_tokens, end.usage.output_tokens, end.usage.turns) == (200, 40, 2)
+    assert "HOUSE RULES" in desk.model.said(0)
+
+
+async def test_the_process_is_kept_for_the_next_message_and_costs_are_differences(desk: Desk) -> None:
+    desk.model.play(Reply("one"), Reply("two"))
+    first = await desk.run("first")
+    session = one(first, Started).session_id
+    [kept] = desk.backend._idle.values()
+    total = last(first).total_cost_usd
+    assert total
+    second = await desk.run("second", session_id=session, cost_before_usd=total)
+    assert [kept] == list(desk.backend._idle.values())
+    assert last(second).usage.cost_usd == pytest.approx(total)
+    assert last(second).total_cost_usd == pytest.approx(2 * total)
+    assert "first" in desk.model.said()
+
+
+async def test_a_session_is_resumed_by_another_process(desk: Desk) -> None:
+    desk.model.play(Reply("one"), Reply("two"))
+    session = one(await desk.run("remember the word xylophone"), Started).session_id
+    await desk.backend.close()
+    again = desk.with_settings(desk.backend._settings)
+    events = await again.run("which word?", session_id=session)
+    assert one(events, Started) == Started(session)
+    assert last(events).text == "two"
+    assert "xylophone" in desk.model.said()
+    await again.backend.close()
+
+
+async def test_an_unknown_session_is_replaced_and_the_prompt_resent_once(desk: Desk) -> None:
+    desk.model.play(Reply("fresh answer"))
+    events = await desk.run("hello", session_id="11111111-1111-4111-8111-111111111111", cost_before_usd=5.0)
+    assert one(events, Started).fresh
+    assert last(events).text == "fresh answer"
+    assert len(desk.model.requests) == 1
+    cost = last(events).usage.cost_usd
+    assert cost is not None
+    assert cost < 1
+
+
+async def test_a_session_that_the_service_rejects_is_replaced_once(desk: Desk) -> None:
+    desk.model.play(Reply("one"))
+    session = one(await desk.run("first"), Started).session_id
+    desk.model.play(*[Reply(status=400, error="messages.1: tool_use without tool_result")] * 12)
+    events = await desk.run("second", session_id=session)
+    starts = [event for event in events if isinstance(event, Started)]
+    assert [start.fresh for start in starts] == [False, True]
+    assert last(events).reason == "failed"
+
+
+async def test_a_wrong_key_says_what_to_do(desk: Desk) -> None:
+    desk.model.play(*[Reply(status=401, error="invalid x-api-key")] * 12)
+    end = last(await desk.run("hello"))
+    assert (end.ok, end.reason) == (False, "auth")
+    assert "log in" in end.text
+    assert "\n" not in end.text
+    assert not desk.backend._idle
+
+
+async def test_a_failing_service_is_told_and_ends_as_failed(desk: Desk) -> None:
+    desk.model.play(*[Reply(status=500, error="boom")] * 12)
+    events = await desk.run("hello")
+    assert "500" in next(event.text for event in events if isinstance(event, Limit))
+    assert last(events).reason == "failed"
+    assert not [event for event in events if isinstance(event, Text)]
+
+
+async def test_a_stop_in_mid_tool_ends_the_turn_and_the_tool(desk: Desk) -> None:
+    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
+    events = desk.backend.start(desk.turn("sleep"))
+    await until(events, ToolUse)
+    pid = await appears(desk.repo / "pid")
+    async with asyncio.timeout(5):
+        stop = asyncio.create_task(desk.backend.stop("t1"))
+        rest = [event async for event in events]
+        await stop
+    assert last(rest).reason == "stopped"
+    await gone(pid)
+
+
+async def test_closing_the_stream_in_mid_tool_leaves_nothing(desk: Desk) -> None:
+    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
+    events = desk.backend.start(desk.turn("sleep"))
+    await until(events, ToolUse)
+    pid = await appears(desk.repo / "pid")
+    [turn] = desk.backend._turns.values()
+    async with asyncio.timeout(5):
+        await events.aclose()  # type: ignore[attr-defined]  # it is a generator
+    await gone(pid)
+    await gone(turn.session.pid)
+    assert not desk.backend._turns
+
+
+async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Desk) -> None:
+    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
+    events = desk.backend.start(desk.turn("sleep"))
+    await until(events, ToolUse)
+    await appears(desk.repo / "pid")
+    [turn] = desk.backend._turns.values()
+    os.kill(turn.session.pid, 9)
+    end = last([event async for event in events])
+    assert (end.ok, end.reason) == (False, "failed")
+    assert "-9" in end.text
+
+
+async def test_max_turns(desk: Desk) -> None:
+    short = desk.with_settings(replace_section(desk, max_turns=1))
+    desk.model.play(Reply("", (bash("true"),)), Reply("never"))
+    end = last(await short.run("work"))
+    assert (end.ok, end.reason) == (False, "max_turns")
+    await short.backend.close()
+
+
+def replace_section(desk: Desk, **changes: object) -> ClaudeSection:
+    return msgspec.structs.replace(desk.backend._settings, **changes)
+
+
+@pytest.mark.parametrize("text", ["/usage", "/compact", "/clear now"])
+async def test_a_leading_slash_is_text(desk: Desk, text: str) -> None:
+    desk.model.play(Reply("I read it."))
+    assert last(await desk.run(text)).text == "I read it."
+    assert text in desk.model.said()
+
+
+async def test_a_hostile_checkout_runs_nothing_but_its_instructions_arrive(desk: Desk) -> None:
+    proof = desk.repo / "owned"
+    settings = {
+        "env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"},
+        "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {proof}"}]}]},
+    }
+    (desk.repo / ".claude").mkdir()
+    (desk.repo / ".claude" / "settings.json").write_text(json.dumps(settings))
+    servers = {"mcpServers": {"x": {"command": "touch", "args": [str(proof)]}}}
+    (desk.repo / ".mcp.json").write_text(json.dumps(servers))
+    (desk.repo / "CLAUDE.md").write_text("Use tabs in every file, says MARKER-7.")
+    desk.model.play(Reply("hello"))
+    assert last(await desk.run("hi")).ok
+    assert not proof.exists()
+    assert "MARKER-7" in desk.model.said()
+
+
+async def test_trusted_project_settings_are_left_to_the_cli(desk: Desk) -> None:
+    proof = desk.repo / "ran"
+    hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {proof}"}]}]}
+    (desk.repo / ".claude").mkdir()
+    (desk.repo / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    (desk.repo / "CLAUDE.md").write_text("MARKER-8")
+    trusting = desk.with_settings(replace_section(desk, project_settings=True))
+    desk.model.play(Reply("hello"))
+    assert last(await trusting.run("hi")).ok
+    assert proof.exists()
+    assert desk.model.said().count("MARKER-8") == 1
+    await trusting.backend.close()
+
+
+async def test_long_lines(desk: Desk) -> None:
+    target = desk.repo / "long.txt"
+    call = Call("Write", {"file_path": str(target), "content": "x" * 200_000})
+    desk.model.play(Reply("", (call,)), Reply("written"))
+    assert last(await desk.run("write much")).text == "written"
+    assert target.stat().st_size == 200_000
+
+
+async def test_only_named_variables_reach_the_agent(desk: Desk) -> None:
+    env = {"ANTHROPIC_BASE_URL": desk.model.url, "ANTHROPIC_API_KEY": "k", "SLACK_BOT_TOKEN": "xoxb-secret"}
+    backend = ClaudeBackend(desk.backend._settings, NoWalls(), desk.home, env, SystemClock())
+    desk.model.play(Reply("", (bash("env > seen.env"),)), Reply("ok"))
+    assert last(await replace(desk, backend=backend).run("show")).ok
+    assert "SLACK" not in (desk.repo / "seen.env").read_text()
+    await backend.close()
+
+
+async def test_an_approval_is_asked_and_answered(desk: Desk) -> None:
+    asking = desk.with_settings(replace_section(desk, permission_mode="ask"))
+    calls = (bash("touch yes.txt"),)
+    desk.model.play(Reply("", calls), Reply("", (bash("touch no.txt"),)), Reply("end"))
+    finished: list[AgentEvent] = []
+    verdicts = iter([Answer(allow=True), Answer(allow=False, text="not that one")])
+    async for event in asking.backend.start(desk.turn("touch")):
+        finished.append(event)
+        if isinstance(event, Approval):
+            assert await asking.backend.answer("t1", event.id, next(verdicts))
+            assert not await asking.backend.answer("t1", event.id, Answer(allow=True))
+    assert last(finished).ok
+    assert (desk.repo / "yes.txt").exists()
+    assert not (desk.repo / "no.txt").exists()
+    assert "not that one" in desk.model.said()
+    await asking.backend.close()
+
+
+async def test_a_question_is_asked_and_answered(desk: Desk) -> None:
+    asking = desk.with_settings(replace_section(desk, permission_mode="ask"))
+    options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
+    asked = {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False}
+    desk.model.play(Reply("", (Call("AskUserQuestion", {"questions": [asked]}),)), Reply("end"))
+    events: list[AgentEvent] = []
+    async for event in asking.backend.start(desk.turn("ask me")):
+        events.append(event)
+        if isinstance(event, Question):
+            assert (event.text, event.options) == ("Which colour?", ("Red", "Blue"))
+            assert await asking.backend.answer("t1", event.id, Answer(allow=True, text="Blue"))
+    assert last(events).ok
+    assert "Blue" in json.dumps(desk.model.requests[-1]["messages"][-1])
+    await asking.backend.close()
+
+
+async def test_steering_reaches_the_running_turn(desk: Desk) -> None:
+    flag = desk.repo / "go"
+    wait = f"touch begun; while [ ! -e {flag} ]; do sleep 0.05; done"
+    desk.model.play(Reply("", (bash(wait),)), Reply("understood"), Reply("understood"))
+    events = desk.backend.start(desk.turn("work"))
+    await until(events, ToolUse)
+    assert await desk.backend.steer("t1", "also mind the MARKER-9")
+    flag.touch()
+    rest = [event async for event in events]
+    assert last(rest).text == "understood"
+    assert any("MARKER-9" in desk.model.said(index) for index in range(len(desk.model.requests)))
+    assert not await desk.backend.steer("t1", "too late")
+
+
+async def test_a_background_command_is_told_before_the_turn_ends(desk: Desk) -> None:
+    call = Call("Bash", {"command": "sleep 0.5", "description": "bg", "run_in_background": True})
+    desk.model.play(Reply("", (call,)), Reply("started"), Reply("it has ended"))
+    events = await desk.run("start it")
+    texts = [event.text for event in events if isinstance(event, Text)]
+    assert texts == ["started", "it has ended"]
+    assert last(events).text == "it has ended"
+
+
+async def test_a_background_command_left_over_is_cut_off_after_its_grace(desk: Desk) -> None:
+    impatient = desk.with_settings(desk.backend._settings, Limits(600, background_s=0.1))
+    command = f"echo $$ > pid; {SLEEP}"
+    call = Call("Bash", {"command": command, "description": "bg", "run_in_background": True})
+    desk.model.play(Reply("", (call,)), Reply("started"))
+    end = last(await impatient.run("start it"))
+    assert (end.ok, end.text) == (True, "started")
+    await gone(await appears(desk.repo / "pid"))
+    assert not impatient.backend._idle
+
+
+async def test_two_turns_of_one_session_are_not_run_at_once(desk: Desk) -> None:
+    desk.model.play(Reply("one"), Reply("held", hold=True))
+    session = one(await desk.run("first"), Started).session_id
+    events = desk.backend.start(desk.turn("second", session_id=session))
+    await until(events, Started)
+    other = await desk.run("third", turn_id="t2", conversation="c2", session_id=session)
+    assert (last(other).ok, last(other).reason) == (False, "failed")
+    desk.model.release.set()
+    assert last([event async for event in events]).text == "held"
+
+
+async def test_the_time_limit_ends_a_turn(desk: Desk) -> None:
+    hasty = desk.with_settings(desk.backend._settings, Limits(1.5))
+    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
+    end = last(await hasty.run("sleep"))
+    assert (end.ok, end.reason) == (False, "timeout")
+    await gone(await appears(desk.repo / "pid"))
+
+
+async def test_a_silent_service_is_noticed(desk: Desk) -> None:
+    hasty = desk.with_settings(desk.backend._settings, Limits(600, stall_s=1.5))
+    desk.model.play(Reply("never", hold=True))
+    assert last(await hasty.run("hello")).reason == "stalled"
+
+
+async def test_an_idle_process_ends(desk: Desk) -> None:
+    brief = desk.with_settings(desk.backend._settings, Limits(600, idle_s=0.1))
+    desk.model.play(Reply("one"))
+    assert last(await brief.run("hello")).ok
+    sessions = list(brief.backend._idle.values())
+    for session in sessions:
+        assert await session.exit_code(10) == 0
+    await eventually(lambda: not brief.backend._idle)
