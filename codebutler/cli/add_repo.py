@@ -1,0 +1,105 @@
+"""``codebutler add-repo``: from a git repository to one that answers in its channel."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codebutler.cli import channels, repo_files
+from codebutler.cli.git_repo import is_tracked, repo_root
+from codebutler.cli.output import is_interactive, notice, say
+from codebutler.cli.surroundings import environment, home
+from codebutler.cli.trust import vouched
+from codebutler.config.load import check_layer, parse_layer
+from codebutler.config.merge import put
+from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.registry import Registry, RepoEntry, add, name_for
+from codebutler.config.resolve import CHANNEL_KEY, resolve_global
+from codebutler.config.schema import AgentName, SlackSection
+from codebutler.errors import ConfigError
+
+if TYPE_CHECKING:
+    from codebutler.slack.api import ChannelInfo
+
+
+def run(
+    path: Annotated[Path, typer.Argument(help="The repository; this directory if left out.")] = Path(),
+    channel: Annotated[str, typer.Option(help="Its channel: an ID (C…) or a name.")] = "",
+    create_channel: Annotated[str, typer.Option(help="Make a channel of this name.")] = "",
+    name: Annotated[str, typer.Option(help="What to call it; the directory's name if left out.")] = "",
+    agent: Annotated[AgentName | None, typer.Option(help="Who answers plain messages.")] = None,
+) -> None:
+    """Give a repository a channel, register it, and trust its config as it is now."""
+    if channel and create_channel:
+        raise typer.BadParameter("--channel and --create-channel exclude each other")
+    where = home().ensure()
+    registry = Registry(where)
+    root = repo_root(path.expanduser())
+    entry = RepoEntry(name=name or name_for(root), path=str(root))
+    add(registry.load(), entry)  # refuse a duplicate before anything is done
+    slack = resolve_global(where, environment()).config.slack
+    if not slack.bot_token:
+        raise ConfigError("no bot token yet: run `codebutler setup` first")
+    layer = _prepared_layer(root)
+    chosen = _channel(slack, channel or _own_channel(layer, create_channel), create_channel, entry.name)
+    entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
+    add(registry.load(), entry)
+    _write(root, layer, chosen, agent)
+    trusted, guarded = vouched(entry)
+    foreign = _came_with_the_repository(root, guarded)
+    registry.update(partial(add, entry=entry if foreign else trusted))
+    say(f"Registered {entry.name}: #{chosen.name} ({chosen.id}) for {root}.")
+    if foreign:
+        notice(
+            f"warning: git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
+            f"read it, then run `codebutler trust {entry.name}`"
+        )
+
+
+def _prepared_layer(root: Path) -> dict[str, Any]:
+    """The repository's own config after what is old in its private directory was brought up to date."""
+    paths = RepoPaths(root)
+    with repo_files.prepare(paths) as directory:
+        repo_files.report(repo_files.migrate_config_file(directory, check=False))
+        repo_files.report(repo_files.migrate_store_file(paths.store, check=False))
+        data = directory.read(CONFIG_NAME)
+    return parse_layer(data, str(paths.config)) if data is not None else {}
+
+
+def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
+    """The channel the repository had before, unless a new one is asked for."""
+    return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
+
+
+def _channel(slack: SlackSection, wanted: str, to_create: str, proposal: str) -> ChannelInfo:
+    if not wanted and not to_create:
+        if not is_interactive():
+            raise typer.BadParameter("pass --channel C… or --create-channel NAME")
+        wanted, is_new = channels.choose(
+            asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{proposal}")
+        )
+        wanted, to_create = ("", wanted) if is_new else (wanted, "")
+    if to_create:
+        return asyncio.run(channels.create(slack, to_create))
+    return asyncio.run(channels.enter(slack, wanted))
+
+
+def _write(root: Path, layer: dict[str, Any], channel: ChannelInfo, agent: AgentName | None) -> None:
+    put(layer, ("slack", "channelID"), channel.id)
+    put(layer, ("slack", "channelName"), channel.name)
+    if agent is not None:
+        put(layer, ("agent", "default"), agent)
+    paths = RepoPaths(root)
+    check_layer(layer, str(paths.config))
+    with paths.open() as directory:
+        directory.write(CONFIG_NAME, repo_files.encode(layer))
+
+
+def _came_with_the_repository(root: Path, guarded: tuple[str, ...]) -> tuple[str, ...]:
+    """The guarded keys nobody here has set: those of a config file that git tracks."""
+    keys = tuple(key for key in guarded if key != CHANNEL_KEY)
+    return keys if keys and is_tracked(root, f".codebutler/{CONFIG_NAME}") else ()

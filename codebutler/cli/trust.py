@@ -1,0 +1,39 @@
+"""``codebutler trust``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import msgspec
+import typer
+
+from codebutler.cli.output import say
+from codebutler.cli.surroundings import home
+from codebutler.config.load import parse_layer
+from codebutler.config.registry import Registry, RepoEntry, find, replace
+from codebutler.config.resolve import CHANNEL_KEY, read_repo_config
+from codebutler.config.trust import digest, strip_untrusted
+
+
+def run(name: Annotated[str, typer.Argument(help="The repository's name, see `codebutler repos`.")]) -> None:
+    """Vouch for a repository's config file as it is now, including the keys in it that loosen safety."""
+    registry = Registry(home())
+    entry, guarded = vouched(find(registry.load(), name))
+    registry.update(partial(replace, entry=entry))
+    honoured = [key for key in guarded if key != CHANNEL_KEY]
+    say(f"Trusted the config of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
+
+
+def vouched(entry: RepoEntry) -> tuple[RepoEntry, tuple[str, ...]]:
+    """(the entry with the digest and channel of its file as it is now, the guarded keys that file sets).
+
+    Raises ConfigError if the file cannot be used.
+    """
+    data = read_repo_config(entry)
+    if data is None:
+        return msgspec.structs.replace(entry, digest=""), ()
+    layer = parse_layer(data, f"{entry.path}/.codebutler/config.json")
+    _, guarded = strip_untrusted(layer)
+    channel = layer.get("slack", {}).get("channelID") or entry.channel_id
+    return msgspec.structs.replace(entry, digest=digest(data), channel_id=channel), guarded
