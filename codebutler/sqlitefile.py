@@ -19,7 +19,7 @@ from pathlib import Path
 
 from codebutler.errors import StoreError
 
-BUSY_TIMEOUT_MS = 2000
+BUSY_TIMEOUT_S = 2.0
 CHECKED_BYTES = 64 * 2**20
 
 _ADVICE = {
@@ -97,22 +97,38 @@ def create(path: Path, statements: Iterable[str]) -> None:
         raise store_error(path, error) from error
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open an existing file for its one writer; transactions are begun by hand. Never creates a file.
-
-    Raises sqlite3.Error. Refuses a file that cannot be written or is locked by another writer.
-    """
-    uri = f"{path.absolute().as_uri()}?mode=rw"
+def attach(path: Path) -> sqlite3.Connection:
+    """Open an existing file and change nothing; transactions are begun by hand. Raises sqlite3.Error."""
     connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000
+        f"{path.absolute().as_uri()}?mode=rw",  # never creates a file
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_TIMEOUT_S,
     )
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def become_writer(connection: sqlite3.Connection) -> None:
+    """Make this the connection that writes: WAL, full sync. Raises sqlite3.Error if it cannot write now."""
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open an existing file for its one writer. Raises sqlite3.Error."""
+    connection = attach(path)
+    try:
+        become_writer(connection)
     except BaseException:
         connection.close()
         raise
@@ -150,8 +166,7 @@ def backup(path: Path, now: datetime) -> Path:
     try:
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            uri = f"{path.absolute().as_uri()}?mode=rw"
-            with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(target)) as copy:
+            with closing(attach(path)) as source, closing(sqlite3.connect(target)) as copy:
                 source.backup(copy)
             os.fsync(descriptor)
         finally:

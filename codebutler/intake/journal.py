@@ -1,7 +1,7 @@
 """The parent's durable inbox: an event is committed here before anybody is told that we have it.
 
-One thread writes. Everything that waits when it becomes free goes into one transaction (group commit), so that
-a burst costs a few syncs instead of one each. Settling an entry is lazy: it rides along with the next
+One thread writes. Everything that waits when it becomes free goes into one transaction (group commit), so
+that a burst costs a few syncs instead of one each. Settling an entry is lazy: it rides along with the next
 transaction or is written shortly after; losing that to a crash only delivers an event again, which the
 worker's own store knows.
 """
@@ -111,8 +111,11 @@ class Journal:
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
 
     async def settle(self, seq: int) -> None:
-        """A worker has stored the entry: its payload may go, its key stays. Returns at once, may be repeated."""
-        if seq in self._pending:
+        """A worker has stored the entry: its payload may go, its key stays. Returns at once.
+
+        Once more, or after ``close``, does nothing: the entry is then delivered again, which is harmless.
+        """
+        if seq in self._pending and not self._closed:
             self._submit(_Settle(seq))
             self._pending.discard(seq)
 

@@ -50,11 +50,9 @@ def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     """
     if not sqlitefile.exists(path):
         sqlitefile.create(path, [*SCHEMA, *VERSION])
+    connection: sqlite3.Connection | None = None
     try:
-        connection = sqlitefile.connect(path)
-    except sqlite3.Error as error:
-        raise sqlitefile.store_error(path, error) from error
-    try:
+        connection = sqlitefile.attach(path)
         revision = sqlitefile.examine(connection, path).revision
         if revision != HEAD:
             _refuse_foreign(path, revision)
@@ -62,21 +60,22 @@ def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
             sqlitefile.backup(path, clock.now())
             # By name: Alembic is loaded only by those who need it.
             import_module("codebutler_migrations.runner").upgrade("journal", path)
-            connection = sqlitefile.connect(path)
+            connection = sqlitefile.attach(path)
+        sqlitefile.become_writer(connection)
         path.chmod(0o600)
         return connection
-    except (sqlite3.Error, OSError) as error:
-        connection.close()
-        raise sqlitefile.store_error(path, error) from error
-    except BaseException:
-        connection.close()
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, sqlite3.Error | OSError):
+            raise sqlitefile.store_error(path, error) from error
         raise
 
 
 def insert(
     connection: sqlite3.Connection, key: str, channel: str, payload: tuple[str, str, str]
 ) -> int | None:
-    """Add an entry (``payload``: received_at, event, request); its seq, or None if the key was there before."""
+    """Add an entry (``payload``: received_at, event, request); its seq, or None if the key is there."""
     cursor = connection.execute(
         "INSERT INTO entries (key, channel, received_at, event, request) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (key) DO NOTHING",

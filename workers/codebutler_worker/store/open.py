@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from importlib import import_module
 from pathlib import Path
 
 from sqlalchemy.dialects import sqlite
@@ -11,8 +10,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from codebutler import sqlitefile
 from codebutler.clock import Clock
-from codebutler.errors import StoreTooNewError
 from codebutler_worker.store import tables
+from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.store.unit_of_work import Store
 
@@ -28,34 +27,22 @@ def open_store(path: Path, clock: Clock) -> Store:
     check_state_dir(path.parent)
     if not sqlitefile.exists(path):
         sqlitefile.create(path, schema())
+    raw: sqlite3.Connection | None = None
     try:
-        raw = sqlitefile.connect(path)
-    except sqlite3.Error as error:
-        raise sqlitefile.store_error(path, error) from error
-    try:
-        contents = sqlitefile.examine(raw, path)
-        if contents.revision != tables.HEAD:
-            refuse_newer(path, contents.revision)
+        raw = sqlitefile.attach(path)
+        if sqlitefile.examine(raw, path).revision != tables.HEAD:
             raw.close()
-            # By name: Alembic is loaded only by those who need it.
-            import_module("codebutler_worker.store.migrate").migrate_store(path, clock=clock)
-            raw = sqlitefile.connect(path)
+            migrate_store(path, clock=clock)
+            raw = sqlitefile.attach(path)
+        sqlitefile.become_writer(raw)
         path.chmod(0o600)
         return Store(path, raw, clock)
-    except (sqlite3.Error, OSError) as error:
-        raw.close()
-        raise sqlitefile.store_error(path, error) from error
-    except BaseException:
-        raw.close()
+    except BaseException as error:
+        if raw is not None:
+            raw.close()
+        if isinstance(error, sqlite3.Error | OSError):
+            raise sqlitefile.store_error(path, error) from error
         raise
-
-
-def refuse_newer(path: Path, revision: str | None) -> None:
-    """Raise StoreTooNewError unless the revision is one this version knows (or none at all)."""
-    if revision and revision not in tables.REVISIONS:
-        raise StoreTooNewError(
-            f"{path} was written by a newer CodeButler (revision {revision}): update this one"
-        )
 
 
 def schema() -> list[str]:

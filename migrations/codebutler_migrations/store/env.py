@@ -1,0 +1,16 @@
+"""Alembic's entry for the store's chain. Alembic runs this module anew for each command."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from codebutler_worker.store.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transactional_ddl=True,
+    compare_server_default=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,108 @@
+"""Bring a store up to date: recognise what the file is, back it up, migrate it.
+
+Alembic is loaded, by name, only for a file that is not at its newest revision.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from codebutler import sqlitefile
+from codebutler.clock import Clock, SystemClock
+from codebutler.errors import StoreError, StoreTooNewError
+from codebutler_worker.store import tables
+
+LEGACY = "legacy"
+BASE = "base"
+RUNNER = "codebutler_migrations.runner"
+
+_WHATSAPP = {"messages": {"from_jid", "chat", "content"}, "sessions": {"chat_jid", "session_id"}}
+_RENAMED = {
+    "messages": {"from_id", "channel_id", "content", "platform_msg_id", "is_voice", "acked"},
+    "sessions": {"channel_id", "session_id"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """What was (or, for a check, would be) done. ``rows`` counts messages and sessions before and after.
+
+    ``from_revision`` is a revision, "legacy" for a file of the WhatsApp era or "base" for one without tables;
+    equal to ``to_revision`` means that there was nothing to do.
+    """
+
+    path: Path
+    from_revision: str
+    to_revision: str
+    backup: Path | None
+    rows: dict[str, int]
+
+    @property
+    def needed(self) -> bool:
+        """Whether the file was not at its newest revision."""
+        return self.from_revision != self.to_revision
+
+
+def migrate_store(path: Path, *, check: bool = False, clock: Clock | None = None) -> MigrationReport:
+    """Bring the file to the newest revision, after a backup beside it; with ``check`` only say what is to do.
+
+    ``clock`` stamps the backup (default: the real one). Raises StoreTooNewError for a newer CodeButler's file
+    and StoreError for one that is missing, damaged, foreign, in use or cannot be written; the file is then as
+    it was.
+    """
+    if not sqlitefile.exists(path):
+        raise StoreError(f"{path} does not exist: there is nothing to migrate")
+    try:
+        found, rows = _survey(path)
+        start = recognise(path, found)
+        if check or start == tables.HEAD:
+            return MigrationReport(path, start, tables.HEAD, None, rows)
+        copy = sqlitefile.backup(path, (clock or SystemClock()).now())
+        _upgrade(path, found, start)
+        return MigrationReport(path, start, tables.HEAD, copy, _survey(path)[1])
+    except sqlite3.Error as error:
+        raise sqlitefile.store_error(path, error) from error
+
+
+def downgrade(path: Path, revision: str) -> None:
+    """Take the file back to an older revision; newer tables and columns are dropped."""
+    import_module(RUNNER).downgrade("store", path, revision)
+
+
+def recognise(path: Path, found: sqlitefile.Contents) -> str:
+    """The revision the file is at, LEGACY or BASE. Raises StoreTooNewError, or StoreError if foreign."""
+    if found.revision is not None:
+        if found.revision and found.revision not in tables.REVISIONS:
+            raise StoreTooNewError(
+                f"{path} was written by a newer CodeButler (revision {found.revision}): update this one"
+            )
+        return found.revision or BASE
+    if not found.tables:
+        return BASE
+    if any(columns <= found.tables.get(table, frozenset()) for table, columns in _WHATSAPP.items()):
+        return LEGACY
+    if all(columns <= found.tables.get(table, frozenset()) for table, columns in _RENAMED.items()):
+        return "0002"
+    raise StoreError(f"{path} is not a store of CodeButler: move it away")
+
+
+def _survey(path: Path) -> tuple[sqlitefile.Contents, dict[str, int]]:
+    with closing(sqlitefile.attach(path)) as connection:
+        found = sqlitefile.examine(connection, path)
+        return found, {
+            table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+            for table in ("messages", "sessions")
+            if table in found.tables
+        }
+
+
+def _upgrade(path: Path, found: sqlitefile.Contents, start: str) -> None:
+    runner = import_module(RUNNER)
+    if found.revision is None and start in tables.REVISIONS:
+        runner.stamp_and_upgrade("store", path, start)
+    else:
+        runner.upgrade("store", path)
