@@ -1,0 +1,216 @@
+"""The whole product under test: an embedded workspace, a home, repositories and a real `codebutler supervise`.
+
+The person in it is an ordinary Slack client (slack_sdk) with a user's token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from slack_sdk.web.async_client import AsyncWebClient
+
+from codebutler.workspace.server import WorkspaceServer
+
+DEADLINE_S = 45.0
+Message = dict[str, Any]
+FINAL = {"white_check_mark", "x", "octagonal_sign"}
+
+
+class House:
+    """Everything one end-to-end case touches. Make it with ``house(...)``."""
+
+    def __init__(self, workspace: WorkspaceServer, home: Path, env: dict[str, str]) -> None:
+        self.workspace = workspace
+        self.home = home
+        self.env = env
+        self.person = AsyncWebClient(workspace.user_token, base_url=workspace.api_url)
+        self.person.proxy = None
+        self.supervisor: asyncio.subprocess.Process | None = None
+        self._changed = asyncio.Event()
+
+    # -- the command line
+
+    async def run(self, *arguments: str, check: bool = True) -> str:
+        """Run one `codebutler` command to its end; returns what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            *command(*arguments),
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            output, _ = await process.communicate()
+        text = output.decode()
+        assert not check or process.returncode == 0, f"codebutler {' '.join(arguments)}: {text}"
+        return text
+
+    async def add_repo(self, path: Path, channel: str, **config: Any) -> str:
+        """Register a repository on a channel of the workspace; returns the channel's ID."""
+        channel_id = self.channel_id(channel)
+        await self.run("add-repo", str(path), "--channel", channel_id, "--name", channel)
+        if config:
+            file = path / ".codebutler" / "config.json"
+            merged = {**json.loads(file.read_text()), **config}
+            file.write_text(json.dumps(merged))
+            await self.run("trust", channel)
+        return channel_id
+
+    async def supervise(self) -> None:
+        """Start the supervisor and wait until it is connected and every worker is up."""
+        log = (self.home / "supervise.out").open("ab")
+        self.supervisor = await asyncio.create_subprocess_exec(
+            *command("supervise"), env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        log.close()
+        await self.until_status(
+            lambda status: (
+                status["slack"]["state"] == "connected"
+                and all(repo["worker"]["state"] in ("running", "sleeping") for repo in status["repos"])
+            )
+        )
+
+    async def stop(self, signal_number: int = signal.SIGTERM) -> int:
+        """Signal the supervisor and wait for its end; returns the exit code."""
+        assert self.supervisor is not None
+        if self.supervisor.returncode is None:
+            self.supervisor.send_signal(signal_number)
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.supervisor.wait()
+
+    async def status(self) -> dict[str, Any] | None:
+        """`codebutler status --json`, None while no supervisor answers."""
+        output = await self.run("status", "--json", check=False)
+        return json.loads(output) if output.startswith("{") else None
+
+    async def until_status(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Ask for the status until it is as wanted; each ask is a process, so no loop is busy."""
+        status: dict[str, Any] | None = None
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while (status := await self.status()) is None or not wanted(status):
+                    assert self.supervisor is None or self.supervisor.returncode is None, self.log()
+        except TimeoutError:
+            raise AssertionError(f"never as wanted, last: {status}\n{self.log()}") from None
+        return status
+
+    def log(self) -> str:
+        """What the supervisor has written so far."""
+        return (self.home / "supervise.out").read_text(errors="replace")
+
+    # -- the person
+
+    def channel_id(self, name: str) -> str:
+        return next(c["id"] for c in self.workspace.boot()["channels"] if c["name"] == name)
+
+    async def say(self, channel: str, text: str, thread_ts: str | None = None) -> str:
+        """Write as the person; returns the message's ts."""
+        answer = await self.person.chat_postMessage(channel=channel, text=text, thread_ts=thread_ts)
+        return str(answer["ts"])
+
+    async def thread(self, channel: str, ts: str) -> list[Message]:
+        """Every message of a thread, the first one included."""
+        answer = await self.person.conversations_replies(channel=channel, ts=ts, limit=500)
+        return list(answer["messages"])
+
+    async def reactions(self, channel: str, ts: str) -> set[str]:
+        """The names on one message."""
+        answer = await self.person.reactions_get(channel=channel, timestamp=ts)
+        return {reaction["name"] for reaction in answer["message"].get("reactions", [])}
+
+    async def until(self, what: str, look: Callable[[], Any]) -> Any:
+        """Await ``look()`` after every event of the workspace until it gives something true."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    self._changed.clear()
+                    if found := await look():
+                        return found
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"never came: {what}\n{self.log()}") from None
+
+    async def outcome(self, channel: str, ts: str) -> str:
+        """Wait for the one final reaction on the person's message; returns its name."""
+
+        async def look() -> str | None:
+            names = await self.reactions(channel, ts)
+            final = names & FINAL
+            return next(iter(final)) if final and names == final else None
+
+        return str(await self.until(f"the outcome of {ts}", look))
+
+    async def answer(self, channel: str, ts: str, containing: str, thread_ts: str | None = None) -> Message:
+        """Wait for a message of the bot in the thread that contains a text."""
+
+        async def look() -> Message | None:
+            for message in await self.thread(channel, thread_ts or ts):
+                if message.get("bot_id") and message["ts"] > ts and containing in whole_text(message):
+                    return message
+            return None
+
+        found: Message = await self.until(f"an answer with {containing!r}", look)
+        return found
+
+    async def follow(self) -> None:
+        """Note every event of the workspace's stream, as the chat page does."""
+        url = f"{self.workspace.api_url.removesuffix('/api/')}/workspace/stream"
+        timeout = httpx.Timeout(10, read=None)
+        token = {"token": self.workspace.user_token}
+        async with (
+            httpx.AsyncClient(timeout=timeout, trust_env=False) as client,
+            client.stream("GET", url, params=token) as response,
+        ):
+            async for _ in response.aiter_lines():
+                self._changed.set()
+
+
+def command(*arguments: str) -> list[str]:
+    """`codebutler`, run by this interpreter."""
+    return [sys.executable, "-I", "-m", "codebutler", *arguments]
+
+
+def whole_text(message: Message) -> str:
+    """A message's text and the text of its Markdown blocks."""
+    blocks = [str(block.get("text", "")) for block in message.get("blocks", [])]
+    return "\n".join([message.get("text", ""), *blocks])
+
+
+@asynccontextmanager
+async def house(
+    tmp_path: Path, *channels: str, extra_env: dict[str, str] | None = None
+) -> AsyncIterator[House]:
+    """A workspace with ``channels`` and a home set up for it; the supervisor is ended at the end."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    async with WorkspaceServer(channels=channels) as workspace:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "CODEBUTLER_HOME": str(home),
+            "SLACK_API_URL": workspace.api_url,
+            **(extra_env or {}),
+        }
+        built = House(workspace, home, env)
+        following = asyncio.create_task(built.follow(), name="follow the workspace")
+        try:
+            person = workspace.boot()["me"]["id"]
+            tokens = ["--bot-token", workspace.bot_token, "--app-token", workspace.app_token]
+            await built.run("setup", *tokens, "--allow-user", person, "--api-url", workspace.api_url)
+            yield built
+        finally:
+            if built.supervisor is not None and built.supervisor.returncode is None:
+                await built.stop()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)

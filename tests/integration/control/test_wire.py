@@ -1,0 +1,82 @@
+"""The control socket over a real Unix socket."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from codebutler.control.wire import (
+    ControlReply,
+    ControlRequest,
+    Done,
+    Failed,
+    Said,
+    SendRequest,
+    StatusReply,
+    StatusRequest,
+    StopRequest,
+    ask,
+    control_server,
+)
+from codebutler.errors import CodeButlerError, NotRunningError
+
+
+class Scripted:
+    """Answers as the supervisor would."""
+
+    async def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
+        match request:
+            case StatusRequest():
+                yield StatusReply(status={"repos": []})
+                yield Done()
+            case SendRequest(text=text):
+                yield Said(text=text * 2)
+                yield Done()
+            case _:
+                raise CodeButlerError("that cannot be done")
+
+
+async def replies(path: Path, request: ControlRequest) -> list[ControlReply]:
+    return [reply async for reply in ask(path, request)]
+
+
+async def test_a_request_is_answered_to_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    async with control_server(path, Scripted()):
+        assert await replies(path, StatusRequest()) == [StatusReply(status={"repos": []}), Done()]
+        assert await replies(path, SendRequest(repo="r", text="ab" * 200_000)) == [
+            Said(text="ab" * 400_000),
+            Done(),
+        ]
+        assert await replies(path, StopRequest(repo="r")) == [Failed(text="that cannot be done")]
+
+
+async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    path.write_text("left over by a crash")
+    async with control_server(path, Scripted()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not path.exists()
+
+
+async def test_without_a_supervisor_the_error_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(NotRunningError, match="codebutler supervise"):
+        await replies(tmp_path / "s.sock", StatusRequest())
+
+
+@pytest.mark.parametrize(
+    "line", [b"nonsense\n", b'{"do":"unknown"}\n', b'{"do":"stop"}\n', b"\xff\xfe\n", b"\n"]
+)
+async def test_an_unreadable_request_gets_a_line_and_the_server_lives_on(tmp_path: Path, line: bytes) -> None:
+    import asyncio
+
+    path = tmp_path / "s.sock"
+    async with control_server(path, Scripted()):
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(line)
+        assert b"unreadable request" in await reader.readline()
+        writer.close()
+        assert await replies(path, StatusRequest())

@@ -1,0 +1,131 @@
+"""The door for events, over a real journal: what is kept, what is refused, what goes on to a worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import ManualClock
+from codebutler.config.schema import AgentSection, Config, SlackSection
+from codebutler.errors import StoreError
+from codebutler.intake.authorise import Decision
+from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.journal import Entry, Journal
+from codebutler.model import Event, MessagePosted, Prompt
+
+OWNER = "U0OWNER"
+
+
+class Books:
+    """Notes what was routed and what was refused."""
+
+    def __init__(self) -> None:
+        self.routed: list[Entry] = []
+        self.refusals: list[tuple[str, bool]] = []
+
+    def route(self, entry: Entry) -> None:
+        self.routed.append(entry)
+
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+        self.refusals.append((event.user, tell))
+
+
+class Desk:
+    """An intake with its journal, its books and its clock."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.clock = ManualClock()
+        self.journal = Journal.open(path, self.clock)
+        self.books = Books()
+        self.intake = Intake(
+            repos=lambda: {"C1": Repo("sample", config)},
+            journal=self.journal,
+            router=self.books,
+            refusals=self.books,
+            clock=self.clock,
+        )
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(tmp_path / "journal.db", Config(slack=SlackSection(allowed_users=(OWNER,))))
+    yield made
+    await made.journal.close()
+
+
+def message(ts: str = "1.1", user: str = OWNER, text: str = "hello", channel: str = "C1") -> MessagePosted:
+    return MessagePosted(channel=channel, ts=ts, user=user, text=text)
+
+
+async def test_an_accepted_event_is_on_disk_and_then_routed(desk: Desk, tmp_path: Path) -> None:
+    assert await desk.intake.accept(message()) == "accepted"
+    assert [entry.request for entry in desk.books.routed] == [Prompt(text="hello")]
+    assert [entry.event for entry in await desk.journal.pending()] == [message()]
+
+
+async def test_a_second_delivery_is_recognised_and_not_routed(desk: Desk) -> None:
+    outcomes = [await desk.intake.accept(message()) for _ in range(3)]
+    assert outcomes == ["accepted", "duplicate", "duplicate"]
+    assert len(desk.books.routed) == 1
+
+
+async def test_an_unknown_channel_is_nobodys(desk: Desk) -> None:
+    assert await desk.intake.accept(message(channel="C9")) == "ignored"
+    assert desk.journal.pending_count == 0
+
+
+async def test_a_stranger_is_told_once_an_hour_and_audited_each_time(desk: Desk) -> None:
+    for number in range(3):
+        assert await desk.intake.accept(message(ts=f"1.{number}", user="U0GUEST")) == "refused"
+    await desk.clock.advance(3601)
+    await desk.intake.accept(message(ts="1.9", user="U0GUEST"))
+    assert desk.books.refusals == [
+        ("U0GUEST", True),
+        ("U0GUEST", False),
+        ("U0GUEST", False),
+        ("U0GUEST", True),
+    ]
+    assert desk.journal.pending_count == 0
+
+
+async def test_an_allowed_user_hears_of_every_refusal(desk: Desk) -> None:
+    for number in range(2):
+        await desk.intake.accept(message(ts=f"1.{number}", text="!c rm -rf /"))
+    assert desk.books.refusals == [(OWNER, True), (OWNER, True)]
+
+
+async def test_what_cannot_be_kept_is_not_accepted(desk: Desk) -> None:
+    await desk.journal.close()
+    with pytest.raises(StoreError):
+        await desk.intake.accept(message())
+    assert desk.books.routed == []
+
+
+async def test_what_an_earlier_life_kept_is_routed_again_in_order(tmp_path: Path) -> None:
+    config = Config(slack=SlackSection(allowed_users=(OWNER,)))
+    first = Desk(tmp_path / "journal.db", config)
+    for number in range(5):
+        await first.intake.accept(message(ts=f"1.{number}"))
+    await first.journal.settle(first.books.routed[0].seq)
+    await first.journal.close()
+    second = Desk(tmp_path / "journal.db", config)
+    assert await second.intake.resume() == 4
+    assert [entry.event for entry in second.books.routed] == [message(ts=f"1.{n}") for n in range(1, 5)]
+    await second.journal.close()
+
+
+async def test_with_mention_only_plain_talk_passes_by(tmp_path: Path) -> None:
+    config = Config(slack=SlackSection(allowed_users=(OWNER,)), agent=AgentSection(mention="mention"))
+    desk = Desk(tmp_path / "journal.db", config)
+    mentioned = MessagePosted(channel="C1", ts="1.2", user=OWNER, text="hello", mentioned=True)
+    outcomes = [
+        await desk.intake.accept(event) for event in (message(), mentioned, message("1.3", text="!ping"))
+    ]
+    assert outcomes == ["ignored", "accepted", "accepted"]
+    await desk.journal.close()
+
+
+async def test_an_empty_message_asks_for_nothing(desk: Desk) -> None:
+    assert await desk.intake.accept(message(text="  ")) == "ignored"

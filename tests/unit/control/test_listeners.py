@@ -1,0 +1,64 @@
+"""What somebody who waits for an answer hears of a thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+from codebutler.control.listeners import Listener, Listeners
+from codebutler.control.wire import Done, Said
+from codebutler.model import Operation, Post, React, Update
+
+BUTTONS = ({"type": "actions", "elements": []},)
+
+
+async def hear(listener: Listener, *operations: tuple[Operation, str]) -> list[Said | Done]:
+    listeners = Listeners()
+    with listeners.added(listener):
+        for operation, ts in operations:
+            listeners.tell("C1", operation, ts)
+        async with asyncio.timeout(5):
+            return [reply async for reply in listener.replies()]
+
+
+async def test_texts_of_the_thread_until_the_final_reaction() -> None:
+    replies = await hear(
+        Listener("C1", "1.1", "1.1", command=False),
+        (React(target_ts="1.1", name="eyes"), ""),
+        (Post(text="elsewhere", thread_ts="0.5"), "1.2"),
+        (Post(text="the answer", thread_ts="1.1"), "1.3"),
+        (React(target_ts="0.5", name="x"), ""),
+        (React(target_ts="1.1", name="white_check_mark"), ""),
+    )
+    assert replies == [Said(text="the answer"), Done()]
+
+
+async def test_a_failed_turn_is_not_ok() -> None:
+    replies = await hear(Listener("C1", "1.1", "1.1", command=False), (React(target_ts="1.1", name="x"), ""))
+    assert replies == [Done(ok=False)]
+
+
+async def test_progress_is_marked_as_such_and_followed() -> None:
+    replies = await hear(
+        Listener("C1", "1.1", "1.1", command=False),
+        (Post(text="working", thread_ts="1.1", blocks=BUTTONS), "1.2"),
+        (Update(target_ts="1.2", text="reading"), ""),
+        (Update(target_ts="9.9", text="of another turn"), ""),
+        (React(target_ts="1.1", name="white_check_mark"), ""),
+    )
+    assert replies == [Said(text="working", progress=True), Said(text="reading", progress=True), Done()]
+
+
+async def test_a_commands_first_answer_is_its_last() -> None:
+    replies = await hear(
+        Listener("C1", "1.1", "1.1", command=True), (Post(text="pong", thread_ts="1.1"), "1.2")
+    )
+    assert replies == [Said(text="pong"), Done()]
+
+
+async def test_markdown_reads_better_than_its_fallback() -> None:
+    block = {"type": "markdown", "text": "**bold**"}
+    replies = await hear(
+        Listener("C1", "1.1", "1.1", command=True),
+        (Post(text="*bold*", thread_ts="1.1", blocks=(block,)), "1.2"),
+    )
+    assert replies[0] == Said(text="**bold**")
