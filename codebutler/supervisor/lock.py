@@ -1,4 +1,4 @@
-"""One supervisor per home: an flock, which the kernel frees however its holder dies; a pid file is no lock."""
+"""One supervisor per home: an flock, which the kernel frees however its holder dies (a pid file is none)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,171 @@
+"""ForkServer: starts worker processes from a warm template. The only place that names the worker's code.
+
+multiprocessing's fork server imports the worker's modules once and forks itself for each worker, so that a
+worker costs milliseconds and shares its memory. It is a process of its own, started with a scrubbed
+environment and without our descriptors: a worker can inherit neither a token nor another worker's pipe.
+Workers read /dev/null; what they print by mistake goes to our stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import ModuleType
+
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.messages import ToParent
+from codebutler.supervisor import entry
+
+WORKER_TARGET = "codebutler_worker.bootstrap:main"
+WORKER_PRELOAD = ("codebutler_worker.preload",)
+
+KEPT_VARIABLES = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "TERM",
+        "CODEBUTLER_HOME",
+    }
+)
+KEPT_PREFIXES = ("LC_", "XDG_")
+
+
+class WorkerProcess:
+    """A worker and the pipe to it: the real WorkerLink."""
+
+    def __init__(self, process: ForkServerProcess, channel: Channel[ToParent]) -> None:
+        assert process.pid is not None
+        self.pid = process.pid
+        self._process = process
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._dead: asyncio.Future[int] = self._loop.create_future()
+        self._pidfd = _pidfd_open(process.pid)
+        self._loop.add_reader(process.sentinel, self._on_sentinel)
+
+    def messages(self) -> AsyncIterator[ToParent]:
+        """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
+        return self._channel.messages()
+
+    def send(self, message: object) -> None:
+        """Queue one message. Raises FrameTooLargeError."""
+        self._channel.send(message)
+
+    async def drain(self) -> None:
+        """Wait until the worker has taken enough that more may be queued."""
+        await self._channel.drain()
+
+    async def wait_dead(self) -> int:
+        """The exit code, negative for a signal; 255 if the fork server died and the code with it."""
+        return await asyncio.shield(self._dead)
+
+    def kill(self, signal_number: int) -> None:
+        """Send a signal; harmless once the process is dead."""
+        if self._dead.done():
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if self._pidfd is None:
+                os.kill(self.pid, signal_number)
+            else:
+                signal.pidfd_send_signal(self._pidfd, signal_number)
+
+    def close(self) -> None:
+        """Close this end of the pipe."""
+        self._channel.close()
+
+    def _on_sentinel(self) -> None:
+        self._loop.remove_reader(self._process.sentinel)
+        # Readable means dead, or that the fork server is: then nobody watches the worker any more.
+        self.kill(signal.SIGKILL)
+        self._process.join()
+        code = self._process.exitcode
+        self._dead.set_result(255 if code is None else code)
+        self._process.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+
+
+class ForkServer:
+    """Starts workers that run ``target`` ("module:function", called with a Connection).
+
+    Create it before anything else that uses multiprocessing, so that the helper process which tracks
+    multiprocessing's resources is started with the scrubbed environment too.
+    """
+
+    def __init__(self, target: str = WORKER_TARGET, preload: Sequence[str] = WORKER_PRELOAD) -> None:
+        self._target = target
+        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([entry.__name__, *preload])
+
+    def start(self) -> None:
+        """Start the template process now, so that the first worker need not wait for its imports."""
+        from multiprocessing import forkserver
+
+        with _presentable():
+            forkserver.ensure_running()
+
+    async def spawn(self, name: str) -> WorkerProcess:
+        """A new worker process. Raises OSError or EOFError when it cannot be started.
+
+        From the loop's own thread: multiprocessing looks after its processes without locks.
+        """
+        ours, theirs = self._context.Pipe(duplex=True)
+        with ours, theirs:
+            process = self._context.Process(
+                target=entry.run, args=(self._target, theirs), name=name, daemon=True
+            )
+            with _presentable():
+                process.start()
+            sock = socket.socket(fileno=os.dup(ours.fileno()))
+        return WorkerProcess(process, await Channel.over(sock, to_parent_codec()))
+
+
+def scrubbed(environment: dict[str, str]) -> dict[str, str]:
+    """What a worker may know of our environment: nothing that could hold a secret."""
+    kept = {k: v for k, v in environment.items() if k in KEPT_VARIABLES or k.startswith(KEPT_PREFIXES)}
+    # `python -c`, which starts the fork server, would import from the current directory first: a repository.
+    return kept | {"PYTHONSAFEPATH": "1"}
+
+
+@contextlib.contextmanager
+def _presentable() -> Iterator[None]:
+    """While a process starts: a scrubbed environment, and a main module that is not run again there."""
+    before = dict(os.environ)
+    during = scrubbed(before)
+    main_module = sys.modules["__main__"]
+    for name in before.keys() - during.keys():
+        del os.environ[name]
+    os.environ.update(during)
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main_module
+        for name in during.keys() - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+def _pidfd_open(pid: int) -> int | None:
+    """A handle that a reused pid cannot be mistaken for; None where there are none or it is dead already."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None

@@ -1,0 +1,202 @@
+"""WorkerHandle: one repository's worker, through all its lives. Its faults stay here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from codebutler.config.schema import RepoSettings
+from codebutler.protocol.messages import Heartbeat, LogTag
+from codebutler.supervisor.deliveries import Deliveries
+from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.life import Death, Duty, Life
+from codebutler.supervisor.port import JournalEntry, WorkerLink
+from codebutler.supervisor.restart import Again, GiveUp, Quarantine, Record, after_death, describe
+from codebutler.supervisor.sends import Sends
+from codebutler.supervisor.states import WorkerState, move
+from codebutler.supervisor.waiting import first_of
+
+NOT_STARTED = 255
+
+
+class WorkerHandle:
+    """``run`` is the worker's whole supervision, one task until ``close``; all else is for any time."""
+
+    def __init__(self, repo: RepoSettings, kit: Kit) -> None:
+        self.repo = repo
+        self.state: WorkerState = "stopped"
+        self.restarts = 0
+        self.settled = asyncio.Event()
+        self._kit = kit
+        self._deliveries = Deliveries()
+        self._sends = Sends(kit.services, kit.clock)
+        self._life: Life | None = None
+        self._record = Record()
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._notices: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process, None while there is none."""
+        return self._life.pid if self._life else None
+
+    @property
+    def load(self) -> Heartbeat:
+        """What the worker last said it has to do."""
+        return self._life.load if self._life else Heartbeat()
+
+    @property
+    def undelivered(self) -> int:
+        """How many events the worker has not stored yet."""
+        return len(self._deliveries)
+
+    def start(self) -> None:
+        """Let the worker run, now rather than after its back-off, and with a clean record."""
+        self._record = Record()
+        if self._life is None:
+            self._wake.set()
+
+    def deliver(self, entry: JournalEntry) -> None:
+        """Queue an event; a sleeping worker wakes. One that is down gets it when it is up again."""
+        self._deliveries.add(entry)
+        if self.state == "sleeping":
+            self._wake.set()
+
+    def stop_turns(self, user: str) -> None:
+        """End every running turn and withdraw every queued one."""
+        if self._life:
+            self._life.stop_turns(user)
+
+    def reconfigure(self, repo: RepoSettings, grace_s: float) -> None:
+        """Go on with other settings: a running worker finishes within ``grace_s`` and starts anew."""
+        self.repo = repo
+        if self._life:
+            self._life.shutdown("restart", grace_s)
+        elif self.state != "sleeping":
+            self.start()
+
+    def close(self, grace_s: float) -> None:
+        """Let ``run`` end: the worker finishes within ``grace_s`` seconds (0: is killed). May be repeated."""
+        self._closing = True
+        self._wake.set()
+        if self._life:
+            self._life.shutdown("shutdown", grace_s)
+
+    async def run(self) -> None:
+        """Until ``close``. Cancelling kills the worker."""
+        try:
+            await self._pause(None)
+            while not self._closing:
+                death = await self._live()
+                await self._pause(self._after(death))
+        finally:
+            self.settled.set()
+            for task in self._notices:
+                task.cancel()
+            await asyncio.gather(*self._notices, self._sends.close(), return_exceptions=True)
+            if self.state != "stopped":
+                self._move("stopped")
+
+    async def _pause(self, delay_s: float | None) -> None:
+        """Until woken, or for ``delay_s`` seconds."""
+        if self._closing:
+            return
+        if delay_s is None:
+            await self._wake.wait()
+        else:
+            await first_of(self._wake.wait(), self._kit.clock.sleep(delay_s))
+        self._wake.clear()
+
+    async def _live(self) -> Death:
+        self._move("starting")
+        try:
+            async with asyncio.TaskGroup() as tasks, self._kit.slots:
+                try:
+                    link = await self._kit.spawner.spawn(self.repo.name)
+                except (OSError, EOFError) as error:
+                    return Death(NOT_STARTED, 0.0, None, f"no process could be started: {error}")
+                life = self._begin(link)
+                running = tasks.create_task(life.run(), name=f"worker:{self.repo.name}")
+                # A hanging start must not keep the other workers from starting.
+                await first_of(life.settled.wait(), self._kit.clock.sleep(self._kit.timing.slot_s))
+            return running.result()
+        except Exception as error:  # noqa: BLE001 - one worker's supervision must not end the others'
+            return Death(NOT_STARTED, 0.0, None, f"supervision failed: {error!r}")
+        finally:
+            self._life = None
+
+    def _begin(self, link: WorkerLink) -> Life:
+        life = Life(link, Duty(self.repo, self._deliveries, self._sends, self._moved), self._kit)
+        self._life = life
+        if self._closing:
+            life.shutdown("shutdown", 0)
+        return life
+
+    def _moved(self, state: WorkerState) -> None:
+        self._move(state)
+        if state == "running":
+            self.settled.set()
+
+    def _move(self, state: WorkerState) -> None:
+        self.state = move(self.state, state)
+
+    def _after(self, death: Death) -> float | None:
+        """Draw the consequences; returns how long to wait before the next life, None = until woken."""
+        self.settled.set()
+        if self._closing or death.asked == "shutdown":
+            return None
+        if death.asked == "restart":
+            self._move("stopped")
+            self._wake.set()
+            return None
+        if death.asked == "sleep" and death.exit_code == 0:
+            self._move("sleeping")
+            if self._deliveries:
+                self._wake.set()
+            return None
+        return self._after_fault(death)
+
+    def _after_fault(self, death: Death) -> float | None:
+        self._record, verdict = after_death(
+            self._kit.policy,
+            self._record,
+            now_s=self._kit.clock.monotonic(),
+            lived_s=death.lived_s,
+            exit_code=death.exit_code,
+            rng=self._kit.rng,
+        )
+        reason = f"the worker {describe(death.exit_code)}" + (f" ({death.why})" if death.why else "")
+        match verdict:
+            case Again(delay_s):
+                self._move("backoff")
+                self._log("WRN", f"{reason}; it starts again in {delay_s:.1f} s")
+                self.restarts += 1
+                return delay_s
+            case Quarantine(retry_s, news):
+                self._move("quarantined")
+                self._log("ERR", f"{reason}; it is quarantined and tried again in {retry_s:g} s")
+                self.restarts += 1
+                if news:
+                    self._tell(
+                        f"{reason}. It failed too often and is tried again in {retry_s / 60:g} minutes."
+                    )
+                return retry_s
+            case GiveUp():
+                self._move("stopped")
+                self._log("ERR", f"{reason}; it stays down until its configuration is corrected")
+                self._tell(f"{reason}. It stays down until its configuration is corrected.")
+                return None
+
+    def _log(self, tag: LogTag, text: str) -> None:
+        self._kit.services.log(self.repo.name, tag, text)
+
+    def _tell(self, why: str) -> None:
+        task = asyncio.create_task(self._notice(why), name=f"notice:{self.repo.name}")
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+    async def _notice(self, why: str) -> None:
+        try:
+            await self._kit.services.quarantined(self.repo, why)
+        except Exception as error:  # noqa: BLE001 - an untold notice must not end the supervision
+            self._log("ERR", f"the notice could not be posted: {error!r}")

@@ -1,0 +1,74 @@
+"""What a worker's supervision needs of the world: a link to its process, and the parent's services."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from codebutler.config.schema import RepoSettings
+from codebutler.model import Event, Operation, Request
+from codebutler.protocol.messages import Audit, LogTag, ToParent
+
+
+class JournalEntry(Protocol):
+    """An accepted event in the parent's journal; ``seq`` orders the entries."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def channel(self) -> str: ...
+
+    @property
+    def event(self) -> Event: ...
+
+    @property
+    def request(self) -> Request: ...
+
+
+class WorkerLink(Protocol):
+    """One worker process and the pipe to it. ``kill`` after its death is harmless."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def messages(self) -> AsyncIterator[ToParent]:
+        """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
+
+    def send(self, message: object) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    async def wait_dead(self) -> int:
+        """The exit code, negative for a signal. May be awaited by several."""
+
+    def kill(self, signal_number: int) -> None: ...
+
+    def close(self) -> None:
+        """Close this end of the pipe."""
+
+
+class Spawner(Protocol):
+    """Starts worker processes. Raises OSError or EOFError when it cannot."""
+
+    async def spawn(self, name: str) -> WorkerLink: ...
+
+
+class Services(Protocol):
+    """What the parent does on behalf of its workers. Implementations must not let one worker's call wait
+    for another's."""
+
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        """Do ``operation`` in the repo's channel; returns the message's ts. Raises ChatError."""
+
+    async def settle(self, seq: int) -> None:
+        """The worker has the event on disk: the journal may forget it. Raises StoreError."""
+
+    async def quarantined(self, repo: RepoSettings, why: str) -> None:
+        """Tell the channel, once, that the worker stays down and why."""
+
+    def audit(self, repo: RepoSettings, record: Audit) -> None:
+        """Write an audit line."""
+
+    def log(self, repo: str, tag: LogTag, text: str) -> None:
+        """Write a log record under the repo's name."""

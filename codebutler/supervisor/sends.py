@@ -1,0 +1,110 @@
+"""A worker's operations on their way to Slack. They outlive the process that asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from codebutler.clock import Clock
+from codebutler.config.schema import RepoSettings
+from codebutler.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatOutcomeUnknownError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+)
+from codebutler.model import Operation, Upload
+from codebutler.protocol.messages import Send, SendFailed, Sent
+from codebutler.supervisor.limits import SEND_BYTES_IN_FLIGHT, SENDS_IN_FLIGHT
+from codebutler.supervisor.port import Services
+
+RETRY_S = 5.0
+
+Answer = Sent | SendFailed
+
+
+class Sends:
+    """One task per operation; the answer goes to whichever process of the worker lives then.
+
+    An answer that finds none is not lost: the next process sends the operation again, as unsure.
+    """
+
+    def __init__(self, services: Services, clock: Clock) -> None:
+        self.answer: Callable[[Answer], None] | None = None
+        self._services = services
+        self._clock = clock
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, repo: RepoSettings, message: Send) -> None:
+        """Begin ``message`` unless the same operation is under way already."""
+        if message.op_id in self._tasks:
+            return
+        size_bytes = weight_bytes(message.operation)
+        self._bytes += size_bytes
+        name = f"send:{repo.name}:{message.op_id}"
+        task = asyncio.create_task(self._run(repo, message), name=name)
+        self._tasks[message.op_id] = task
+        task.add_done_callback(lambda _: self._ended(message.op_id, size_bytes))
+        if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:
+            self._room.clear()
+
+    @property
+    def full(self) -> bool:
+        """Whether the worker has to wait before it may ask for more."""
+        return not self._room.is_set()
+
+    async def room(self) -> None:
+        """Wait until more may be started."""
+        await self._room.wait()
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, op_id: str, size_bytes: int) -> None:
+        self._tasks.pop(op_id, None)
+        self._bytes -= size_bytes
+        self._room.set()
+
+    async def _run(self, repo: RepoSettings, message: Send) -> None:
+        try:
+            answer = await self._attempt(repo, message)
+        except Exception as error:  # noqa: BLE001 - one operation's fault is that operation's answer
+            self._services.log(repo.name, "ERR", f"operation failed: {type(error).__name__}: {error}")
+            answer = SendFailed(op_id=message.op_id, code="internal_error")
+        if self.answer is not None:
+            self.answer(answer)
+
+    async def _attempt(self, repo: RepoSettings, message: Send) -> Answer:
+        unsure = message.unsure
+        while True:
+            try:
+                ts = await self._services.send(repo, message.op_id, message.operation, unsure=unsure)
+            except ChatRateLimitedError as error:
+                await self._clock.sleep(error.retry_after_s)
+            except (ChatUnreachableError, ChatAuthError):
+                await self._clock.sleep(RETRY_S)
+            except ChatOutcomeUnknownError:
+                unsure = True
+                await self._clock.sleep(RETRY_S)
+            except ChatError as error:
+                return SendFailed(op_id=message.op_id, code=error.code)
+            else:
+                return Sent(op_id=message.op_id, ts=ts)
+
+
+def weight_bytes(operation: Operation) -> int:
+    """About how much memory an operation holds."""
+    if isinstance(operation, Upload):
+        return len(operation.content)
+    return len(getattr(operation, "text", "")) + 1000

@@ -1,0 +1,167 @@
+"""Supervisor: the workers of all repositories. One repository's fault never touches another."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from msgspec import Struct, structs
+
+from codebutler.config.schema import RepoSettings
+from codebutler.errors import RegistryError
+from codebutler.supervisor.handle import WorkerHandle
+from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.memory import pss_bytes
+from codebutler.supervisor.port import JournalEntry
+from codebutler.supervisor.states import PublicState, public
+
+RESTART_GRACE_S = 30.0
+
+
+class WorkerRow(Struct, frozen=True, kw_only=True):
+    """A worker as `codebutler status --json` shows it."""
+
+    state: PublicState
+    pid: int | None
+    restarts: int
+    pss_bytes: int | None = None
+
+
+class TurnsRow(Struct, frozen=True, kw_only=True):
+    """How many turns there are of each kind."""
+
+    running: int
+    queued: int
+    waiting: int
+
+
+class RepoRow(Struct, frozen=True, kw_only=True):
+    """A repository as `codebutler status --json` shows it."""
+
+    name: str
+    path: str
+    channel_id: str
+    worker: WorkerRow
+    turns: TurnsRow
+
+
+class Supervisor:
+    """``async with Supervisor(kit) as supervisor``: leaving the block kills whatever still runs."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._handles: dict[str, WorkerHandle] = {}
+        self._channels: dict[str, WorkerHandle] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._started = False
+
+    async def __aenter__(self) -> Supervisor:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown(0)
+
+    def add(self, repo: RepoSettings) -> None:
+        """Look after ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
+        if repo.name in self._handles:
+            raise RegistryError(f"a repository named {repo.name} is supervised already")
+        if repo.channel_id in self._channels:
+            raise RegistryError(
+                f"the channel of {repo.name} belongs to {self._channels[repo.channel_id].repo.name}"
+            )
+        handle = WorkerHandle(repo, self._kit)
+        self._handles[repo.name] = self._channels[repo.channel_id] = handle
+        self._tasks[repo.name] = asyncio.create_task(handle.run(), name=f"supervise:{repo.name}")
+        if self._started:
+            handle.start()
+
+    async def remove(self, name: str, grace_s: float) -> None:
+        """Let the worker finish and look after the repository no more. Raises RegistryError."""
+        handle = self._handle(name)
+        del self._handles[name]
+        del self._channels[handle.repo.channel_id]
+        handle.close(grace_s)
+        await asyncio.gather(self._tasks.pop(name), return_exceptions=True)
+
+    def reconfigure(self, repo: RepoSettings, grace_s: float = RESTART_GRACE_S) -> None:
+        """Go on with other settings for the repository of that name. Raises RegistryError."""
+        handle = self._handle(repo.name)
+        other = self._channels.get(repo.channel_id, handle)
+        if other is not handle:
+            raise RegistryError(f"the channel of {repo.name} belongs to {other.repo.name}")
+        del self._channels[handle.repo.channel_id]
+        self._channels[repo.channel_id] = handle
+        handle.reconfigure(repo, grace_s)
+
+    def start(self) -> None:
+        """Start the workers of all repositories, a bounded number at a time."""
+        self._started = True
+        for handle in self._handles.values():
+            handle.start()
+
+    async def wait_started(self) -> None:
+        """Until every worker has become ready or failed at it once."""
+        await asyncio.gather(*(handle.settled.wait() for handle in list(self._handles.values())))
+
+    def deliver(self, entry: JournalEntry) -> None:
+        """Queue an event for its channel's worker, waking it. Where nobody works for that channel the event
+        just stays in the journal."""
+        if handle := self._channels.get(entry.channel):
+            handle.deliver(entry)
+
+    def stop_turns(self, name: str, user: str) -> None:
+        """End every turn of the repository; ``user`` is told as the one who did. Raises RegistryError."""
+        self._handle(name).stop_turns(user)
+
+    def restart(self, name: str) -> None:
+        """Start a worker that is down now, with a clean record. Raises RegistryError."""
+        self._handle(name).start()
+
+    def rows(self) -> tuple[RepoRow, ...]:
+        """Every repository, in the order they were added; without memory figures."""
+        return tuple(_row(handle) for handle in self._handles.values())
+
+    async def status(self) -> tuple[RepoRow, ...]:
+        """Every repository, with each worker's memory where that can be known."""
+        return await asyncio.to_thread(_with_memory, self.rows())
+
+    @property
+    def outbox_pending(self) -> int:
+        """How many operations the workers have not seen done, as they last said."""
+        return sum(handle.load.outbox for handle in self._handles.values())
+
+    async def shutdown(self, grace_s: float) -> None:
+        """End all workers: each finishes within ``grace_s`` seconds or is killed (0: now).
+
+        A second call while the first still waits shortens the wait.
+        """
+        for handle in self._handles.values():
+            handle.close(grace_s)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _handle(self, name: str) -> WorkerHandle:
+        handle = self._handles.get(name)
+        if handle is None:
+            raise RegistryError(f"no repository named {name} is supervised: see `codebutler repos`")
+        return handle
+
+
+def _row(handle: WorkerHandle) -> RepoRow:
+    load = handle.load
+    return RepoRow(
+        name=handle.repo.name,
+        path=handle.repo.path,
+        channel_id=handle.repo.channel_id,
+        worker=WorkerRow(state=public(handle.state), pid=handle.pid, restarts=handle.restarts),
+        turns=TurnsRow(running=load.running, queued=load.queued, waiting=load.waiting),
+    )
+
+
+def _with_memory(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
+    measured = []
+    for row in rows:
+        pss = None if row.worker.pid is None else pss_bytes(row.worker.pid)
+        measured.append(structs.replace(row, worker=structs.replace(row.worker, pss_bytes=pss)))
+    return tuple(measured)
