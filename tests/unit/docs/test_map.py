@@ -22,3 +22,25 @@ def test_every_path_of_the_map_exists() -> None:
 def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_key_of_the_configuration_is_documented() -> None:
+    import msgspec
+
+    from codebutler.config.schema import Config
+
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    defaults = msgspec.to_builtins(Config())
+    keys = [
+        f"{section}.{key}" if isinstance(values, dict) else section
+        for section, values in defaults.items()
+        for key in (values if isinstance(values, dict) else [""])
+    ]
+    assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def test_every_command_is_documented() -> None:
+    from codebutler.cli.app import COMMANDS
+
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    assert [row.name for row in COMMANDS if f"`codebutler {row.name}" not in page] == []
