@@ -1,4 +1,4 @@
-"""Is this a git repository, and what does it track? Git is asked, and runs nothing the repository configures."""
+"""Is this a git repository, and what does it track? Git runs nothing that the repository configures."""
 
 from __future__ import annotations
 

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+
+from codebutler.config.load import app_token_fault, bot_token_fault, parse_layer
+from codebutler.errors import EXIT_CONFIGURATION, ConfigError, LegacyConfigError
+
+
+def refusal(text: str | bytes) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    with pytest.raises(ConfigError) as caught:
+        parse_layer(data, "config.json")
+    assert caught.value.exit_code == EXIT_CONFIGURATION
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_good_file_is_returned_as_it_is() -> None:
+    assert parse_layer(b'{"claude": {"maxTurns": 3}}', "config.json") == {"claude": {"maxTurns": 3}}
+
+
+def test_a_byte_order_mark_is_no_fault() -> None:
+    assert parse_layer(b'\xef\xbb\xbf{"agent": {}}', "config.json") == {"agent": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"claude": {"maxTurns": "ten"}}', "config.json: claude.maxTurns: expected int, got str"),
+        ('{"claude": {"maxTurns": true}}', "config.json: claude.maxTurns: expected int, got bool"),
+        ('{"claude": {"maxTurns": 0}}', "config.json: claude.maxTurns: expected int >= 1"),
+        (
+            '{"claude": {"permissionMode": "yolo"}}',
+            "config.json: claude.permissionMode: expected one of acceptEdits, ask, bypassPermissions, plan",
+        ),
+        ('{"claude": {"maxTurn": 1}}', "config.json: claude.maxTurn: unknown key (did you mean maxTurns?)"),
+        ('{"slak": {}}', "config.json: slak: unknown key (did you mean slack?)"),
+        ('{"claude": []}', "config.json: claude: expected object, got array"),
+        (
+            '{"slack": {"allowedUsers": ["U0123ABC", "bob"]}}',
+            "config.json: slack.allowedUsers[1]: expected a Slack user ID such as U0123ABCD",
+        ),
+        (
+            '{"slack": {"channelID": "#general"}}',
+            "config.json: slack.channelID: expected a Slack channel ID such as C0123ABCD",
+        ),
+        (
+            '{"kimi": {"baseUrl": "ftp://x"}}',
+            "config.json: kimi.baseUrl: expected a URL that begins with http:// or https://",
+        ),
+        ('{"commands": [{"prefix": "x"}]}', "config.json: commands[0].binary: is missing"),
+        (
+            '{"commands": [{"prefix": "x", "binary": "x", "mode": "fast"}]}',
+            "config.json: commands[0].mode: expected one of acp, headless, interactive, one-shot",
+        ),
+        (
+            '{"commands": [{"prefix": "x", "binary": "x"}, {"prefix": "x", "binary": "y"}]}',
+            "config.json: commands[1].prefix: x is defined twice",
+        ),
+        (
+            '{"budget": {"repo": {"turnsPerDay": 0}}}',
+            "config.json: budget.repo.turnsPerDay: expected int >= 1",
+        ),
+        ("[]", 'config.json: expected a JSON object such as {"slack": {…}}'),
+        ('{"agent": {},}', "config.json: line 1 column 14: malformed JSON"),
+        ('{"agent": {}, "agent": {}}', "the key agent appears twice in one object"),
+        ('{"agent": {"debounceSeconds": NaN}}', "NaN is not a JSON number"),
+        ("", "config.json: line 1 column 1: malformed JSON"),
+    ],
+)
+def test_bad_input_names_file_key_and_expectation(text: str, said: str) -> None:
+    assert said in refusal(text)
+
+
+def test_invalid_utf8_is_told_with_its_line() -> None:
+    assert refusal(b'{\n"agent": {"default": "\xff"}}') == (
+        "config.json: line 2: not valid UTF-8: save the file as UTF-8"
+    )
+
+
+def test_a_bottomless_document_is_refused() -> None:
+    assert "malformed JSON" in refusal('{"a":' + "[" * 100_000)
+
+
+def test_a_pattern_that_does_not_compile_is_refused() -> None:
+    assert "authorization.blocklist[0]: expected a regular expression" in refusal(
+        '{"authorization": {"blocklist": ["("]}}'
+    )
+
+
+def test_a_file_of_the_whatsapp_era_is_told_how_to_migrate() -> None:
+    with pytest.raises(LegacyConfigError, match="codebutler migrate"):
+        parse_layer(b'{"whatsapp": {"groupJID": "1@g.us"}}', "config.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '{"slack": {"botToken": "%s"}}',
+            "slack.botToken: expected a bot token (xoxb-…), this is an app-level",
+        ),
+        ('{"slack": {"botToken": "%s", "x": 1}}', "slack.x: unknown key"),
+        ('{"agent": {"default": "%s"}}', "agent.default: expected one of claude"),
+        ('{"slack": {"apiBaseUrl": "%s"}}', "slack.apiBaseUrl: expected a URL"),
+        ('{"slack": {"botToken": ["%s"]}}', "slack.botToken: expected str, got array"),
+        ('{"slack": {"botToken": "%s"', "malformed JSON"),
+    ],
+)
+def test_no_refusal_shows_a_secret(text: str, said: str) -> None:
+    line = refusal(text % "xapp-1-A1-SECRETVALUE")
+    assert said in line
+    assert "SECRET" not in line
+
+
+def test_tokens_are_told_apart_by_kind() -> None:
+    assert bot_token_fault("xoxb-1-2-abc") == ""
+    assert bot_token_fault("xoxe.xoxb-1-abc") == ""
+    assert "a user token" in bot_token_fault("xoxp-1-2-abc")
+    assert "only its beginning" in bot_token_fault("xoxb-")
+    assert "something else" in bot_token_fault("hello")
+    assert app_token_fault("xapp-1-A-1-abc") == ""
+    assert "a bot token" in app_token_fault("xoxb-1-2-abc")
