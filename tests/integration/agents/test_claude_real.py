@@ -68,9 +68,17 @@ class Desk:
             return [event async for event in self.backend.start(self.turn(prompt, **more))]
 
     def with_settings(self, settings: ClaudeSection, limits: Limits | None = None) -> Desk:
-        env = {"ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+        env = agent_env(self.model)
         backend = ClaudeBackend(settings, NoWalls(), self.home, env, SystemClock(), limits)
         return replace(self, backend=backend)
+
+
+def agent_env(model: ModelServer) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_API_KEY": "sk-ant-dummy",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
+    }
 
 
 @pytest.fixture
@@ -79,7 +87,7 @@ async def desk(tmp_path: Path, git_repo: Path) -> AsyncIterator[Desk]:
     home = tmp_path / "home"
     home.mkdir()
     async with ModelServer() as model:
-        env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+        env = agent_env(model)
         settings = ClaudeSection(binary=str(binary))
         backend = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
         yield Desk(backend, model, git_repo, home)
@@ -245,10 +253,11 @@ async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Des
     desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
     events = desk.backend.start(desk.turn("sleep"))
     await until(events, ToolUse)
-    await appears(desk.repo / "pid")
+    pid = await appears(desk.repo / "pid")
     [turn] = desk.backend._turns.values()
     os.kill(turn.session.pid, 9)
     end = last([event async for event in events])
+    await gone(pid)
     assert (end.ok, end.reason) == (False, "failed")
     assert "-9" in end.text
 
@@ -312,7 +321,7 @@ async def test_long_lines(desk: Desk) -> None:
 
 
 async def test_only_named_variables_reach_the_agent(desk: Desk) -> None:
-    env = {"ANTHROPIC_BASE_URL": desk.model.url, "ANTHROPIC_API_KEY": "k", "SLACK_BOT_TOKEN": "xoxb-secret"}
+    env = agent_env(desk.model) | {"SLACK_BOT_TOKEN": "xoxb-secret"}
     backend = ClaudeBackend(desk.backend._settings, NoWalls(), desk.home, env, SystemClock())
     desk.model.play(Reply("", (bash("env > seen.env"),)), Reply("ok"))
     assert last(await replace(desk, backend=backend).run("show")).ok

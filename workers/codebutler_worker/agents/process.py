@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from codebutler_worker.sandbox.port import Launch
 LINE_LIMIT_BYTES = 16 * 2**20
 STDERR_TAIL_BYTES = 8 * 2**10
 READ_BYTES = 64 * 2**10
+MARK = "CODEBUTLER_AGENT_ID"
+"""Set to a different value for each program, so that whatever it leaves behind can be told."""
 
 
 class LineSplitter:
@@ -72,13 +75,19 @@ class AgentProcess:
     """
 
     def __init__(
-        self, process: Process, transport: asyncio.SubprocessTransport, limit_bytes: int = LINE_LIMIT_BYTES
+        self,
+        process: Process,
+        transport: asyncio.SubprocessTransport,
+        mark: str,
+        limit_bytes: int = LINE_LIMIT_BYTES,
     ) -> None:
+        self._mark = mark
         self._process = process
         self._transport = transport
         self._splitter = LineSplitter(limit_bytes)
         self._stderr = bytearray()
         self._stopping = asyncio.Lock()
+        self._stopped = False
         self._stderr_task = asyncio.create_task(self._read_stderr(), name=f"stderr:{process.pid}")
 
     @classmethod
@@ -90,6 +99,7 @@ class AgentProcess:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("agents are started from the main thread only")
         loop = asyncio.get_running_loop()
+        mark = secrets.token_hex(16)
         try:
             transport, protocol = await loop.subprocess_exec(
                 lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
@@ -98,14 +108,14 @@ class AgentProcess:
                 stdout=PIPE,
                 stderr=PIPE,
                 cwd=launch.cwd,
-                env=launch.env,
+                env={**launch.env, MARK: mark},
                 start_new_session=True,
             )
         except OSError as error:
             raise AgentUnavailableError(
                 f"cannot start {Path(launch.argv[0]).name}: {error.strerror}"
             ) from error
-        return cls(Process(transport, protocol, loop), transport, limit_bytes)
+        return cls(Process(transport, protocol, loop), transport, mark, limit_bytes)
 
     async def __aenter__(self) -> Self:
         return self
@@ -177,8 +187,9 @@ class AgentProcess:
         self, ask: Callable[[], Awaitable[object]] | None, ask_s: float, eof_s: float, term_s: float
     ) -> None:
         async with self._stopping:
-            if self._transport.is_closing():
+            if self._stopped:
                 return
+            self._stopped = True
             children = await descendants(self.pid) if self.returncode is None else {}
             if self.returncode is None and ask is not None:
                 with contextlib.suppress(TimeoutError):
@@ -193,7 +204,7 @@ class AgentProcess:
             if self.returncode is None:
                 children |= await descendants(self.pid)
             self._signal(signal.SIGKILL)
-            await kill_leftovers(children)
+            await kill_leftovers(children | marked(self._mark))
             await self._ended(1.0)
             await self._close()
 
@@ -254,6 +265,22 @@ async def kill_leftovers(processes: dict[int, str]) -> None:
         if pid in table and table[pid][1] == started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Every process that inherited ``mark``, with its start time: what left the family tree before we looked.
+
+    Only where /proc shows environments (Linux); elsewhere, and for what cleared its own, the sandbox must do.
+    """
+    if sys.platform != "linux":
+        return {}
+    wanted = f"{MARK}={mark}".encode()
+    found: dict[int, str] = {}
+    for pid, (_, started) in process_table().items():
+        with contextlib.suppress(OSError):
+            if wanted in Path("/proc", str(pid), "environ").read_bytes().split(b"\0"):
+                found[pid] = started
+    return found
 
 
 def process_table() -> dict[int, tuple[int, str]]:

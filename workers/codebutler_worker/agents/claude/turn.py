@@ -59,8 +59,9 @@ class Watch:
         if self._spent_s >= self._limits.timeout_s:
             return "timeout"
         if turn.result is not None and not turn.subagents:
-            waits_s = self._limits.background_s if turn.shells else CONTINUATION_S
-            return "done" if self._answered_s >= waits_s and self._silent_s >= CONTINUATION_S else None
+            if turn.shells:
+                return "done" if self._answered_s >= self._limits.background_s else None
+            return "done" if self._silent_s >= CONTINUATION_S else None
         if self._silent_s >= self._limits.stall_s and not turn.busy:
             return "stalled"
         return None
