@@ -1,0 +1,112 @@
+"""Secrets out of text: the values we hold, in every spelling, and whatever looks like a token. Pure.
+
+The last net, not the first: a secret should not be where an agent can read it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import quote, quote_plus
+
+REDACTED = "[redacted]"
+MIN_SECRET_CHARS = 8
+
+# Each is the public shape of one issuer's tokens; none starts in the middle of a word.
+TOKEN_PATTERNS = (
+    r"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}",  # Slack bot, user, expiring, legacy
+    r"xapp-\d-[\w-]{8,}",  # Slack app level
+    r"xoxe-[\w-]{8,}",  # Slack refresh
+    r"gh[pousr]_\w{20,}",  # GitHub
+    r"github_pat_\w{20,}",
+    r"glpat-[\w-]{16,}",  # GitLab
+    r"sk-(?=[\w-]{0,80}\d)[\w-]{20,}",  # Anthropic, OpenAI, Moonshot, OpenRouter
+    r"tvly-[\w-]{16,}",  # Tavily
+    r"gsk_\w{20,}",  # Groq
+    r"xai-\w{20,}",  # xAI
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # AWS
+    r"AIza[\w-]{35}",  # Google
+    r"ya29\.[\w-]{20,}",
+    r"GOCSPX-[\w-]{20,}",
+    r"npm_[A-Za-z0-9]{30,}",
+    r"pypi-[\w-]{40,}",
+    r"hf_[A-Za-z0-9]{20,}",  # Hugging Face
+    r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
+    r"[rs]k_(?:live|test)_\w{16,}",  # Stripe
+    r"whsec_\w{20,}",
+    r"dop_v1_[0-9a-f]{40,}",  # DigitalOcean
+    r"dckr_pat_[\w-]{20,}",  # Docker
+    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",  # Shopify
+    r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # JSON Web Token
+    r"[0-9]{8,10}:AA[\w-]{33}",  # Telegram
+)
+# The words around these stay readable: only the group named "secret…" goes.
+CONTEXT_PATTERNS = (
+    r"-----BEGIN (?P<pem>[A-Z ]*PRIVATE KEY)-----(?P<secret_pem>.{16,}?)(?:-----END (?P=pem)-----|\Z)",
+    r"(?i:\b(?:bearer|basic)\s+)(?P<secret_auth>(?=[\w+/.~-]{0,80}\d)[\w+/.~-]{16,}=*)",
+    r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,200}:(?P<secret_url>[^\s/@]{1,500})@",
+    r"[?&](?:ticket|token|access_token|api_key|X-Amz-Signature)=(?P<secret_query>[^\s&\"'<>|]{8,})",
+    r"https://hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret_hook>[\w/-]{12,})",
+)
+
+
+class Redactor:
+    """Replaces secrets by ``[redacted]``. ``secrets`` are exact values; those under 8 characters are ignored.
+
+    Of a secret nothing is shown, not its ends nor its length.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        spellings = {
+            spelling
+            for secret in secrets
+            if len(secret) >= MIN_SECRET_CHARS
+            for spelling in _spellings(secret)
+        }
+        longest_first = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+        self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._tokens = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(TOKEN_PATTERNS) + ")")
+        self._context = [re.compile(pattern, re.DOTALL) for pattern in CONTEXT_PATTERNS]
+
+    def redact(self, text: str) -> str:
+        """``text`` without secrets; the same text again if there are none. Doing it twice changes nothing."""
+        if self._exact:
+            text = self._exact.sub(REDACTED, text)
+        for pattern in self._context:
+            text = pattern.sub(_without_secret, text)
+        return self._tokens.sub(REDACTED, text)
+
+
+def _without_secret(match: re.Match[str]) -> str:
+    name = next(name for name in match.re.groupindex if name.startswith("secret"))
+    start, end = (place - match.start() for place in match.span(name))
+    return match[0][:start] + REDACTED + match[0][end:]
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """The value as it turns up in addresses, JSON, HTML and encodings of a text that contains it."""
+    raw = secret.encode()
+    yield secret
+    yield quote(secret, safe="")
+    yield quote(secret)
+    yield quote_plus(secret)
+    for ascii_only in (True, False):
+        yield json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+    yield secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield raw.hex()
+    yield raw.hex().upper()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(raw).decode()
+        yield from (core for core in _base64_cores(raw, encode) if len(core) >= MIN_SECRET_CHARS)
+    yield from (line for line in secret.splitlines() if len(line) >= 2 * MIN_SECRET_CHARS)
+
+
+def _base64_cores(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[str]:
+    """What base64 of any text containing ``raw`` contains, for each of the three alignments."""
+    for before in range(3):
+        text = encode(b"\0" * before + raw).decode()
+        first = -(-before * 8 // 6)
+        last = (before + len(raw)) * 8 // 6
+        yield text[first:last]
