@@ -1,0 +1,161 @@
+"""The audit log: one JSON object per executed or refused command, each bound to the line before.
+
+``prev`` is the SHA-256 (hex) of the previous line without its newline, "" in the first. The chain shows that
+a line was changed, removed or inserted; it cannot show that the newest lines are missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from codebutler.clock import Clock
+
+TORN = "torn"
+TAIL_BYTES = 2**20
+
+
+class Act(Struct, frozen=True, kw_only=True):
+    """What was executed or refused. ``thread``: its ts, "" for none."""
+
+    kind: str
+    user: str
+    channel: str
+    text: str
+    decision: str
+    thread: str = ""
+    exit_code: int | None = None
+    duration_s: float | None = None
+
+
+class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of the log. ``time``: ISO 8601, UTC."""
+
+    time: str
+    user: str
+    channel: str
+    thread: str
+    kind: str
+    text: str
+    decision: str
+    exit_code: int | None
+    duration_s: float | None
+    prev: str
+
+
+class AuditLog:
+    """``with AuditLog(path, clock, redact) as audit``. A line torn by a crash stays; the next says so."""
+
+    def __init__(self, path: Path, clock: Clock, redact: Callable[[str], str]) -> None:
+        self._path = path
+        self._clock = clock
+        self._redact = redact
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._prev = ""
+
+    def __enter__(self) -> AuditLog:
+        """Raises OSError if the file cannot be opened."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(self._path, flags, 0o600)
+        last, torn = _last_line(self._fd)
+        self._prev = _digest(last) if last else ""
+        if torn:
+            os.write(self._fd, b"\n")
+            self.append(Act(kind="audit", user="", channel="", text="the line before is torn", decision=TORN))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._fd)
+
+    def append(self, act: Act) -> None:
+        """Write one line; any thread may. Raises OSError, and the line is then not part of the chain."""
+        fields = {name: _clean(value) for name, value in structs.asdict(act).items()}
+        fields["text"] = self._redact(fields["text"])
+        with self._lock:
+            stamp = self._clock.now().isoformat(timespec="milliseconds")
+            line = AuditLine(time=stamp, prev=self._prev, **fields)
+            data = msgspec.json.encode(line)
+            _write_whole(self._fd, data + b"\n")
+            self._prev = _digest(data)
+
+
+def verify(path: Path) -> int | None:
+    """The number (from 1) of the first line that does not fit the one before, None if all do.
+
+    An unreadable line is accepted only where the next one is the note of a crash.
+    """
+    prev, unreadable = "", 0
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            line = _decode(raw)
+            if unreadable and (line is None or line.decision != TORN):
+                return unreadable
+            if line is None:
+                unreadable = number
+            elif line.prev != prev:
+                return unreadable or number
+            else:
+                unreadable = 0
+            prev = _digest(raw.removesuffix(b"\n"))
+    return unreadable or None
+
+
+def _clean(value: Any) -> Any:
+    """Lone surrogates, which no JSON can hold, are written as escapes."""
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+
+
+def _decode(raw: bytes) -> AuditLine | None:
+    if not raw.endswith(b"\n"):
+        return None
+    try:
+        return msgspec.json.decode(raw, type=AuditLine)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """All of ``data`` or, after an error, none of it."""
+    end = os.fstat(fd).st_size
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        os.ftruncate(fd, end)
+        raise
+
+
+def _last_line(fd: int) -> tuple[bytes, bool]:
+    """The file's last line without its newline, and whether that newline is missing."""
+    data = b""
+    for chunk in _chunks_backwards(fd):
+        data = chunk + data
+        if b"\n" in data[:-1]:
+            break
+    torn = bool(data) and not data.endswith(b"\n")
+    return data.removesuffix(b"\n").rpartition(b"\n")[2], torn
+
+
+def _chunks_backwards(fd: int) -> Iterator[bytes]:
+    end = os.fstat(fd).st_size
+    while end > 0:
+        start = max(0, end - TAIL_BYTES)
+        yield os.pread(fd, end - start, start)
+        end = start

@@ -1,0 +1,83 @@
+"""The last log lines in memory, and whoever follows them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from msgspec import Struct
+
+RING_LINES = 2000
+FOLLOWER_LINES = 500
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """One log line. ``at``: seconds since the epoch; ``text`` has neither newlines nor control characters."""
+
+    at: float
+    tag: str
+    repo: str
+    text: str
+
+
+class Follower:
+    """New lines for one reader; one that reads too slowly loses the oldest and is told how many."""
+
+    def __init__(self, limit: int = FOLLOWER_LINES) -> None:
+        self.lost = 0
+        self.loop = asyncio.get_running_loop()
+        self._lines: deque[Line] = deque(maxlen=limit)
+        self._arrived = asyncio.Event()
+
+    def put(self, line: Line) -> None:
+        """From the loop's own thread."""
+        if len(self._lines) == self._lines.maxlen:
+            self.lost += 1
+        self._lines.append(line)
+        self._arrived.set()
+
+    async def __aiter__(self) -> AsyncIterator[Line]:
+        while True:
+            await self._arrived.wait()
+            while self._lines:
+                yield self._lines.popleft()
+            self._arrived.clear()
+
+
+class Ring(logging.Handler):
+    """A log handler that keeps the last lines. ``describe`` turns a record into a line."""
+
+    def __init__(self, describe: Callable[[logging.LogRecord], Line], size: int = RING_LINES) -> None:
+        super().__init__()
+        self._describe = describe
+        self._lines: deque[Line] = deque(maxlen=size)
+        self._followers: set[Follower] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the record's line and hand it on. Called with the handler's lock held, from any thread."""
+        line = self._describe(record)
+        self._lines.append(line)
+        for follower in tuple(self._followers):
+            # A loop that is closed has no followers any more.
+            with contextlib.suppress(RuntimeError):
+                follower.loop.call_soon_threadsafe(follower.put, line)
+
+    def recent(self, count: int = RING_LINES, repo: str = "") -> list[Line]:
+        """The newest ``count`` lines, oldest first; of one repository if named."""
+        assert self.lock is not None
+        with self.lock:
+            lines = [line for line in self._lines if not repo or line.repo == repo]
+        return lines[-count:] if count > 0 else []
+
+    @contextlib.contextmanager
+    def follow(self) -> Iterator[Follower]:
+        """Every line from now on: ``with ring.follow() as follower: async for line in follower``."""
+        follower = Follower()
+        self._followers.add(follower)
+        try:
+            yield follower
+        finally:
+            self._followers.discard(follower)
