@@ -1,0 +1,84 @@
+"""Whether Slack accepts our token: all sending waits here while it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from codebutler.clock import Clock
+from codebutler.errors import ChatAuthError, ChatError
+from codebutler.slack.port import ChatPort
+
+PROBE_BASE_S = 5.0
+PROBE_CAP_S = 60.0
+
+log = logging.getLogger("codebutler.slack.sender")
+
+
+class Authority:
+    """Open while the token works. After ``lost`` it asks Slack who we are, ever more slowly, until it may.
+
+    ``on_change`` is told the trouble when the token is refused, and "" once it works again.
+    """
+
+    def __init__(self, chat: ChatPort, clock: Clock, on_change: Callable[[str], None] | None = None) -> None:
+        self._chat = chat
+        self._clock = clock
+        self._on_change = on_change
+        self._open = asyncio.Event()
+        self._open.set()
+        self._probe: asyncio.Task[None] | None = None
+        self._refusals = 0
+        self._bot_id: str | None = None
+
+    async def wait(self) -> None:
+        """Return when the token is thought to work."""
+        await self._open.wait()
+
+    async def bot_id(self) -> str:
+        """Our bot's id, asked for once. Raises ChatError."""
+        if self._bot_id is None:
+            self._bot_id = (await self._chat.identity()).bot_id
+        return self._bot_id
+
+    def proved(self) -> None:
+        """A call went through."""
+        self._refusals = 0
+
+    def lost(self, error: ChatAuthError) -> None:
+        """Slack refused the token: close, and find out when it works again."""
+        if not self._open.is_set():
+            return
+        self._open.clear()
+        log.error("%s", error)
+        self._tell(str(error))
+        self._probe = asyncio.create_task(self._until_accepted(), name="slack-probe")
+
+    async def close(self) -> None:
+        """Stop asking."""
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.gather(self._probe, return_exceptions=True)
+
+    async def _until_accepted(self) -> None:
+        accepted = False
+        while not accepted:
+            await self._clock.sleep(min(PROBE_CAP_S, PROBE_BASE_S * 2.0 ** min(self._refusals, 10)))
+            # Counts on until a real call goes through: a token may pass here and be refused there.
+            self._refusals += 1
+            accepted = await self._accepted()
+        self._open.set()
+        log.info("Slack accepts the token again")
+        self._tell("")
+
+    async def _accepted(self) -> bool:
+        try:
+            self._bot_id = (await self._chat.identity()).bot_id
+        except ChatError:
+            return False
+        return True
+
+    def _tell(self, trouble: str) -> None:
+        if self._on_change is not None:
+            self._on_change(trouble)

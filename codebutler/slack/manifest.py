@@ -1,0 +1,67 @@
+"""The Slack app that each user creates for themselves: what it may do, and the link that makes it.
+
+Slack: app manifests. One app per user's workspace, never a shared one: Slack throttles reading history for
+distributed apps, and every Socket Mode consumer of an app takes events away from the others.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+CREATE_URL = "https://api.slack.com/apps"
+
+# Only what is called: a scope that is not there cannot be misused.
+BOT_SCOPES = (
+    "app_mentions:read",
+    "channels:history",
+    "channels:join",
+    "channels:manage",
+    "channels:read",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "groups:history",
+    "groups:read",
+    "reactions:write",
+)
+BOT_EVENTS = ("app_mention", "message.channels", "message.groups")
+
+
+def manifest() -> dict[str, Any]:
+    """The manifest, ready for JSON."""
+    return {
+        "_metadata": {"major_version": 1, "minor_version": 1},
+        "display_information": {
+            "name": "CodeButler",
+            "description": "Reach the coding agents on your own machine",
+            "background_color": "#1f2937",
+        },
+        "features": {
+            "bot_user": {"display_name": "CodeButler", "always_online": True},
+            "slash_commands": [
+                {
+                    "command": "/butler",
+                    "description": "Ask CodeButler about its work",
+                    "usage_hint": "help | status | stop | new",
+                    "should_escape": False,
+                }
+            ],
+        },
+        "oauth_config": {"scopes": {"bot": list(BOT_SCOPES)}},
+        "settings": {
+            "event_subscriptions": {"bot_events": list(BOT_EVENTS)},
+            "interactivity": {"is_enabled": True},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": True,
+            "token_rotation_enabled": False,
+        },
+    }
+
+
+def creation_link() -> str:
+    """Opens Slack's "create an app" page with everything filled in."""
+    compact = json.dumps(manifest(), separators=(",", ":"))
+    return f"{CREATE_URL}?{urlencode({'new_app': 1, 'manifest_json': compact})}"
