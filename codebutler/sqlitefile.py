@@ -49,7 +49,7 @@ def store_error(path: Path, error: Exception) -> StoreError:
     for name, advice in _ADVICE.items():
         if code.startswith(name):
             return StoreError(f"{path}: {advice}")
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else code or str(error)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return StoreError(f"{path}: {reason}")
 
 
@@ -121,7 +121,10 @@ def become_writer(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("ROLLBACK")
+    try:
+        connection.execute("PRAGMA user_version = 0")  # BEGIN alone succeeds on a file opened read-only
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def connect(path: Path) -> sqlite3.Connection:

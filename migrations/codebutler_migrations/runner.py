@@ -14,6 +14,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from codebutler import sqlitefile
@@ -72,5 +73,8 @@ def _transaction(path: Path) -> Iterator[Connection]:
         with engine.connect() as connection, connection.begin():
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
+    except DBAPIError as error:
+        cause = error.orig if isinstance(error.orig, Exception) else error
+        raise sqlitefile.store_error(path, cause) from error
     finally:
         raw.close()

@@ -93,6 +93,10 @@ class Store:
         except DatabaseError as error:
             cause = error.orig if isinstance(error.orig, Exception) else error
             raise sqlitefile.store_error(self._path, cause) from error
+        finally:
+            # A COMMIT that fails (a full disk, a broken reference) leaves SQLite's transaction open.
+            if self._raw.in_transaction:
+                self._raw.rollback()
 
     def _shut(self) -> None:
         self._connection.close()
