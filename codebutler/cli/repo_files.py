@@ -78,9 +78,13 @@ def migrate_store_file(path: Path, *, check: bool) -> Step | None:
         return None
     # By name: the parent's packages do not know the worker's, and Alembic is loaded only here.
     report = importlib.import_module("codebutler_worker.store.migrate").migrate_store(path, check=check)
-    if report.before == report.after:
+    if not report.needed:
         return None
-    return Step(str(path), "would be migrated" if check else "migrated", str(report.backup or ""))
+    kept = tuple(f"{count} {table} kept" for table, count in report.rows.items())
+    done = (
+        f"{'would be migrated' if check else 'migrated'} from {report.from_revision} to {report.to_revision}"
+    )
+    return Step(str(path), done, str(report.backup or ""), kept)
 
 
 def report(step: Step | None) -> None:

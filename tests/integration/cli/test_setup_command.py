@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Cli
+from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN, SlackServer
+
+TOKENS = ("--bot-token", BOT_TOKEN, "--app-token", APP_TOKEN)
+
+
+def test_the_tokens_are_tried_and_written_privately(cli: Cli, slack: SlackServer) -> None:
+    result = cli("setup", *TOKENS, "--allow-user", "U0123ABC", "--openai-key", "sk-1", "--api-url", slack.url)
+
+    assert result.code == 0
+    assert slack.methods() == ["auth.test", "apps.connections.open"]
+    assert json.loads(cli.home.config.read_text()) == {
+        "slack": {
+            "botToken": BOT_TOKEN,
+            "appToken": APP_TOKEN,
+            "allowedUsers": ["U0123ABC"],
+            "apiBaseUrl": slack.url,
+        },
+        "openai": {"apiKey": "sk-1"},
+    }
+    assert stat.S_IMODE(cli.home.config.stat().st_mode) == 0o600
+    assert "Testers" in result.out
+    assert BOT_TOKEN not in result.out + result.err
+
+
+def test_what_is_there_is_kept(connected: Cli) -> None:
+    before = json.loads(connected.home.config.read_text())
+    before["claude"] = {"maxTurns": 3}
+    connected.home.config.write_text(json.dumps(before))
+
+    assert connected("setup", "--allow-user", "U0456DEF", "--kimi-key", "k").code == 0
+
+    after = json.loads(connected.home.config.read_text())
+    assert after["slack"]["allowedUsers"] == ["U0123ABC", "U0456DEF"]
+    assert after["slack"]["botToken"] == BOT_TOKEN
+    assert after["claude"] == {"maxTurns": 3}
+    assert after["kimi"] == {"apiKey": "k"}
+
+
+def test_tokens_of_the_environment_are_used_and_not_written(
+    cli: Cli, slack: SlackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACK_BOT_TOKEN", BOT_TOKEN)
+    monkeypatch.setenv("SLACK_APP_TOKEN", APP_TOKEN)
+    monkeypatch.setenv("SLACK_API_URL", slack.url)
+
+    assert cli("setup", "--allow-user", "U0123ABC").code == 0
+
+    assert slack.methods() == ["auth.test", "apps.connections.open"]
+    assert json.loads(cli.home.config.read_text()) == {"slack": {"allowedUsers": ["U0123ABC"]}}
+
+
+def test_a_file_that_the_environment_overrides_is_told(
+    cli: Cli, slack: SlackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-1-2-another")
+
+    result = cli("setup", *TOKENS, "--allow-user", "U0123ABC", "--api-url", slack.url)
+
+    assert result.code == 0
+    assert "environment SLACK_BOT_TOKEN overrides slack.botToken" in result.err
+
+
+def test_nobody_allowed_is_told(cli: Cli, slack: SlackServer) -> None:
+    result = cli("setup", *TOKENS, "--api-url", slack.url)
+
+    assert result.code == 0
+    assert "Nobody is allowed yet" in result.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            ("--bot-token", APP_TOKEN, "--app-token", APP_TOKEN),
+            "slack.botToken: expected a bot token (xoxb-…)",
+        ),
+        (("--bot-token", BOT_TOKEN, "--app-token", BOT_TOKEN), "slack.appToken: expected an app-level token"),
+        (("--bot-token", "xoxp-1-user", "--app-token", APP_TOKEN), "this is a user token"),
+        (("--bot-token", BOT_TOKEN), "no app-level token: pass --app-token"),
+        ((), "no bot token: pass --bot-token"),
+        ((*TOKENS, "--allow-user", "@bob"), "slack.allowedUsers[0]: expected a Slack user ID"),
+        ((*TOKENS, "--api-url", "slack.com"), "slack.apiBaseUrl: expected a URL"),
+    ],
+)
+def test_a_wrong_answer_is_one_line_and_nothing_is_written(
+    cli: Cli, args: tuple[str, ...], said: str
+) -> None:
+    result = cli.fails("setup", *args, code=78, said=said)
+
+    assert not cli.home.config.exists()
+    assert "theapptoken" not in result.err
+    assert "thebottoken" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "said"),
+    [
+        ("auth.test", "token_revoked", "slack.botToken (token_revoked)"),
+        ("auth.test", "account_inactive", "slack.botToken (account_inactive)"),
+        ("apps.connections.open", "invalid_auth", "slack.appToken (invalid_auth)"),
+    ],
+)
+def test_a_refused_token_is_one_line_and_nothing_is_written(
+    cli: Cli, slack: SlackServer, method: str, error: str, said: str
+) -> None:
+    slack.failures[method] = error
+
+    cli.fails("setup", *TOKENS, "--api-url", slack.url, code=78, said=said)
+
+    assert not cli.home.config.exists()
+
+
+def test_a_server_that_is_not_there_is_one_line(cli: Cli) -> None:
+    cli.fails("setup", *TOKENS, "--api-url", "http://127.0.0.1:9/api/", code=1, said="cannot be reached")
+
+
+def test_the_wizard_asks_hides_and_explains(cli: Cli, slack: SlackServer) -> None:
+    answers = ["xapp-not-this", BOT_TOKEN, APP_TOKEN, "U0123ABC, U0456DEF", "", "kimi-key"]
+    shown = _in_terminal(["setup"], answers, cli.home.root, {"SLACK_API_URL": slack.url})
+
+    assert "https://api.slack.com/apps?new_app=1" in shown
+    assert "expected a bot token (xoxb-…), this is an app-level token" in shown
+    assert "thebottoken" not in shown
+    written = json.loads(cli.home.config.read_text())
+    assert written["slack"]["botToken"] == BOT_TOKEN
+    assert written["slack"]["allowedUsers"] == ["U0123ABC", "U0456DEF"]
+    assert written["kimi"] == {"apiKey": "kimi-key"}
+    assert "openai" not in written
+
+
+def _in_terminal(args: list[str], answers: list[str], home: Path, extra: dict[str, str]) -> str:
+    """Run the program in a pseudo-terminal, answering each question when it stands there."""
+    main_fd, terminal = pty.openpty()
+    env = {**os.environ, **extra, "CODEBUTLER_HOME": str(home)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "codebutler", *args],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=env,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    shown = b""
+    pending = list(answers)
+    with os.fdopen(main_fd, "r+b", buffering=0) as screen:
+        while True:
+            try:
+                chunk = screen.read(4096)
+            except OSError:  # Linux: EIO once the other side is closed
+                break
+            if not chunk:
+                break
+            shown += chunk
+            if pending and shown.endswith(b": "):
+                screen.write(pending.pop(0).encode() + b"\n")
+    assert process.wait(60) == 0, shown.decode()
+    assert not pending
+    return shown.decode()
