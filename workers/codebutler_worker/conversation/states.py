@@ -1,0 +1,54 @@
+"""The life of a turn, as data. Pure.
+
+A turn is written into its new state before anything is done about it: a crash finds the truth on disk. An
+agent run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person
+decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from codebutler.errors import CodeButlerError
+from codebutler_worker.store.rows import TurnState
+
+TurnEvent = Literal["start", "ask", "answered", "finish", "fail", "stop", "interrupt"]
+
+STATES: tuple[TurnState, ...] = get_args(TurnState)
+EVENTS: tuple[TurnEvent, ...] = get_args(TurnEvent)
+LIVE: tuple[TurnState, ...] = ("running", "waiting")
+UNFINISHED: tuple[TurnState, ...] = ("queued", "running", "waiting")
+
+MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
+    "queued": {"start": "running", "stop": "stopped"},
+    "running": {
+        "ask": "waiting",
+        "finish": "done",
+        "fail": "failed",
+        "stop": "stopped",
+        "interrupt": "interrupted",
+    },
+    "waiting": {
+        "answered": "running",
+        "finish": "done",
+        "fail": "failed",
+        "stop": "stopped",
+        "interrupt": "interrupted",
+    },
+    "interrupted": {"stop": "stopped"},
+    "done": {},
+    "failed": {},
+    "stopped": {},
+}
+
+
+class IllegalMoveError(CodeButlerError):
+    """A turn cannot go there from where it is."""
+
+
+def move(state: str, event: TurnEvent) -> TurnState:
+    """The state after ``event``. Raises IllegalMoveError where the life of a turn knows no such move."""
+    for known, moves in MOVES.items():
+        if known == state and event in moves:
+            return moves[event]
+    raise IllegalMoveError(f"a {state} turn cannot take {event!r}")
