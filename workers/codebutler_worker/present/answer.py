@@ -1,0 +1,53 @@
+"""An agent's final text to Slack operations: split, footed, as a file when very long. Pure."""
+
+from __future__ import annotations
+
+from codebutler.model import Operation, Post, Upload
+from codebutler.text.escape import neutralise
+from codebutler.text.markdown import to_mrkdwn
+from codebutler.text.split import split_markdown
+from codebutler_worker.agents.backend import Usage
+from codebutler_worker.present.lines import count, money, span
+
+FILE_OVER_CHARS = 10_000
+FILE_OVER_PARTS = 10
+FALLBACK_CHARS = 4_000
+MAX_ANSWER_CHARS = 2_000_000
+NO_TEXT = "(no text)"
+IN_FILE = "_The whole answer is in the file below._"
+
+
+def footer(usage: Usage, elapsed_s: float) -> str:
+    """``_tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_``; an unknown cost is left out."""
+    parts = [
+        f"tokens: {usage.input_tokens} in / {usage.output_tokens} out",
+        span(elapsed_s),
+        count(usage.turns, "turn"),
+    ]
+    if usage.cost_usd is not None:
+        parts.append(money(usage.cost_usd))
+    return f"_{' • '.join(parts)}_"
+
+
+def answer(markdown: str, foot: str, thread_ts: str | None, limit: int) -> tuple[Operation, ...]:
+    """The posts (each of ``limit`` characters at most, the last one footed), and a very long text's file."""
+    text = neutralise(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
+    parts = split_markdown(text, limit)
+    if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
+        head = split_markdown(text, limit - len(IN_FILE) - len(foot) - 4)[0]
+        file = Upload(
+            filename="answer.md", title="Answer", content=text.encode("utf-8", "replace"), thread_ts=thread_ts
+        )
+        return (_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts), file)
+    if len(parts[-1]) + len(foot) + 2 > limit:
+        parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
+    parts[-1] = f"{parts[-1]}\n\n{foot}"
+    return tuple(_post(part, thread_ts) for part in parts)
+
+
+def _post(part: str, thread_ts: str | None) -> Post:
+    return Post(
+        text=to_mrkdwn(part)[:FALLBACK_CHARS],
+        thread_ts=thread_ts,
+        blocks=({"type": "markdown", "text": part},),
+    )

@@ -1,0 +1,44 @@
+"""Small pieces of text that people read: one line, a span of time, a sum of money. Pure."""
+
+from __future__ import annotations
+
+from codebutler.text.escape import escape, neutralise
+
+LINE_LIMIT = 150
+
+
+def one_line(text: str, limit: int = LINE_LIMIT) -> str:
+    """The text as one line of at most ``limit`` characters; a cut shows as an ellipsis."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
+
+
+def plain(text: str) -> str:
+    """Foreign text as mrkdwn that shows it literally and pings nobody."""
+    return escape(neutralise(text))
+
+
+def code(text: str, limit: int = LINE_LIMIT) -> str:
+    """Foreign text as one line of inline code; backticks would end it early and become quotes."""
+    shown = one_line(text.replace("`", "'"), limit)
+    return f"`{plain(shown)}`"
+
+
+def span(seconds: float) -> str:
+    """``34s``, ``2m05s``, ``1h02m``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def money(usd: float) -> str:
+    """``$0.12``; what rounds to nothing but is not nothing says so."""
+    return "<$0.01" if 0 < usd < 0.005 else f"${usd:.2f}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 tool``, ``3 tools``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

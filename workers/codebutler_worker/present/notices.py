@@ -1,0 +1,48 @@
+"""What is said about a turn besides its answer: interrupted, failed, and what became of it. Pure."""
+
+from __future__ import annotations
+
+from codebutler_worker.present.lines import code, one_line, plain
+from codebutler_worker.present.progress import (
+    DROP_ACTION,
+    RETRY_ACTION,
+    Message,
+    button,
+    with_buttons,
+)
+
+CONTINUED = "▶ Continued."
+DROPPED = "🛑 Dropped."
+
+
+def interrupted_text(request: str, last_seen: str | None) -> str:
+    """What was running when the worker ended."""
+    doing = f" It was last seen at {code(last_seen)}." if last_seen else ""
+    return f"⚠️ The machine stopped while I was working on: _{plain(one_line(request)) or '…'}_.{doing}"
+
+
+def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
+    """The question that a person answers once: go on, or leave it."""
+    return with_buttons(
+        f"{interrupted_text(request, last_seen)}\nNothing runs again by itself. Shall I go on?",
+        button("Continue", RETRY_ACTION, turn_id, "primary"),
+        button("Drop", DROP_ACTION, turn_id),
+    )
+
+
+def failed_text(line: str) -> str:
+    """A failure in one line that says what to do."""
+    return f"❌ {plain(one_line(line, 500)) or 'The agent failed without a word.'}"
+
+
+def failed(turn_id: str, line: str, *, resumable: bool) -> Message:
+    """A failure; one that met a limit can be continued."""
+    text = failed_text(line)
+    if not resumable:
+        return Message(text)
+    return with_buttons(text, button("Continue", RETRY_ACTION, turn_id, "primary"))
+
+
+def decided(text: str, verdict: str) -> Message:
+    """The question again, without its buttons and with what was decided."""
+    return Message(f"{text}\n{verdict}")

@@ -1,0 +1,57 @@
+"""AgentEvent to what the progress message shows. Pure: no clock, no Slack, no store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Approval,
+    Limit,
+    Plan,
+    PlanStep,
+    Question,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it."""
+
+    activity: str = ""
+    is_tool: bool = False
+    last_tool: str = ""
+    tools: int = 0
+    failed_tools: int = 0
+    plan: tuple[PlanStep, ...] = ()
+    note: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+def reduce(view: View, event: AgentEvent) -> View:
+    """The view after ``event``; an equal view means there is nothing new to show."""
+    match event:
+        case ToolUse(name=name, summary=summary):
+            label = f"{name}: {summary}" if summary else name
+            return replace(view, activity=label, is_tool=True, last_tool=label, tools=view.tools + 1, note="")
+        case ToolResult(ok=False):
+            return replace(view, failed_tools=view.failed_tools + 1)
+        case Text(text=text) if text.strip():
+            return replace(view, activity=text.strip(), is_tool=False, note="")
+        case Thinking():
+            return view if view.activity else replace(view, activity="thinking")
+        case Plan(steps=steps):
+            return replace(view, plan=steps)
+        case Limit(text=text) | Question(text=text):
+            return replace(view, note=text)
+        case Approval(summary=summary):
+            return replace(view, note=f"wants to: {summary}")
+        case Usage():
+            return replace(view, usage=event)
+        case _:
+            return view
