@@ -1,0 +1,104 @@
+"""What a click on one of our buttons does. A decision is taken once, however often it is clicked."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from codebutler.model import ButtonClicked
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.queueing import (
+    FAILED,
+    QUEUED,
+    STOPPED,
+    Todo,
+    close_turn,
+    key_of,
+    place_of,
+    swap_reactions,
+    withdraw_turn,
+)
+from codebutler_worker.conversation.states import LIVE
+from codebutler_worker.present.lines import one_line
+from codebutler_worker.present.notices import (
+    CONTINUED,
+    DROPPED,
+    decided,
+    failed_text,
+    interrupted_text,
+)
+from codebutler_worker.present.progress import DROP_ACTION, RETRY_ACTION, STOP_ACTION
+from codebutler_worker.store.rows import TurnRow
+
+LIMITS = ("max_turns", "timeout")
+CONTINUED_REASON = "continued"
+
+
+def click(draft: Draft, event: ButtonClicked) -> Todo:
+    """Do what the button says. A button of another channel's turn, or of none we know, does nothing."""
+    handler = _HANDLERS.get(event.action_id)
+    turn = draft.uow.turns.get(event.value) if handler else None
+    if handler is None or turn is None or turn.channel_id != event.channel:
+        return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
+    return handler(draft, event, turn)
+
+
+def request_of(draft: Draft, turn: TurnRow) -> str:
+    """The first words of what the turn was asked."""
+    messages = draft.uow.messages.of_turn(turn.id)
+    return one_line(messages[0].content) if messages else ""
+
+
+def _stop(draft: Draft, _event: ButtonClicked, turn: TurnRow) -> Todo:
+    if turn.state == "queued":
+        withdraw_turn(draft, turn)
+    return Todo(stop=(turn.id,)) if turn.state in LIVE else Todo()
+
+
+def _retry(draft: Draft, event: ButtonClicked, turn: TurnRow) -> Todo:
+    interrupted = turn.state == "interrupted"
+    resumable = interrupted or (turn.state == "failed" and turn.reason in LIMITS)
+    if not resumable or turn.reason == CONTINUED_REASON:
+        return Todo()
+    text = _question(draft, turn)
+    follow_up = TurnRow(
+        id=uuid.uuid4().hex,
+        conversation=turn.conversation,
+        channel_id=turn.channel_id,
+        thread_ts=turn.thread_ts,
+        agent=turn.agent,
+        created_at=draft.stamp,
+        not_before=draft.stamp,
+        reason="interrupted" if interrupted else "limit",
+        user_id=event.user,
+    )
+    draft.uow.turns.add(follow_up)
+    draft.uow.turns.update(turn.id, reason=CONTINUED_REASON)
+    for message in draft.uow.messages.of_turn(turn.id):
+        draft.uow.messages.attach(message.channel_id, key_of(message), follow_up.id)
+    swap_reactions(draft, follow_up, remove=() if interrupted else (FAILED,), name=QUEUED)
+    draft.edit_ts(place_of(follow_up), event.message_ts, decided(text, CONTINUED))
+    return Todo()
+
+
+def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow) -> Todo:
+    if turn.state != "interrupted" or turn.reason == CONTINUED_REASON:
+        return Todo()
+    text = _question(draft, turn)
+    close_turn(draft, turn.id, "dropped")
+    swap_reactions(draft, turn, remove=(), name=STOPPED)
+    draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))
+    return Todo()
+
+
+def _question(draft: Draft, turn: TurnRow) -> str:
+    if turn.state == "interrupted":
+        return interrupted_text(request_of(draft, turn), turn.result)
+    return failed_text(turn.result or "")
+
+
+_HANDLERS: Mapping[str, Callable[[Draft, ButtonClicked, TurnRow], Todo]] = {
+    STOP_ACTION: _stop,
+    RETRY_ACTION: _retry,
+    DROP_ACTION: _drop,
+}

@@ -1,0 +1,178 @@
+"""What everybody in a conversation works with: one place to commit, to speak, and to report.
+
+``Desk.commit`` is the only way to change anything: the rows and what is to be said about them are one
+transaction, and the saying starts after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from codebutler.clock import Clock
+from codebutler.config.schema import RepoSettings
+from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.protocol.messages import Audit, Log, LogTag
+from codebutler_worker.agents.backend import AgentBackend
+from codebutler_worker.conversation.outbox import Outbox
+from codebutler_worker.present.progress import Message
+from codebutler_worker.store.rows import OperationKind, OutboxRow
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+
+T = TypeVar("T")
+
+_KINDS: dict[type[Operation], OperationKind] = {
+    Post: "post",
+    Update: "update",
+    React: "react",
+    Upload: "upload",
+}
+
+
+class Agents(Protocol):
+    """The agents of this repository by name."""
+
+    async def get(self, name: str) -> AgentBackend:
+        """Raises CodeButlerError with one line that says what to do."""
+
+    async def close(self) -> None:
+        """End every process of every agent."""
+
+
+class Reporter:
+    """Sends log and audit records home."""
+
+    def __init__(self, send: Callable[[object], None]) -> None:
+        self._send = send
+
+    def log(self, tag: LogTag, text: str) -> None:
+        self._send(Log(tag=tag, text=text))
+
+    def audit(self, record: Audit) -> None:
+        self._send(record)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is said, and on whose account."""
+
+    conversation: str
+    thread_ts: str | None
+    turn_id: str | None = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """A transaction and what is to be said when it has been committed."""
+
+    uow: UnitOfWork
+    now: datetime
+    rows: list[OutboxRow] = field(default_factory=list)
+
+    @property
+    def stamp(self) -> str:
+        """Now, as rows keep it."""
+        return iso(self.now)
+
+    def post(self, place: Place, message: Message | str) -> str:
+        """Say something in the place's thread; returns the operation's id."""
+        content = Message(message) if isinstance(message, str) else message
+        return self.add(place, Post(text=content.text, blocks=content.blocks, thread_ts=place.thread_ts))
+
+    def react(self, place: Place, target_ts: str, name: str, *, remove: bool = False) -> None:
+        """Set or take away a reaction; a message without a ts (a slash command) has none."""
+        if target_ts:
+            self.add(place, React(target_ts=target_ts, name=name, remove=remove))
+
+    def edit(self, place: Place, op_id: str, message: Message) -> str | None:
+        """Replace the content of a post of ours, sent or not; None if Slack has refused that post."""
+        target = self.uow.outbox.get(op_id)
+        if target is None or target.state == "failed":
+            return None
+        update = Update(target_ts=target.ts or "", text=message.text, blocks=message.blocks)
+        return self.add(place, update, None if target.ts else op_id)
+
+    def edit_ts(self, place: Place, ts: str, message: Message) -> None:
+        """Replace the content of a post of ours whose ts is known."""
+        self.add(place, Update(target_ts=ts, text=message.text, blocks=message.blocks))
+
+    def add(self, place: Place, operation: Operation, target_op_id: str | None = None) -> str:
+        """Put an operation into the outbox; returns its id."""
+        row = OutboxRow(
+            op_id=uuid.uuid4().hex,
+            turn_id=place.turn_id,
+            conversation=place.conversation,
+            kind=_KINDS[type(operation)],
+            payload=msgspec.json.encode(operation).decode(),
+            target_op_id=target_op_id,
+            created_at=self.stamp,
+        )
+        self.uow.outbox.add(row)
+        self.rows.append(row)
+        return row.op_id
+
+
+class Desk:
+    """The shared means of one worker."""
+
+    def __init__(
+        self,
+        settings: RepoSettings,
+        store: Store,
+        outbox: Outbox,
+        agents: Agents,
+        clock: Clock,
+        report: Reporter,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.outbox = outbox
+        self.agents = agents
+        self.clock = clock
+        self.report = report
+        self._commits: set[asyncio.Task[None]] = set()
+
+    async def commit(self, work: Callable[[Draft], T]) -> T:
+        """Run ``work`` as one transaction, then send what it drafted.
+
+        A caller that is cancelled meanwhile leaves the commit and its sending to end on their own: a row that
+        is committed but not sent would stay unsaid until the next start. Raises StoreError.
+        """
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._commit(work, result), name="commit")
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+        return await result
+
+    async def close(self) -> None:
+        """Wait for the commits under way."""
+        await asyncio.gather(*self._commits)
+
+    async def _commit(self, work: Callable[[Draft], T], result: asyncio.Future[T]) -> None:
+        now = self.clock.now()
+        try:
+            rows, value = await self.store.run(lambda uow: _drafted(uow, now, work))
+            await self.outbox.publish(rows)
+        except Exception as error:  # noqa: BLE001 - it is the caller's, who waits for it in the future
+            if not result.done():
+                result.set_exception(error)
+            return
+        if not result.done():
+            result.set_result(value)
+
+
+def _drafted(uow: UnitOfWork, now: datetime, work: Callable[[Draft], T]) -> tuple[list[OutboxRow], T]:
+    draft = Draft(uow, now)
+    value = work(draft)
+    return draft.rows, value
+
+
+def iso(moment: datetime) -> str:
+    """A moment as rows keep it: ISO 8601, UTC, microseconds, so that text order is time order."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

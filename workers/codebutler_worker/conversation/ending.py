@@ -1,0 +1,123 @@
+"""The end of a turn: its outcome, its answer and its marks, in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from codebutler.config.schema import OutputSection
+from codebutler.protocol.messages import Audit, LogTag
+from codebutler_worker.agents.backend import Finished, Usage
+from codebutler_worker.conversation.clicks import LIMITS
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.queueing import (
+    DONE,
+    FAILED,
+    STOPPED,
+    WORKING,
+    place_of,
+    swap_reactions,
+)
+from codebutler_worker.conversation.states import TurnEvent, move
+from codebutler_worker.present.answer import answer, footer
+from codebutler_worker.present.lines import count, money, one_line, plain, span
+from codebutler_worker.present.notices import failed
+from codebutler_worker.present.progress import Outcome, collapsed
+from codebutler_worker.present.reducer import View
+from codebutler_worker.store.rows import TurnRow
+
+RESPONSE_CHARS = 200
+_EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop"}
+_REACTIONS: dict[Outcome, str] = {"done": DONE, "failed": FAILED, "stopped": STOPPED}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Everything known of a turn when it is over. ``elapsed_s`` counts from its start."""
+
+    turn: TurnRow
+    finished: Finished
+    view: View
+    elapsed_s: float
+    session_id: str | None
+    stopping: bool = False
+    stopped_by: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """A turn that was done before the stop reached it is done."""
+        if self.finished.ok:
+            return "done"
+        return "stopped" if self.stopping or self.finished.reason == "stopped" else "failed"
+
+    @property
+    def usage(self) -> Usage:
+        """The final usage, or the last one heard of if the end brought none."""
+        return self.view.usage if self.finished.usage == Usage() else self.finished.usage
+
+    def log_lines(self) -> list[tuple[LogTag, str]]:
+        """How the turn went, and what was said."""
+        parts = [self.outcome, span(self.elapsed_s), count(self.usage.turns, "turn")]
+        if self.usage.cost_usd is not None:
+            parts.append(money(self.usage.cost_usd))
+        lines: list[tuple[LogTag, str]] = [("CLD", " · ".join(parts))]
+        if self.outcome == "failed":
+            lines.append(("WRN", f"{self.turn.agent}: {one_line(self.finished.text, RESPONSE_CHARS)}"))
+        elif self.finished.text:
+            lines.append(("RSP", f'"{one_line(self.finished.text, RESPONSE_CHARS)}"'))
+        return lines
+
+    def audit(self, prompt: str) -> Audit:
+        """The record of what was executed."""
+        return Audit(
+            user=self.turn.user_id,
+            thread=self.turn.thread_ts,
+            kind=self.turn.agent,
+            text=one_line(prompt, 1000),
+            decision=self.outcome,
+            duration_s=round(self.elapsed_s, 3),
+        )
+
+
+def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
+    """Write the outcome and say it: the answer first, then the marks."""
+    turn, outcome = ending.turn, ending.outcome
+    _say(draft, output, ending)
+    if turn.progress_op_id:
+        draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, ending.view, ending.elapsed_s))
+    swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome])
+    current = draft.uow.turns.get(turn.id)
+    draft.uow.turns.update(
+        turn.id,
+        state=move(current.state if current else turn.state, _EVENTS[outcome]),
+        finished_at=draft.stamp,
+        reason=ending.finished.reason,
+        result=ending.finished.text,
+        session_id=ending.session_id,
+        input_tokens=ending.usage.input_tokens,
+        output_tokens=ending.usage.output_tokens,
+        cost_usd=ending.usage.cost_usd,
+        agent_turns=ending.usage.turns,
+    )
+    _keep_total_cost(draft, ending)
+
+
+def _say(draft: Draft, output: OutputSection, ending: Ending) -> None:
+    place, finished = place_of(ending.turn), ending.finished
+    if ending.outcome == "done":
+        foot = footer(ending.usage, ending.elapsed_s)
+        for operation in answer(finished.text, foot, place.thread_ts, output.max_chars_per_message):
+            draft.add(place, operation)
+    elif ending.outcome == "failed":
+        resumable = finished.reason in LIMITS and ending.session_id is not None
+        draft.post(place, failed(ending.turn.id, finished.text, resumable=resumable))
+    elif ending.stopped_by:
+        draft.post(place, f"🛑 Stopped by {plain(ending.stopped_by)}.")
+
+
+def _keep_total_cost(draft: Draft, ending: Ending) -> None:
+    """A session that was forgotten meanwhile stays forgotten."""
+    turn, total_usd = ending.turn, ending.finished.total_cost_usd
+    session = draft.uow.sessions.get(turn.conversation, turn.agent)
+    if session is None or total_usd is None or session.session_id != ending.session_id:
+        return
+    draft.uow.sessions.put(replace(session, total_cost_usd=total_usd, updated_at=draft.stamp))

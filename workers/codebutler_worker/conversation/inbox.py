@@ -1,0 +1,154 @@
+"""An event of the channel becomes rows and operations, within one transaction. No I/O beyond it.
+
+Dedupe is for ever: an event whose key is known changes nothing, so the parent may deliver it as often as it
+likes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codebutler.config.schema import RepoSettings
+from codebutler.model import (
+    ButtonClicked,
+    Command,
+    Event,
+    MessageDeleted,
+    MessageEdited,
+    MessagePosted,
+    Prompt,
+    Request,
+    SlashCommand,
+)
+from codebutler_worker.conversation.clicks import click
+from codebutler_worker.conversation.commands import Asked, run_command
+from codebutler_worker.conversation.desk import Draft, Place
+from codebutler_worker.conversation.naming import agent_name, conversation_id
+from codebutler_worker.conversation.prompt import with_files
+from codebutler_worker.conversation.queueing import (
+    QUEUED,
+    Incoming,
+    Todo,
+    enqueue,
+    place_of,
+    waiting_turn,
+    withdraw_message,
+    withdraw_turn,
+)
+from codebutler_worker.conversation.states import LIVE
+from codebutler_worker.present.lines import one_line
+
+LOGGED_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """Takes the events of one repository's channel."""
+
+    settings: RepoSettings
+
+    def take(self, draft: Draft, seq: int, event: Event, request: Request) -> Todo:
+        """Accept the event; returns what is left to do after the commit."""
+        if not draft.uow.inbox.accept(event.key, seq):
+            return Todo()
+        match event:
+            case MessagePosted():
+                return self._posted(draft, event, request)
+            case SlashCommand():
+                return self._slash(draft, event, request)
+            case MessageEdited():
+                return self._edited(draft, event, request)
+            case MessageDeleted():
+                return self._deleted(draft, event)
+            case ButtonClicked():
+                return click(draft, event)
+
+    def give_up(self, draft: Draft, seq: int, event: Event) -> None:
+        """Accept an event that could not be taken, and say so instead of falling silent."""
+        draft.uow.inbox.accept(event.key, seq)
+        thread_ts = event.root_ts if isinstance(event, MessagePosted) else None
+        place = Place(f"{event.channel}:{thread_ts or ''}", thread_ts)
+        draft.post(
+            place, "❌ I could not handle that because of an error of mine: see the log, then ask again."
+        )
+
+    def stop_everything(self, draft: Draft) -> Todo:
+        """Withdraw every queued turn; every live one is to be stopped."""
+        for turn in draft.uow.turns.in_states("queued"):
+            withdraw_turn(draft, turn)
+        return Todo(stop=tuple(turn.id for turn in draft.uow.turns.in_states(*LIVE)))
+
+    def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:
+        note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
+        if isinstance(request, Prompt):
+            said = Incoming(
+                channel=event.channel,
+                ts=event.ts,
+                thread_ts=event.thread_ts,
+                user=event.user,
+                text=with_files(request.text, [file.name or file.id for file in event.files]),
+                prefix=request.prefix,
+                late=event.late,
+            )
+            return enqueue(draft, self.settings.config, said).logged("MSG", note)
+        if isinstance(request, Command):
+            return self._command(draft, request, event.channel, event.thread_ts, event.ts).logged("MSG", note)
+        return Todo().logged("MSG", note)
+
+    def _slash(self, draft: Draft, event: SlashCommand, request: Request) -> Todo:
+        note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'
+        if isinstance(request, Command):
+            return self._command(draft, request, event.channel, None, "").logged("MSG", note)
+        if not isinstance(request, Prompt):
+            return Todo().logged("MSG", note)
+        said = Incoming(
+            channel=event.channel,
+            ts="",
+            thread_ts=None,
+            user=event.user,
+            text=request.text,
+            prefix=request.prefix,
+            conversation=f"{event.channel}:slash-{event.trigger_id}",
+        )
+        return enqueue(draft, self.settings.config, said).logged("MSG", note)
+
+    def _command(self, draft: Draft, command: Command, channel: str, thread_ts: str | None, ts: str) -> Todo:
+        config = self.settings.config
+        whole = config.agent.scope == "channel"
+        conversation = conversation_id(config, channel, thread_ts or "") if thread_ts or whole else None
+        reply_ts = thread_ts or ts or None
+        place = Place(conversation or f"{channel}:{reply_ts or ''}", reply_ts)
+        return run_command(Asked(draft, self.settings, command, place, conversation))
+
+    def _edited(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
+        found = waiting_turn(draft, event.channel, event.ts)
+        if found is None:
+            return Todo()
+        message, turn = found
+        note = f'{event.user} edited: "{one_line(event.text, LOGGED_CHARS)}"'
+        if isinstance(request, Prompt):
+            if agent_name(self.settings.config, request.prefix) == turn.agent:
+                draft.uow.messages.set_text(event.channel, event.ts, request.text)
+                return Todo().logged("MSG", note)
+            withdraw_message(draft, message)
+            said = Incoming(
+                channel=event.channel,
+                ts=event.ts,
+                thread_ts=event.thread_ts,
+                user=event.user,
+                text=request.text,
+                prefix=request.prefix,
+            )
+            return enqueue(draft, self.settings.config, said).logged("MSG", note)
+        withdraw_message(draft, message)
+        draft.react(place_of(turn), event.ts, QUEUED, remove=True)
+        if isinstance(request, Command):
+            return self._command(draft, request, event.channel, event.thread_ts, event.ts).logged("MSG", note)
+        return Todo().logged("MSG", note)
+
+    def _deleted(self, draft: Draft, event: MessageDeleted) -> Todo:
+        found = waiting_turn(draft, event.channel, event.ts)
+        if found is None:
+            return Todo()
+        withdraw_message(draft, found[0])
+        return Todo().logged("MSG", f"{event.user} deleted a message that had not started")

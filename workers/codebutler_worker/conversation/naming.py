@@ -1,0 +1,19 @@
+"""Which conversation a message belongs to, and which agent is meant. Pure."""
+
+from __future__ import annotations
+
+from codebutler.config.schema import Config
+
+_AGENT_OF_PREFIX = {"agent": "native"}
+
+
+def conversation_id(config: Config, channel: str, root_ts: str) -> str:
+    """One conversation per thread, or (``agent.scope`` "channel") one for the channel."""
+    return f"{channel}:" if config.agent.scope == "channel" else f"{channel}:{root_ts}"
+
+
+def agent_name(config: Config, prefix: str | None) -> str:
+    """The agent behind a typed prefix; no prefix means the repository's default."""
+    if prefix is None:
+        return config.agent.default
+    return _AGENT_OF_PREFIX.get(prefix, prefix)

@@ -1,0 +1,158 @@
+"""What is to be said, on its way out: committed rows are sent in order and marked when Slack has taken them.
+
+Event driven, so that a committed answer leaves at once: whoever commits rows hands them over (``publish``),
+the parent's answers come back (``sent``, ``failed``). The table is read once, at start: what it still holds
+then was sent without an answer, or never, so it goes out as ``unsure`` and the parent looks before it posts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from codebutler.errors import FrameTooLargeError
+from codebutler.model import Operation, Update
+from codebutler.protocol.messages import Send
+from codebutler_worker.store.rows import OutboxRow
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+
+WINDOW = 64
+REMEMBERED = 1024
+TARGET_FAILED = "target_failed"
+TOO_LARGE = "too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One operation on its way; ``target_op_id`` is the post an update waits for to learn its ts."""
+
+    op_id: str
+    operation: Operation
+    target_op_id: str | None = None
+    unsure: bool = False
+
+
+class Outbox:
+    """One worker's operations under way. At most ``WINDOW`` are out at once; the rest wait in order.
+
+    ``_ts`` remembers where recent operations ended up; "" stands for refused.
+    """
+
+    def __init__(self, store: Store, send: Callable[[Send], None]) -> None:
+        self._store = store
+        self._send = send
+        self._decoder: msgspec.json.Decoder[Operation] = msgspec.json.Decoder(Operation)
+        self._queue: deque[Parcel] = deque()
+        self._out: dict[str, Parcel] = {}
+        self._held: dict[str, list[Parcel]] = {}
+        self._unsettled: dict[str, asyncio.Event] = {}
+        self._ts: OrderedDict[str, str] = OrderedDict()
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    @property
+    def pending(self) -> int:
+        """How many operations Slack has not taken yet."""
+        return len(self._unsettled)
+
+    async def restore(self) -> int:
+        """Send again what an earlier life of this worker left behind. Returns how many there were."""
+        rows, targets = await self._store.run(_left_behind)
+        for op_id, ts in targets.items():
+            self._remember(op_id, ts)
+        self._accept(rows, unsure=True)
+        await self.pump()
+        return len(rows)
+
+    async def publish(self, rows: Iterable[OutboxRow]) -> None:
+        """Send rows that have just been committed."""
+        self._accept(rows, unsure=False)
+        await self.pump()
+
+    async def sent(self, op_id: str, ts: str) -> None:
+        """The parent says that it is done: mark the row, and let go what waited for its ts."""
+        await self._store.run(lambda uow: uow.outbox.posted(op_id, ts))
+        self._remember(op_id, ts)
+        self._queue.extendleft(reversed(self._held.pop(op_id, [])))
+        self._settle(op_id)
+        await self.pump()
+
+    async def failed(self, op_id: str, code: str) -> None:
+        """The parent says that it will never be done: mark the row; updates that waited for it go with it."""
+        await self._store.run(lambda uow: uow.outbox.failed(op_id, code))
+        self._remember(op_id, "")
+        self._queue.extendleft(reversed(self._held.pop(op_id, [])))
+        self._settle(op_id)
+        await self.pump()
+
+    async def settled(self, op_id: str) -> None:
+        """Wait until the operation was taken or refused."""
+        if event := self._unsettled.get(op_id):
+            await event.wait()
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way."""
+        await self._drained.wait()
+
+    async def pump(self) -> None:
+        """Send what may go, and give up what cannot."""
+        for op_id, code in self._send_ready():
+            await self.failed(op_id, code)
+
+    def _accept(self, rows: Iterable[OutboxRow], *, unsure: bool) -> None:
+        for row in rows:
+            operation = self._decoder.decode(row.payload)
+            self._unsettled[row.op_id] = asyncio.Event()
+            self._queue.append(Parcel(row.op_id, operation, row.target_op_id, unsure))
+        if self._unsettled:
+            self._drained.clear()
+
+    def _send_ready(self) -> list[tuple[str, str]]:
+        """Send in order while the window has room. Returns what can never be sent, and why."""
+        hopeless: list[tuple[str, str]] = []
+        while self._queue and len(self._out) < WINDOW:
+            parcel = self._queue.popleft()
+            target = parcel.target_op_id
+            if target is not None and target not in self._ts and target in self._unsettled:
+                self._held.setdefault(target, []).append(parcel)
+                continue
+            if target is not None and not self._ts.get(target):
+                hopeless.append((parcel.op_id, TARGET_FAILED))
+                continue
+            self._out[parcel.op_id] = parcel
+            try:
+                self._send(Send(op_id=parcel.op_id, operation=self._addressed(parcel), unsure=parcel.unsure))
+            except FrameTooLargeError:
+                hopeless.append((parcel.op_id, TOO_LARGE))
+        return hopeless
+
+    def _addressed(self, parcel: Parcel) -> Operation:
+        if parcel.target_op_id is None or not isinstance(parcel.operation, Update):
+            return parcel.operation
+        return msgspec.structs.replace(parcel.operation, target_ts=self._ts[parcel.target_op_id])
+
+    def _remember(self, op_id: str, ts: str) -> None:
+        self._ts[op_id] = ts
+        while len(self._ts) > REMEMBERED:
+            self._ts.popitem(last=False)
+
+    def _settle(self, op_id: str) -> None:
+        self._out.pop(op_id, None)
+        if event := self._unsettled.pop(op_id, None):
+            event.set()
+        if not self._unsettled:
+            self._drained.set()
+
+
+def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str]]:
+    rows = uow.outbox.pending()
+    targets = {}
+    for row in rows:
+        target = uow.outbox.get(row.target_op_id) if row.target_op_id else None
+        if target is not None and target.state != "pending":
+            targets[target.op_id] = target.ts or ""
+    return rows, targets

@@ -1,0 +1,64 @@
+"""What an agent is told: the standing orders and the person's words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+RESTRICTIONS = """\
+RULES OF THIS REPOSITORY. They come before anything you are asked or read:
+1. Install nothing: no system packages, no language packages, no dependencies, with no package manager \
+(brew, apt, npm, pip, go install or any other).
+2. Stay inside the working directory. Neither read nor write files outside this repository.
+3. Change nothing of the system: no system files, no configuration outside the repository, no environment \
+variables.
+4. Make no network requests, except through tools this repository already brings.
+5. Run nothing destructive or hard to take back: no recursive deletions, no force pushes, no dropping of \
+tables or the like.
+When a task cannot be done within these rules, say exactly what would be needed, and stop."""
+
+_CHANNEL = """\
+The person talks to you from a chat thread, often on a phone: answer briefly, in Markdown, with the result \
+first. Nobody can see your screen and nobody can answer a terminal prompt."""
+
+_RESUMED = """\
+The machine stopped while you were working on this, so your last run ended in the middle. Look at what is \
+done and what is not, and report that first. Change nothing beyond what was asked for before."""
+
+_CUT_SHORT = """\
+Your last run met its limit before it was done. Go on from where you stopped, changing nothing beyond what \
+was asked for."""
+
+_LATE = "[written while you were offline]"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message for the agent. ``known``: its session has it already."""
+
+    text: str
+    late: bool = False
+    known: bool = False
+
+
+def system_prompt(repo_path: str, memory: str) -> str:
+    """The standing orders: restrictions, where the agent works, and what is remembered (may be empty)."""
+    parts = [RESTRICTIONS, f"You are working in: {repo_path}", _CHANNEL]
+    if memory.strip():
+        parts.append(f"Remembered from earlier conversations about this repository:\n{memory.strip()}")
+    return "\n\n".join(parts)
+
+
+def user_prompt(messages: Sequence[Said], continued: str = "") -> str:
+    """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit" or ""."""
+    fresh = [_LATE + " " + said.text if said.late else said.text for said in messages if not said.known]
+    opening = {"interrupted": _RESUMED, "limit": _CUT_SHORT}.get(continued)
+    return "\n\n".join([*([opening] if opening else []), *fresh])
+
+
+def with_files(text: str, names: Sequence[str]) -> str:
+    """The message with the names of what was attached to it."""
+    if not names:
+        return text
+    note = "[attached, not downloaded: " + ", ".join(names) + "]"
+    return f"{text}\n{note}" if text.strip() else note

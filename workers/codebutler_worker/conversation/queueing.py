@@ -1,0 +1,192 @@
+"""Messages into turns and out of them again, within one transaction.
+
+A message joins its conversation's queued turn while that has not started (debounce), if it is for the same
+agent and is answered in the same thread; otherwise it opens a turn of its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from codebutler.config.schema import Config
+from codebutler.protocol.messages import LogTag
+from codebutler_worker.conversation.desk import Draft, Place, iso
+from codebutler_worker.conversation.naming import agent_name, conversation_id
+from codebutler_worker.conversation.states import LIVE, move
+from codebutler_worker.store.rows import MessageRow, TurnRow, message_id
+
+QUEUED = "hourglass_flowing_sand"
+WORKING = "eyes"
+DONE = "white_check_mark"
+FAILED = "x"
+STOPPED = "octagonal_sign"
+
+BUSY = "⏳ Already working in this conversation: wait for the answer, or say `!stop`."
+WITHDRAWN = "withdrawn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """Words for an agent. ``ts`` is "" where Slack shows no message (a slash command)."""
+
+    channel: str
+    ts: str
+    thread_ts: str | None
+    user: str
+    text: str
+    prefix: str | None = None
+    late: bool = False
+    conversation: str | None = None
+
+    @property
+    def root_ts(self) -> str:
+        return self.thread_ts or self.ts
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Try to put the queued turn's messages into the running turn."""
+
+    running_id: str
+    queued_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What remains to be done outside the transaction, once it is committed."""
+
+    stop: tuple[str, ...] = ()
+    steer: tuple[Steer, ...] = ()
+    log: tuple[tuple[LogTag, str], ...] = ()
+
+    def logged(self, tag: LogTag, text: str) -> Todo:
+        return replace(self, log=(*self.log, (tag, text)))
+
+
+def place_of(turn: TurnRow) -> Place:
+    """Where a turn speaks."""
+    return Place(turn.conversation, turn.thread_ts or None, turn.id)
+
+
+def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
+    """Put a message into a turn, or say that the conversation is busy (``agent.busy`` "reject")."""
+    conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
+    agent = agent_name(config, said.prefix)
+    live = [turn for turn in draft.uow.turns.in_states(*LIVE) if turn.conversation == conversation]
+    turn = _joinable(draft, conversation, agent, said)
+    if turn is None and live and config.agent.busy == "reject":
+        _keep(draft, said, None)
+        draft.post(Place(conversation, said.root_ts or None), BUSY)
+        return Todo()
+    turn = _joined(draft, config, turn, said) if turn else _opened(draft, config, said, conversation)
+    _keep(draft, said, turn.id)
+    draft.react(place_of(turn), said.ts, QUEUED)
+    if live and config.agent.busy == "steer" and live[0].agent == agent:
+        return Todo(steer=(Steer(live[0].id, turn.id),))
+    return Todo()
+
+
+def withdraw_message(draft: Draft, message: MessageRow) -> None:
+    """Take a message out of a turn that has not started; a turn without messages is over."""
+    turn_id = message.turn_id
+    draft.uow.messages.detach(message.channel_id, key_of(message))
+    if turn_id is not None and not draft.uow.messages.of_turn(turn_id):
+        close_turn(draft, turn_id, WITHDRAWN)
+
+
+def withdraw_turn(draft: Draft, turn: TurnRow) -> None:
+    """Stop a turn that has not started."""
+    close_turn(draft, turn.id, "stopped")
+    swap_reactions(draft, turn, remove=(QUEUED,), name=STOPPED)
+
+
+def close_turn(draft: Draft, turn_id: str, reason: str) -> None:
+    """Write a turn that will not run (or run on) as stopped."""
+    turn = draft.uow.turns.get(turn_id)
+    if turn is not None:
+        state = move(turn.state, "stop")
+        draft.uow.turns.update(turn_id, state=state, finished_at=draft.stamp, reason=reason)
+
+
+def swap_reactions(draft: Draft, turn: TurnRow, *, remove: tuple[str, ...], name: str = "") -> None:
+    """Change the reaction on every message of a turn; the new one comes first, so there is always one."""
+    place = place_of(turn)
+    for message in draft.uow.messages.of_turn(turn.id):
+        if name:
+            draft.react(place, message.platform_msg_id, name)
+        for old in remove:
+            draft.react(place, message.platform_msg_id, old, remove=True)
+
+
+def key_of(message: MessageRow) -> str:
+    """What names the message within its channel: its ts, or a slash command's conversation."""
+    return message.id.partition(":")[2]
+
+
+def waiting_turn(draft: Draft, channel: str, ts: str) -> tuple[MessageRow, TurnRow] | None:
+    """A message and its turn, if that has not started yet."""
+    message = draft.uow.messages.get(channel, ts)
+    if message is None or message.turn_id is None:
+        return None
+    turn = draft.uow.turns.get(message.turn_id)
+    return (message, turn) if turn is not None and turn.state == "queued" else None
+
+
+def _joinable(draft: Draft, conversation: str, agent: str, said: Incoming) -> TurnRow | None:
+    queued = [turn for turn in draft.uow.turns.in_states("queued") if turn.conversation == conversation]
+    if not queued or queued[-1].agent != agent:
+        return None
+    turn = queued[-1]
+    if turn.thread_ts == said.root_ts:
+        return turn
+    opener = draft.uow.messages.get(turn.channel_id, turn.thread_ts)
+    top_level = opener is not None and opener.turn_id == turn.id
+    return turn if said.thread_ts is None and top_level else None
+
+
+def _joined(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
+    changes = {"not_before": _due(draft, config), "thread_ts": said.root_ts}
+    draft.uow.turns.update(turn.id, **changes)
+    return replace(turn, not_before=changes["not_before"], thread_ts=changes["thread_ts"])
+
+
+def _opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> TurnRow:
+    turn = TurnRow(
+        id=uuid.uuid4().hex,
+        conversation=conversation,
+        channel_id=said.channel,
+        thread_ts=said.root_ts,
+        agent=agent_name(config, said.prefix),
+        created_at=draft.stamp,
+        not_before=_due(draft, config),
+        user_id=said.user,
+    )
+    draft.uow.turns.add(turn)
+    return turn
+
+
+def _due(draft: Draft, config: Config) -> str:
+    return iso(draft.now + timedelta(seconds=config.agent.debounce_seconds))
+
+
+def _keep(draft: Draft, said: Incoming, turn_id: str | None) -> None:
+    row = MessageRow(
+        id=message_id(said.channel, said.ts or said.conversation or ""),
+        from_id=said.user,
+        channel_id=said.channel,
+        content=said.text,
+        timestamp=draft.stamp,
+        platform_msg_id=said.ts,
+        thread_ts=said.root_ts,
+        turn_id=turn_id,
+        agent=said.prefix,
+        late=said.late,
+    )
+    if draft.uow.messages.get(said.channel, key_of(row)) is None:
+        draft.uow.messages.add(row)
+        return
+    draft.uow.messages.set_text(said.channel, said.ts, said.text)
+    if turn_id is not None:
+        draft.uow.messages.attach(said.channel, said.ts, turn_id)

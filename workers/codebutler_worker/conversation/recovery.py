@@ -1,0 +1,27 @@
+"""What a start finds of an earlier life: turns that ran are interrupted now, and their threads are asked.
+
+Nothing runs again by itself: an agent run is not repeatable, and nobody knows how far it came.
+"""
+
+from __future__ import annotations
+
+from codebutler_worker.conversation.clicks import request_of
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.queueing import QUEUED, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.states import LIVE, move
+from codebutler_worker.present.notices import interrupted
+from codebutler_worker.present.progress import SIGNS, Message
+
+
+def recover(draft: Draft) -> int:
+    """Mark what was running as interrupted, and ask. Returns how many turns that were."""
+    found = draft.uow.turns.in_states(*LIVE)
+    for turn in found:
+        state = move(turn.state, "interrupt")
+        draft.uow.turns.update(turn.id, state=state, finished_at=draft.stamp)
+        place = place_of(turn)
+        if turn.progress_op_id:
+            draft.edit(place, turn.progress_op_id, Message(f"{SIGNS['interrupted']} interrupted"))
+        swap_reactions(draft, turn, remove=(WORKING, QUEUED))
+        draft.post(place, interrupted(turn.id, request_of(draft, turn), turn.result))
+    return len(found)

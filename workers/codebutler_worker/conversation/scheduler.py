@@ -1,0 +1,230 @@
+"""Which queued turn runs next, and the turns that run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from codebutler.errors import StoreError
+from codebutler_worker.conversation.desk import Desk, Draft, iso
+from codebutler_worker.conversation.queueing import (
+    QUEUED,
+    WORKING,
+    Steer,
+    close_turn,
+    key_of,
+    swap_reactions,
+)
+from codebutler_worker.conversation.turn import Begun, Turn, begin
+from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.store.rows import TurnRow
+
+STORE_RETRY_S = 5.0
+STEERED = "steered"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to start now, and after how many seconds the next one falls due (None = none will by itself)."""
+
+    start: tuple[TurnRow, ...]
+    next_due_s: float | None
+
+
+def choose(
+    queued: Sequence[TurnRow], busy: Collection[str], now: datetime, *, debounce_s: float, room: int
+) -> Choice:
+    """Oldest first, one per conversation, in each conversation in order, ``room`` at most. Pure.
+
+    A turn whose time lies further ahead than any debounce could put it is due: the clock was set back.
+    """
+    taken = set(busy)
+    start: list[TurnRow] = []
+    due_in_s: list[float] = []
+    for turn in queued:
+        if turn.conversation in taken:
+            continue
+        taken.add(turn.conversation)
+        wait_s = _seconds_until(turn.not_before, now)
+        if 0 < wait_s <= debounce_s + 1:
+            due_in_s.append(wait_s)
+        elif len(start) < room:
+            start.append(turn)
+    return Choice(tuple(start), min(due_in_s, default=None))
+
+
+def _seconds_until(moment: str, now: datetime) -> float:
+    if not moment or moment <= iso(now):
+        return 0.0
+    return (datetime.fromisoformat(moment) - now) / timedelta(seconds=1)
+
+
+class Scheduler:
+    """Starts turns as they fall due. ``run`` is the loop; everything else may be called beside it."""
+
+    def __init__(self, desk: Desk, load_changed: Callable[[], None]) -> None:
+        self._desk = desk
+        self._load_changed = load_changed
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._paused = False
+        self._running: dict[str, tuple[Turn, asyncio.Task[None]]] = {}
+        self._stop_at_start: dict[str, str] = {}
+        self._steering: set[str] = set()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._queued = 0
+        self._news = self._seen = 0
+
+    @property
+    def queued(self) -> int:
+        """How many turns wait; at least one while there may be news that nobody has looked at."""
+        return max(self._queued, int(self._news > self._seen))
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self._running or self.queued)
+
+    @property
+    def running(self) -> int:
+        """How many turns run."""
+        return len(self._running)
+
+    def wake(self) -> None:
+        """Something was queued, or ended."""
+        self._idle.clear()
+        self._news += 1
+        self._wake.set()
+
+    def pause(self) -> None:
+        """Start nothing any more."""
+        self._paused = True
+
+    async def run(self) -> None:
+        """Start due turns for ever. A store that fails for a while delays them, it does not end them."""
+        while True:
+            self._wake.clear()
+            next_due_s: float | None = STORE_RETRY_S
+            try:
+                next_due_s = await self._start_due()
+            except StoreError as error:
+                self._desk.report.log("ERR", f"turns wait for the store: {error}")
+            await wait_for(self._desk.clock, self._wake, next_due_s)
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and (unless paused) nothing is queued."""
+        await self._idle.wait()
+
+    def stop(self, turn_ids: Collection[str], by: str = "") -> None:
+        """Ask running turns to end."""
+        for turn_id in turn_ids:
+            if found := self._running.get(turn_id):
+                self._errand(found[0].stop(by), f"stop {turn_id}")
+            else:
+                self._stop_at_start[turn_id] = by
+
+    def steer(self, steers: Collection[Steer]) -> None:
+        """Try to put queued turns into running ones; until that is decided they do not start."""
+        for steer in steers:
+            self._steering.add(steer.queued_id)
+            self._errand(self._steer(steer), f"steer {steer.queued_id}")
+
+    async def close(self) -> None:
+        """Cancel what runs; it stays recorded as running, so that the next start finds it interrupted."""
+        tasks = [*(task for _, task in self._running.values()), *self._errands]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _start_due(self) -> float | None:
+        busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
+        steering = frozenset(self._steering)
+        seen = self._news
+        begun, next_due_s, self._queued = await self._desk.commit(
+            lambda draft: self._begin_due(draft, busy, steering)
+        )
+        self._seen = seen
+        for one in begun:
+            turn = Turn(self._desk, one)
+            task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
+            self._running[turn.row.id] = (turn, task)
+            task.add_done_callback(self._ended)
+        self._stop_the_late()
+        if not self._running and (self._paused or not self.queued):
+            self._idle.set()
+        self._load_changed()
+        return next_due_s
+
+    def _begin_due(
+        self, draft: Draft, busy: frozenset[str], steering: frozenset[str]
+    ) -> tuple[list[Begun], float | None, int]:
+        # Runs on the store's thread: it gets copies of what the loop changes.
+        agent, output = self._desk.settings.config.agent, self._desk.settings.config.output
+        queued = draft.uow.turns.in_states("queued")
+        if self._paused:
+            return [], None, len(queued)
+        ready = [turn for turn in queued if turn.id not in steering]
+        choice = choose(
+            ready,
+            busy,
+            draft.now,
+            debounce_s=agent.debounce_seconds,
+            room=agent.parallel_turns - len(busy),
+        )
+        begun = [begin(draft, turn, quiet=output.verbosity == "quiet") for turn in choice.start]
+        return begun, choice.next_due_s, len(queued) - len(begun)
+
+    def _stop_the_late(self) -> None:
+        """A stop may come between a turn's commit and its task; one for a turn that has ended is moot."""
+        late, self._stop_at_start = self._stop_at_start, {}
+        for turn_id, by in late.items():
+            if found := self._running.get(turn_id):
+                self._errand(found[0].stop(by), f"stop {turn_id}")
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        for turn_id, (_, running) in list(self._running.items()):
+            if running is task:
+                del self._running[turn_id]
+        if not task.cancelled() and (error := task.exception()):
+            self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
+        self.wake()
+
+    def _errand(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._errands.add(task)
+        task.add_done_callback(self._errand_done)
+
+    def _errand_done(self, task: asyncio.Task[None]) -> None:
+        self._errands.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
+
+    async def _steer(self, steer: Steer) -> None:
+        try:
+            found = self._running.get(steer.running_id)
+            if found is None:
+                return
+            text = await self._desk.commit(lambda draft: _text_of(draft, steer.queued_id))
+            if text and await found[0].steer(text):
+                await self._desk.commit(lambda draft: _move_over(draft, steer))
+        finally:
+            self._steering.discard(steer.queued_id)
+            self.wake()
+
+
+def _text_of(draft: Draft, turn_id: str) -> str:
+    return "\n\n".join(message.content for message in draft.uow.messages.of_turn(turn_id))
+
+
+def _move_over(draft: Draft, steer: Steer) -> None:
+    """The running turn has taken the queued one's messages; its end marks them too."""
+    running, queued = draft.uow.turns.get(steer.running_id), draft.uow.turns.get(steer.queued_id)
+    if running is None or queued is None or queued.state != "queued":
+        return
+    swap_reactions(draft, queued, remove=(QUEUED,), name=WORKING)
+    for message in draft.uow.messages.of_turn(queued.id):
+        draft.uow.messages.attach(message.channel_id, key_of(message), running.id)
+    close_turn(draft, queued.id, STEERED)
+    draft.uow.messages.acknowledge(running.id)

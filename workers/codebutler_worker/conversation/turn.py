@@ -1,0 +1,252 @@
+"""One turn, from its first reaction to its answer.
+
+Beginning and end are each one transaction, and the beginning is committed before anything is started: a crash
+in between is found as an interrupted turn and never as a silent one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.errors import CodeButlerError, StoreError
+from codebutler_worker.agents.backend import (
+    AgentBackend,
+    AgentEvent,
+    Answer,
+    Approval,
+    Finished,
+    Question,
+    Started,
+    TurnRequest,
+)
+from codebutler_worker.conversation.desk import Desk, Draft, Place
+from codebutler_worker.conversation.ending import Ending, conclude
+from codebutler_worker.conversation.memory_file import read_memory
+from codebutler_worker.conversation.progress import ProgressMessage
+from codebutler_worker.conversation.prompt import Said, system_prompt, user_prompt
+from codebutler_worker.conversation.queueing import QUEUED, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.states import move
+from codebutler_worker.present import progress
+from codebutler_worker.present.lines import count
+from codebutler_worker.present.progress import Message
+from codebutler_worker.present.reducer import View, reduce
+from codebutler_worker.store.rows import SessionRow, TurnRow
+from codebutler_worker.store.state_dir import STATE_DIR
+
+STOP_GRACE_S = 6.0
+STREAM_END_S = 5.0
+RETRY_COMMIT_S = 5.0
+NO_ONE_TO_ASK = "Nobody can be asked from this chat yet: decide within the rules, or end with what you need."
+NO_LEAVE = "Leave cannot be given from this chat yet: do without, or end with what you need."
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn that is committed as running, and what its agent is to be told."""
+
+    turn: TurnRow
+    prompt: str
+    messages: int
+    progress_op_id: str | None
+    cost_before_usd: float
+
+
+def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
+    """Write the turn as running, show it on its messages, and gather what was asked."""
+    session = draft.uow.sessions.get(turn.conversation, turn.agent)
+    place = place_of(turn)
+    rows = draft.uow.messages.of_turn(turn.id)
+    swap_reactions(draft, turn, remove=(QUEUED,), name=WORKING)
+    posted = None if quiet else draft.post(place, progress.running(View(), 0, turn.id, turn.agent))
+    session_id = session.session_id if session else None
+    draft.uow.turns.update(
+        turn.id,
+        state=move(turn.state, "start"),
+        started_at=draft.stamp,
+        session_id=session_id,
+        progress_op_id=posted,
+    )
+    said = [Said(row.content, row.late, known=row.acked and session is not None) for row in rows]
+    begun = draft.uow.turns.get(turn.id)
+    return Begun(
+        begun or turn,
+        user_prompt(said, turn.reason or ""),
+        len(rows),
+        posted,
+        session.total_cost_usd if session else 0.0,
+    )
+
+
+class Turn:
+    """A running turn. ``run`` ends when its outcome is committed; ``stop`` may be called at any time."""
+
+    def __init__(self, desk: Desk, begun: Begun) -> None:
+        self._desk = desk
+        self._begun = begun
+        self._place: Place = place_of(begun.turn)
+        self._view = View()
+        self._session_id = begun.turn.session_id
+        self._started_s = desk.clock.monotonic()
+        self._stopping = False
+        self._stopped_by = ""
+        self._backend: AgentBackend | None = None
+        self._drive: asyncio.Task[None] | None = None
+        self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+        self._progress: ProgressMessage | None = None
+
+    @property
+    def row(self) -> TurnRow:
+        return self._begun.turn
+
+    async def run(self) -> None:
+        """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
+        fresh = "resumed session" if self._session_id else "new session"
+        self._desk.report.log("CLD", f"processing {count(self._begun.messages, 'message')} ({fresh})")
+        drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
+        showing = self._show_progress()
+        try:
+            await _first(drive, self._outcome)
+            showing.cancel()
+            await self._conclude(self._verdict(drive))
+            await asyncio.wait({drive}, timeout=STREAM_END_S)
+        finally:
+            for task in (drive, showing):
+                task.cancel()
+            await asyncio.gather(drive, showing, return_exceptions=True)
+
+    async def stop(self, by: str = "") -> None:
+        """Ask the agent to end; force it if it does not. ``by`` is told in the thread."""
+        self._stopping = True
+        self._stopped_by = by
+        if self._backend is not None:
+            await self._backend.stop(self.row.id)
+        if self._drive is not None:
+            await asyncio.wait({self._drive}, timeout=STOP_GRACE_S if self._backend else 0)
+            self._drive.cancel()
+
+    async def steer(self, text: str) -> bool:
+        """Put text into the running agent; False if it cannot take it."""
+        return self._backend is not None and await self._backend.steer(self.row.id, text)
+
+    def _verdict(self, drive: asyncio.Task[None]) -> Finished:
+        if self._outcome.done():
+            return self._outcome.result()
+        if drive.cancelled():
+            return Finished(ok=False, text="", reason="stopped", usage=self._view.usage)
+        line = "The agent ended without a result: ask again."
+        if error := drive.exception():
+            self._desk.report.log("ERR", f"turn {self.row.id} broke: {error!r}")
+            line = "Something broke inside CodeButler: see its log, then ask again."
+        return Finished(ok=False, text=line, reason="failed", usage=self._view.usage)
+
+    async def _driven(self) -> None:
+        try:
+            backend = await self._desk.agents.get(self.row.agent)
+        except CodeButlerError as error:
+            self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
+            return
+        if self._stopping:
+            self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
+            return
+        self._backend = backend
+        stream = backend.start(self._request())
+        try:
+            async for event in stream:
+                if not isinstance(event, Finished):
+                    await self._heard(backend, event)
+                elif not self._outcome.done():
+                    self._outcome.set_result(event)
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _request(self) -> TurnRequest:
+        repo = Path(self._desk.settings.path)
+        return TurnRequest(
+            turn_id=self.row.id,
+            conversation=self.row.conversation,
+            prompt=self._begun.prompt,
+            workdir=repo,
+            session_id=self._session_id,
+            system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR)),
+            cost_before_usd=self._begun.cost_before_usd,
+        )
+
+    async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
+        match event:
+            case Started(session_id=session_id):
+                self._session_id = session_id
+                await self._desk.commit(self._remember_session)
+            case Approval(id=request_id):
+                await backend.answer(self.row.id, request_id, Answer(allow=False, text=NO_LEAVE))
+            case Question(id=request_id):
+                await backend.answer(self.row.id, request_id, Answer(allow=True, text=NO_ONE_TO_ASK))
+        view = reduce(self._view, event)
+        if view != self._view:
+            self._view = view
+            if self._progress is not None:
+                self._progress.refresh()
+
+    def _remember_session(self, draft: Draft) -> None:
+        turn = self.row
+        known = draft.uow.sessions.get(turn.conversation, turn.agent)
+        session_id = self._session_id or ""
+        draft.uow.messages.acknowledge(turn.id)
+        draft.uow.turns.update(turn.id, session_id=session_id)
+        draft.uow.sessions.put(
+            SessionRow(
+                conversation=turn.conversation,
+                channel_id=turn.channel_id,
+                thread_ts=turn.thread_ts,
+                agent=turn.agent,
+                session_id=session_id,
+                updated_at=draft.stamp,
+                total_cost_usd=known.total_cost_usd if known and known.session_id == session_id else 0.0,
+            )
+        )
+
+    def _show_progress(self) -> asyncio.Task[None]:
+        if self._begun.progress_op_id is not None:
+            self._progress = ProgressMessage(
+                self._desk, self._place, self._begun.progress_op_id, self._render
+            )
+        showing = self._progress.run() if self._progress else asyncio.sleep(0)
+        return asyncio.create_task(showing, name=f"progress of {self.row.id}")
+
+    def _render(self) -> tuple[Message, str]:
+        message = progress.running(self._view, self._elapsed_s(), self.row.id, self.row.agent)
+        return message, self._view.last_tool
+
+    def _elapsed_s(self) -> float:
+        return self._desk.clock.monotonic() - self._started_s
+
+    async def _conclude(self, finished: Finished) -> None:
+        """Commit the outcome; a full disk must not cost an answer, so it is tried until it works."""
+        ending = Ending(
+            self.row,
+            finished,
+            self._view,
+            self._elapsed_s(),
+            self._session_id,
+            self._stopping,
+            self._stopped_by,
+        )
+        while True:
+            try:
+                await self._desk.commit(
+                    lambda draft: conclude(draft, self._desk.settings.config.output, ending)
+                )
+                break
+            except StoreError as error:
+                self._desk.report.log("ERR", f"an answer waits for the store: {error}")
+                await self._desk.clock.sleep(RETRY_COMMIT_S)
+        for tag, text in ending.log_lines():
+            self._desk.report.log(tag, text)
+        self._desk.report.audit(ending.audit(self._begun.prompt))
+
+
+async def _first(*futures: asyncio.Future[None] | asyncio.Future[Finished]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
