@@ -1,0 +1,63 @@
+"""The agents of one repository, made when first asked for: a worker without turns starts no program."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from codebutler.clock import Clock
+from codebutler.config.schema import RepoSettings
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.backend import AgentBackend
+from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.select import select_sandbox
+
+
+class Roster:
+    """Backends by name. Every one of them works behind the same sandbox."""
+
+    def __init__(self, settings: RepoSettings, home: Path, clock: Clock) -> None:
+        self._settings = settings
+        self._home = home
+        self._clock = clock
+        self._sandbox: Sandbox | None = None
+        self._made: dict[str, AgentBackend] = {}
+        self._making = asyncio.Lock()
+
+    async def get(self, name: str) -> AgentBackend:
+        """The agent; the first call builds it. Raises AgentUnavailableError or SandboxUnavailableError, and
+        tries again at the next call: what was missing may have been installed."""
+        make = _MAKERS.get(name)
+        if make is None:
+            works = " and ".join(f"`{known}:`" for known in _MAKERS)
+            raise AgentUnavailableError(f"`{name}` is not available here yet: {works} are.")
+        async with self._making:
+            if name not in self._made:
+                self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)
+            return self._made[name]
+
+    async def close(self) -> None:
+        """End every process of every agent."""
+        await asyncio.gather(*(backend.close() for backend in self._made.values()))
+
+    async def _walls(self) -> Sandbox:
+        if self._sandbox is None:
+            self._sandbox = await select_sandbox(self._settings.config.sandbox.mode)
+        return self._sandbox
+
+
+def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    return ClaudeBackend(settings.config.claude, sandbox, home, settings.agent_env, clock)
+
+
+def _rehearsal(_settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    return RehearsalBackend(sandbox, home, clock)
+
+
+_MAKERS: Mapping[str, Callable[[RepoSettings, Sandbox, Path, Clock], AgentBackend]] = {
+    "claude": _claude,
+    "rehearsal": _rehearsal,
+}

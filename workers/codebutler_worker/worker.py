@@ -1,0 +1,168 @@
+"""One repository's worker: takes what the parent delivers, until it is told to end or the parent is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from contextlib import suppress
+
+from codebutler.errors import EXIT_FAILED, ProtocolError, StoreError
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.messages import (
+    PROTOCOL_VERSION,
+    Configure,
+    Deliver,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Ready,
+    SendFailed,
+    Sent,
+    Shutdown,
+    StopTurns,
+    Stored,
+    ToWorker,
+)
+from codebutler_worker.conversation.desk import Desk
+from codebutler_worker.conversation.inbox import Inbox
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.conversation.recovery import recover
+from codebutler_worker.conversation.scheduler import Scheduler
+
+HEARTBEAT_S = 5.0
+END_AGENTS_S = 5.0
+
+
+async def greet(channel: Channel[ToWorker]) -> Configure | None:
+    """Say Hello and wait to be told who we are; None if the parent is gone. Raises ProtocolError."""
+    channel.send(Hello(version=PROTOCOL_VERSION, pid=os.getpid()))
+    async for message in channel.messages():
+        if isinstance(message, Configure):
+            return message
+        raise ProtocolError(f"expected Configure, got {type(message).__name__}")
+    return None
+
+
+class Worker:
+    """The receive loop and what runs beside it."""
+
+    def __init__(self, channel: Channel[ToWorker], desk: Desk) -> None:
+        self._channel = channel
+        self._desk = desk
+        self._inbox = Inbox(desk.settings)
+        self._scheduler = Scheduler(desk, self._tell_load)
+        self._exit_code = 0
+        self._ending: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        """Say Ready, recover, and serve until Shutdown or until the parent is gone; returns the exit code.
+
+        Raises StoreError when an event cannot be stored: it was not acknowledged, so a restart gets it again.
+        """
+        tasks = []
+        try:
+            self._channel.send(Ready())
+            await self._desk.outbox.restore()
+            interrupted = await self._desk.commit(recover)
+            if interrupted:
+                self._desk.report.log("WRN", f"{interrupted} turns were interrupted; their threads are asked")
+            tasks.append(asyncio.create_task(self._scheduler.run(), name="scheduler"))
+            tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
+            async for message in self._channel.messages():
+                await self._handle(message)
+            return self._exit_code
+        finally:
+            await self._close([*tasks, *([self._ending] if self._ending else [])])
+
+    def end(self, grace_s: float) -> None:
+        """End as if the parent had said Shutdown (a signal did)."""
+        self._shut_down(Shutdown(reason="shutdown", grace_s=grace_s))
+
+    async def _handle(self, message: ToWorker) -> None:
+        match message:
+            case Deliver():
+                await self._deliver(message)
+            case Sent(op_id=op_id, ts=ts):
+                await self._desk.outbox.sent(op_id, ts)
+            case SendFailed(op_id=op_id, code=code):
+                self._desk.report.log("WRN", f"the chat refused an operation: {code}")
+                await self._desk.outbox.failed(op_id, code)
+            case StopTurns(user=user):
+                todo = await self._desk.commit(self._inbox.stop_everything)
+                self._scheduler.stop(todo.stop, user)
+                self._scheduler.wake()
+            case Shutdown():
+                self._shut_down(message)
+            case Configure():
+                raise ProtocolError("configured twice")
+
+    async def _deliver(self, message: Deliver) -> None:
+        seq, event, request = message.seq, message.event, message.request
+        try:
+            todo = await self._desk.commit(lambda draft: self._inbox.take(draft, seq, event, request))
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad event must not stop those behind it
+            self._desk.report.log("ERR", f"an event could not be taken: {error!r}")
+            await self._desk.commit(lambda draft: self._inbox.give_up(draft, seq, event))
+            todo = Todo()
+        # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
+        self._scheduler.wake()
+        self._tell_load()
+        self._channel.send(Stored(seq=seq))
+        for tag, text in todo.log:
+            self._desk.report.log(tag, text)
+        self._scheduler.stop(todo.stop)
+        self._scheduler.steer(todo.steer)
+
+    def _shut_down(self, order: Shutdown) -> None:
+        """A repeated order replaces the one before: the parent asks again to have it sooner."""
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = asyncio.create_task(self._wind_up(order), name="shutdown")
+
+    async def _wind_up(self, order: Shutdown) -> None:
+        """Let what runs finish within the grace, then what is to be said be taken, then say Goodbye."""
+        # A sleeping worker would be woken by the next event only: it finishes what is queued, too.
+        if order.reason != "sleep":
+            self._scheduler.pause()
+        self._scheduler.wake()
+        # The parent kills when the grace is over: keep some of it for the end itself.
+        reserve_s = min(order.grace_s / 3, END_AGENTS_S)
+        await self._within(order.grace_s - reserve_s, self._finish())
+        self._scheduler.pause()
+        await self._scheduler.close()
+        await self._within(reserve_s, self._desk.agents.close())
+        if order.reason == "sleep" and (self._scheduler.busy or self._desk.outbox.pending):
+            # Asleep, nobody would go on with it: a failed exit is restarted.
+            self._exit_code = EXIT_FAILED
+        self._channel.send(Goodbye(reason=order.reason))
+        await self._channel.drain()
+        self._channel.close()
+
+    async def _finish(self) -> None:
+        await self._scheduler.idle()
+        await self._desk.outbox.drained()
+
+    async def _within(self, seconds: float, work: Coroutine[None, None, None]) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(work, seconds)
+
+    async def _beat(self) -> None:
+        while True:
+            self._tell_load()
+            await self._desk.clock.sleep(HEARTBEAT_S)
+
+    def _tell_load(self) -> None:
+        running, queued = self._scheduler.running, self._scheduler.queued
+        self._channel.send(Heartbeat(running=running, queued=queued, outbox=self._desk.outbox.pending))
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._scheduler.close()
+        await self._within(END_AGENTS_S, self._desk.agents.close())
+        await self._desk.close()
+        self._channel.close()
