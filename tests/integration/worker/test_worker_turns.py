@@ -1,0 +1,193 @@
+"""One message, one turn, one answer; queues, debounce and order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codebutler.model import MessageDeleted, MessageEdited, MessagePosted, Prompt, Upload
+from codebutler.protocol.messages import Heartbeat, Send, Stored
+from codebutler_worker.agents.backend import Finished, Started, Usage
+from tests.worker_kit import CHANNEL, USER, settings, worker
+
+
+async def test_a_message_is_answered_in_its_thread(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(parent.says("fix the bug", "100.1"))
+        run = await parent.run(0)
+        assert run.request.prompt == "fix the bug"
+        assert run.request.session_id is None
+        assert str(tmp_path) in run.request.system_prompt
+        assert parent.reactions("100.1") == ["eyes"]
+        run.finish("It is **fixed**.")
+        post = await parent.post_with("fixed")
+        assert post.thread_ts == "100.1"
+        assert post.blocks[0]["type"] == "markdown"
+        assert post.blocks[0]["text"].endswith("_tokens: 12 in / 34 out • 0s • 3 turns • $0.12_")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert parent.logs("MSG") == [f'{USER}: "fix the bug"']
+        assert parent.logs("CLD") == ["processing 1 message (new session)", "done · 0s · 3 turns · $0.12"]
+        assert parent.logs("RSP") == ['"It is **fixed**."']
+
+
+async def test_stored_comes_before_anything_runs(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        seq = parent.says("hello", "100.1")
+        await parent.run(0)
+        await parent.stored(seq)
+        kinds = [type(message) for message in parent.heard if isinstance(message, Send | Stored)]
+        assert kinds[0] is Send  # the hourglass: its row is committed with the message
+        assert Stored in kinds
+
+
+async def test_debounce_makes_one_turn_of_several_messages(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, debounce_s=3)) as parent:
+        await parent.stored(parent.says("fix the login", "100.1"))
+        await parent.clock.advance(2)
+        await parent.stored(parent.says("and the CSS", "100.2", "100.1"))
+        assert parent.reactions("100.2") == ["hourglass_flowing_sand"]
+        run = await parent.run(0)
+        assert run.request.prompt == "fix the login\n\nand the CSS"
+        assert run.started_s >= 5
+        run.finish()
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"])
+        assert len(parent.backend.runs) == 1
+
+
+async def test_an_event_delivered_twice_runs_once(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        event = MessagePosted(channel=CHANNEL, ts="100.1", user=USER, text="hello")
+        parent.deliver(event, Prompt(text="hello"))
+        seq = parent.deliver(event, Prompt(text="hello"))
+        await parent.stored(seq)
+        (await parent.run(0)).finish()
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert len(parent.posts) == 1
+        assert len(parent.backend.runs) == 1
+
+
+async def test_a_thread_resumes_its_session_and_waits_for_its_turn(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("first", "100.1")
+        first = await parent.run(0)
+        await parent.stored(parent.says("second", "100.2", "100.1"))
+        assert parent.reactions("100.2") == ["hourglass_flowing_sand"]
+        assert len(parent.backend.runs) == 1
+        first.finish("One.", "session-7")
+        second = await parent.run(1)
+        assert second.request.session_id == "session-7"
+        assert second.request.cost_before_usd == 0.12
+        assert second.request.prompt == "second"
+        second.finish("Two.", "session-7")
+        await parent.post_with("Two.")
+        assert [post.thread_ts for post in parent.posts] == ["100.1", "100.1"]
+
+
+async def test_another_thread_has_a_session_of_its_own_and_its_turn_after(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("first", "100.1")
+        first = await parent.run(0)
+        await parent.stored(parent.says("elsewhere", "200.1"))
+        first.finish("One.", "session-1")
+        second = await parent.run(1)
+        assert second.request.session_id is None
+        second.finish("Two.", "session-2")
+        assert (await parent.post_with("Two.")).thread_ts == "200.1"
+
+
+async def test_two_turns_run_side_by_side_where_that_is_allowed(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, parallel_turns=2)) as parent:
+        parent.says("first", "100.1")
+        parent.says("elsewhere", "200.1")
+        await parent.run(1)
+        assert not any(run.closed.is_set() for run in parent.backend.runs)
+        await parent.until(lambda: any(beat.running == 2 for beat in parent.said(Heartbeat)))
+
+
+async def test_the_whole_channel_may_be_one_conversation(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, scope="channel", debounce_s=3)) as parent:
+        parent.says("one", "100.1")
+        await parent.stored(parent.says("two", "100.2"))
+        run = await parent.run(0)
+        assert run.request.prompt == "one\n\ntwo"
+        run.finish("Both.", "session-1")
+        assert (await parent.post_with("Both.")).thread_ts == "100.2"
+        parent.says("three", "300.1")
+        assert (await parent.run(1)).request.session_id == "session-1"
+
+
+async def test_an_edit_replaces_what_has_not_started(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, debounce_s=3)) as parent:
+        parent.says("delete everything", "100.1")
+        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="delete nothing", edited_ts="101.0")
+        await parent.stored(parent.deliver(edit, Prompt(text="delete nothing")))
+        run = await parent.run(0)
+        assert run.request.prompt == "delete nothing"
+        late = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="too late", edited_ts="102.0")
+        await parent.stored(parent.deliver(late, Prompt(text="too late")))
+        run.finish()
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert len(parent.backend.runs) == 1
+
+
+async def test_a_deleted_message_is_withdrawn(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, debounce_s=3)) as parent:
+        parent.says("one", "100.1")
+        parent.says("two", "100.2", "100.1")
+        await parent.stored(parent.deliver(MessageDeleted(channel=CHANNEL, ts="100.1", user=USER)))
+        parent.says("gone", "200.1")
+        await parent.stored(parent.deliver(MessageDeleted(channel=CHANNEL, ts="200.1", user=USER)))
+        run = await parent.run(0)
+        assert run.request.prompt == "two"
+        run.finish()
+        await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"], flow=True)
+        await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
+        assert len(parent.backend.runs) == 1
+
+
+async def test_another_agent_gets_a_turn_of_its_own(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, debounce_s=3)) as parent:
+        parent.says("one", "100.1")
+        parent.says("two", "100.2", "100.1", prefix="kimi")
+        parent.says("three", "100.3", "100.1")
+        first = await parent.run(0)
+        assert first.request.prompt == "one"
+        first.finish()
+        failure = await parent.post_with("❌")
+        assert failure.text == "❌ kimi does not work here: use claude"
+        await parent.until(lambda: parent.reactions("100.2") == ["x"])
+        assert (await parent.run(1)).request.prompt == "three"
+
+
+async def test_late_messages_are_marked(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("while you slept", "100.1", late=True)
+        assert (await parent.run(0)).request.prompt == "[written while you were offline] while you slept"
+
+
+async def test_a_long_answer_is_split_and_a_very_long_one_is_a_file(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("tell me", "100.1")
+        (await parent.run(0)).finish(
+            "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(25))
+        )
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert len(parent.posts) == 3
+        assert all(len(post.blocks[0]["text"]) <= 3500 for post in parent.posts)
+        parent.says("tell me more", "200.1")
+        (await parent.run(1)).finish("word " * 20_000)
+        await parent.until(lambda: parent.reactions("200.1") == ["white_check_mark"])
+        file = next(operation for operation in parent.operations if isinstance(operation, Upload))
+        assert file.filename == "answer.md"
+        assert len(file.content) > 90_000
+        assert "The whole answer is in the file" in parent.posts[-1].text
+
+
+async def test_a_failed_turn_says_what_to_do(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("hello", "100.1")
+        (await parent.run(0)).does(
+            Started("s"), Finished(False, "Log in again: run `claude login`.", "auth", Usage())
+        )
+        assert (await parent.post_with("❌")).text == "❌ Log in again: run `claude login`."
+        await parent.until(lambda: parent.reactions("100.1") == ["x"])

@@ -1,0 +1,258 @@
+"""A whole worker in the test's own loop: real store, real pipe, scripted agent, and a parent to talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from codebutler.clock import Clock, ManualClock, settle
+from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
+from codebutler.errors import AgentUnavailableError
+from codebutler.model import Event, MessagePosted, NoRequest, Post, Prompt, React, Request, Update
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.messages import (
+    Configure,
+    Deliver,
+    Goodbye,
+    Hello,
+    Log,
+    Ready,
+    Send,
+    Sent,
+    Shutdown,
+    Stored,
+    ToParent,
+)
+from codebutler_worker.agents.backend import (
+    AgentBackend,
+    AgentEvent,
+    Answer,
+    Finished,
+    Started,
+    TurnRequest,
+    Usage,
+)
+from codebutler_worker.bootstrap import serve
+
+CHANNEL = "C0REPO"
+USER = "U0ANA"
+DEADLINE_S = 20.0
+M = TypeVar("M")
+
+
+class Run:
+    """One turn at the scripted agent; the test says what the agent does."""
+
+    def __init__(self, request: TurnRequest, started_s: float) -> None:
+        self.request = request
+        self.started_s = started_s
+        self.events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self.closed = asyncio.Event()
+
+    def does(self, *events: AgentEvent) -> None:
+        for event in events:
+            self.events.put_nowait(event)
+
+    def finish(self, text: str = "Done.", session_id: str = "session-1", usage: Usage | None = None) -> None:
+        """Take the turn, answer, end."""
+        self.does(Started(session_id), Finished(True, text, "done", usage or Usage(12, 34, 0.12, 3), 0.12))
+
+
+class ScriptedBackend:
+    """An agent whose every move is the test's."""
+
+    name = "claude"
+
+    def __init__(self, clock: Clock) -> None:
+        self.runs: list[Run] = []
+        self.answers: list[tuple[str, Answer]] = []
+        self.steered: list[str] = []
+        self.takes_steering = False
+        self.obeys_stop = True
+        self.changed = asyncio.Event()
+        self._clock = clock
+
+    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        run = Run(turn, self._clock.monotonic())
+        self.runs.append(run)
+        self.changed.set()
+        try:
+            while True:
+                event = await run.events.get()
+                yield event
+                if isinstance(event, Finished):
+                    return
+        finally:
+            run.closed.set()
+
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
+        self.answers.append((request_id, answer))
+        return True
+
+    async def steer(self, turn_id: str, text: str) -> bool:
+        self.steered.append(text)
+        return self.takes_steering
+
+    async def stop(self, turn_id: str) -> None:
+        for run in self.runs:
+            if run.request.turn_id == turn_id and self.obeys_stop:
+                run.does(Finished(False, "", "stopped"))
+
+    async def close(self) -> None:
+        return
+
+
+@dataclass
+class OneAgent:
+    """Only ``claude`` and ``rehearsal`` work here."""
+
+    backend: ScriptedBackend
+
+    async def get(self, name: str) -> AgentBackend:
+        if name not in ("claude", "rehearsal"):
+            raise AgentUnavailableError(f"{name} does not work here: use claude")
+        return self.backend
+
+    async def close(self) -> None:
+        await self.backend.close()
+
+
+@dataclass
+class Parent:
+    """The other end of the pipe: collects what the worker says and (unless ``mute``) does what it asks."""
+
+    channel: Channel[ToParent]
+    clock: ManualClock
+    backend: ScriptedBackend
+    mute: bool = False
+    heard: list[ToParent] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    _seq: int = 0
+    _ts: int = 0
+    _answered: dict[str, str] = field(default_factory=dict)
+
+    async def listen(self) -> None:
+        async for message in self.channel.messages():
+            self.heard.append(message)
+            if isinstance(message, Send) and not self.mute:
+                self.take(message)
+            self.news.set()
+
+    def take(self, send: Send) -> str:
+        """Do the operation: a post gets a ts."""
+        if send.op_id not in self._answered:
+            self._ts += 1
+            self._answered[send.op_id] = f"9000.{self._ts:06d}" if isinstance(send.operation, Post) else ""
+        ts = self._answered[send.op_id]
+        self.channel.send(Sent(op_id=send.op_id, ts=ts))
+        return ts
+
+    def deliver(self, event: Event, request: Request | None = None) -> int:
+        self._seq += 1
+        self.channel.send(Deliver(seq=self._seq, event=event, request=request or NoRequest()))
+        return self._seq
+
+    def says(
+        self,
+        text: str,
+        ts: str,
+        thread_ts: str | None = None,
+        *,
+        prefix: str | None = None,
+        late: bool = False,
+    ) -> int:
+        """A person writes to the agent."""
+        event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts, late=late)
+        return self.deliver(event, Prompt(text=text, prefix=prefix))
+
+    async def until(self, condition: Callable[[], M], *, flow: bool = False) -> M:
+        """Wait until ``condition`` holds; with ``flow`` the manual clock runs meanwhile."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not (result := condition()):
+                if flow:
+                    await self.clock.advance(0.1)
+                await settle(5)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.005):
+                        await self.news.wait()
+                self.news.clear()
+            return result
+
+    async def stored(self, seq: int) -> None:
+        await self.until(lambda: any(isinstance(m, Stored) and m.seq == seq for m in self.heard))
+
+    async def run(self, number: int, *, flow: bool = True) -> Run:
+        """The agent's turn ``number`` (from 0), once it has begun."""
+        await self.until(lambda: len(self.backend.runs) > number, flow=flow)
+        return self.backend.runs[number]
+
+    def said(self, kind: type[M]) -> list[M]:
+        return [message for message in self.heard if isinstance(message, kind)]
+
+    @property
+    def operations(self) -> list[object]:
+        return [message.operation for message in self.said(Send)]
+
+    @property
+    def posts(self) -> list[Post]:
+        return [operation for operation in self.operations if isinstance(operation, Post)]
+
+    @property
+    def updates(self) -> list[Update]:
+        return [operation for operation in self.operations if isinstance(operation, Update)]
+
+    def reactions(self, ts: str) -> list[str]:
+        """The reactions a message shows now."""
+        shown: list[str] = []
+        for react in self.operations:
+            if isinstance(react, React) and react.target_ts == ts:
+                shown = [name for name in shown if name != react.name]
+                shown += [] if react.remove else [react.name]
+        return shown
+
+    async def post_with(self, text: str) -> Post:
+        """The first post whose text contains ``text``, once it is there."""
+        return (await self.until(lambda: [post for post in self.posts if text in post.text], flow=True))[0]
+
+    def logs(self, tag: str) -> list[str]:
+        return [message.text for message in self.said(Log) if message.tag == tag]
+
+    async def shut_down(self, reason: str = "shutdown", grace_s: float = 3.0) -> Goodbye:
+        self.channel.send(Shutdown(reason=reason, grace_s=grace_s))  # type: ignore[arg-type]  # any word
+        return (await self.until(lambda: self.said(Goodbye)))[0]
+
+
+def settings(repo: Path, *, debounce_s: float = 0, verbosity: str = "quiet", **agent: object) -> RepoSettings:
+    """A repository's settings; most tests want no debounce and no progress message."""
+    config = Config(
+        agent=AgentSection(debounce_seconds=debounce_s, **agent),  # type: ignore[arg-type]  # checked by the test
+        output=OutputSection(verbosity=verbosity),  # type: ignore[arg-type]  # one of three words
+    )
+    return RepoSettings(name="sample", path=str(repo), channel_id=CHANNEL, config=config)
+
+
+@contextlib.asynccontextmanager
+async def worker(settings: RepoSettings, *, mute: bool = False) -> AsyncIterator[Parent]:
+    """A worker that is Ready; at the end its parent vanishes, as if killed."""
+    clock = ManualClock()
+    backend = ScriptedBackend(clock)
+    ours, theirs = socket.socketpair()
+    serving = asyncio.create_task(serve(theirs, clock, lambda _settings, _clock: OneAgent(backend)))
+    parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend, mute)
+    listening = asyncio.create_task(parent.listen())
+    try:
+        await parent.until(lambda: parent.said(Hello))
+        parent.channel.send(Configure(settings=settings))
+        await parent.until(lambda: parent.said(Ready))
+        yield parent
+    finally:
+        parent.channel.close()
+        await parent.channel.wait_closed()
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.gather(serving, listening)
