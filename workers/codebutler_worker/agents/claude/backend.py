@@ -122,7 +122,7 @@ class ClaudeBackend:
                 async for event in events:
                     yield event
             verdict = self._verdict(turn)
-            kept = verdict.reason in ("done", "max_turns") and not translator.background and not self._closed
+            kept = verdict.reason in ("done", "max_turns") and not translator.tasks and not self._closed
             if kept:
                 await self._keep(request.conversation, session)
             else:

@@ -47,6 +47,9 @@ class SystemLine(Struct, frozen=True):
     error_status: int | None = None
     error: str | None = None
     tasks: list[BackgroundTask] = []
+    task_id: str = ""
+    task_type: str = ""
+    is_backgrounded: bool = True
 
 
 class BackgroundTask(Struct, frozen=True):

@@ -36,6 +36,7 @@ from codebutler_worker.agents.claude.verdict import Verdict, judge
 
 INITIALIZE = "initialize"
 ASK_PERSON = "AskUserQuestion"
+SHELL = "local_bash"
 
 
 class Translator:
@@ -50,8 +51,7 @@ class Translator:
         self.ignored = 0
         self.running: set[str] = set()
         self.asking: dict[str, ControlRequest] = {}
-        self.shells = 0
-        self.subagents = 0
+        self.tasks: dict[str, str] = {}
         self.result: ResultLine | None = None
         self.refused = ""
         self.worked = False
@@ -71,18 +71,18 @@ class Translator:
     @property
     def busy(self) -> bool:
         """Something runs whose silence means nothing."""
-        return bool(self.running) or self.background > 0
+        return bool(self.running or self.tasks)
 
     @property
-    def background(self) -> int:
-        """Tasks that outlive the call that started them."""
-        return self.shells + self.subagents
+    def subagents(self) -> bool:
+        """A subagent is at work in the background: its report belongs to the answer."""
+        return any(kind != SHELL for kind in self.tasks.values())
 
     @property
     def settled(self) -> bool:
         """The last word has been said and nothing is left that could add to it."""
         queued = self._follows_messages and bool(self._sent)
-        return self.result is not None and not queued and not self.background and not self._continuing
+        return self.result is not None and not queued and not self.tasks and not self._continuing
 
     def feed(self, line: Line | None) -> list[AgentEvent]:
         """The events of one line; None (not understood) is counted in ``ignored``."""
@@ -139,12 +139,18 @@ class Translator:
                 tries = f"{line.attempt} of {line.max_retries}"
                 return [Limit(f"The model service {what}: retry {tries} in {wait_s:.0f} s")]
             case "background_tasks_changed":
-                had = self.background
-                self.shells = sum(task.task_type == "local_bash" for task in line.tasks)
-                self.subagents = len(line.tasks) - self.shells
-                # The CLI now tells the model by itself, in one more internal turn.
-                self._continuing = had > 0 and not line.tasks and self.result is not None
+                self._background({task.task_id: task.task_type for task in line.tasks})
+            case "task_started" if line.is_backgrounded:
+                self._background(self.tasks | {line.task_id: line.task_type})
+            case "task_notification":
+                self._background({id_: kind for id_, kind in self.tasks.items() if id_ != line.task_id})
         return []
+
+    def _background(self, tasks: dict[str, str]) -> None:
+        # After the last task the CLI tells the model by itself, in one more internal turn.
+        if self.tasks and not tasks and self.result is not None:
+            self._continuing = True
+        self.tasks = tasks
 
     def _assistant(self, line: AssistantLine) -> list[AgentEvent]:
         if line.synthetic:
@@ -173,6 +179,9 @@ class Translator:
         if block.type != "tool_result":
             return []
         self.running.discard(block.tool_use_id)
+        self.asking = {
+            k: ask for k, ask in self.asking.items() if ask.request.tool_use_id != block.tool_use_id
+        }
         return [ToolResult(block.tool_use_id, not block.is_error, result_text(block.content))]
 
     def _result(self, line: ResultLine) -> list[AgentEvent]:

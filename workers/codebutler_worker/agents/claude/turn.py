@@ -59,7 +59,7 @@ class Watch:
         if self._spent_s >= self._limits.timeout_s:
             return "timeout"
         if turn.result is not None and not turn.subagents:
-            if turn.shells:
+            if turn.tasks:
                 return "done" if self._answered_s >= self._limits.background_s else None
             return "done" if self._silent_s >= CONTINUATION_S else None
         if self._silent_s >= self._limits.stall_s and not turn.busy:
