@@ -1,0 +1,183 @@
+"""How Claude Code is started, judged by version and watched: pure decisions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.schema import ClaudeSection
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.probe import judge_version, parse_version
+from codebutler_worker.agents.claude.schema import decode
+from codebutler_worker.agents.claude.translate import Translator
+from codebutler_worker.agents.claude.turn import Limits, Watch
+from codebutler_worker.agents.claude.verdict import crash
+from codebutler_worker.agents.process import LineSplitter
+
+BINARY = Path("/opt/claude/claude")
+
+
+def around(**env: str) -> command.Surroundings:
+    return command.Surroundings(BINARY, Path("/home/you"), "/usr/bin", env)
+
+
+def words(**settings: object) -> str:
+    section = ClaudeSection(**settings)  # type: ignore[arg-type]  # the tests name real fields
+    return " ".join(command.argv(section, BINARY, "ID", resume=False))
+
+
+def test_a_checkout_is_not_trusted_by_default() -> None:
+    assert "--setting-sources user --strict-mcp-config" in words()
+    assert "--setting-sources" not in words(project_settings=True)
+
+
+def test_permission_modes() -> None:
+    assert "--permission-mode bypassPermissions" in words()
+    assert "--permission-prompt-tool" not in words()
+    assert "--permission-mode default" in words(permission_mode="ask")
+    assert "--permission-prompt-tool stdio" in words(permission_mode="ask")
+
+
+def test_settings_reach_the_command_line() -> None:
+    line = words(model="opus", max_turns=3, extra_args=("--effort", "low"))
+    assert "--model opus" in line
+    assert "--max-turns 3" in line
+    assert "--effort low" in line
+    assert line.endswith("--session-id ID")
+    assert command.argv(ClaudeSection(), BINARY, "ID", resume=True)[-2:] == ("--resume", "ID")
+
+
+def test_the_environment_holds_only_what_is_named() -> None:
+    env = command.environment(around(ANTHROPIC_API_KEY="k", SLACK_BOT_TOKEN="s", LD_PRELOAD="x"))
+    assert env["ANTHROPIC_API_KEY"] == "k"
+    assert env["HOME"] == "/home/you"
+    assert "SLACK_BOT_TOKEN" not in env
+    assert "LD_PRELOAD" not in env
+    assert "IS_SANDBOX" not in env
+
+
+def test_root_says_that_it_is_in_a_sandbox_only_when_it_is() -> None:
+    inside = command.Surroundings(BINARY, Path("/root"), "/usr/bin", {}, sandboxed_root=True)
+    assert command.environment(inside)["IS_SANDBOX"] == "1"
+
+
+@pytest.mark.parametrize(("said", "heard"), [("/usage", " /usage"), ("a /b", "a /b"), ("//", " //")])
+def test_a_leading_slash_is_moved_out_of_the_way(said: str, heard: str) -> None:
+    line = json.loads(command.message_line(said, "u"))
+    assert line["message"]["content"] == heard
+    assert line["uuid"] == "u"
+
+
+def test_a_line_is_one_line() -> None:
+    raw = command.message_line("a\nb\u2028c\u2029d\r", "u")
+    assert len(raw.splitlines()) == 1
+    assert "\u2028" not in raw.decode()
+    assert json.loads(raw)["message"]["content"] == "a\nb\u2028c\u2029d\r"
+
+
+def test_the_home_stays_closed_when_the_program_lies_in_it() -> None:
+    home = Path("/home/you")
+    assert command.program_root(Path("/home/you/claude"), home) == Path("/home/you/claude")
+    assert command.program_root(Path("/home/claude"), home) == Path("/home/claude")
+    assert command.program_root(Path("/home/you/.local/bin/claude"), home) == Path("/home/you/.local/bin")
+
+
+def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
+    claude = Path("/home/you/.claude")
+    assert command.sessions(claude, Path("/srv/my.repo_x")) == claude / "projects" / "-srv-my-repo-x"
+    assert command.sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
+
+
+def test_versions() -> None:
+    assert parse_version("2.1.328 (Claude Code)") == (2, 1, 328)
+    assert judge_version((2, 1, 328)) == ""
+    assert judge_version((2, 1, 197)) == ""
+    assert "newer" in judge_version((2, 2, 0))
+    with pytest.raises(AgentUnavailableError, match="too old"):
+        judge_version((2, 1, 196))
+    with pytest.raises(AgentUnavailableError, match="npm install"):
+        judge_version(parse_version("command not found"))
+
+
+def test_a_crash_tells_the_last_line() -> None:
+    verdict = crash(1, "noise\nError: unknown option '--x'\n\n")
+    assert verdict.text.endswith("(exit code 1): Error: unknown option '--x'")
+    assert crash(143, "").text.endswith("(exit code 143)")
+    assert crash(1, "--x cannot be used with root/sudo privileges").reason == "unavailable"
+
+
+def heard(*lines: dict[str, object]) -> Translator:
+    translator = Translator(Path("/r"))
+    for line in lines:
+        translator.feed(decode(json.dumps(line).encode()))
+    return translator
+
+
+TOOL = {
+    "type": "assistant",
+    "message": {"content": [{"type": "tool_use", "id": "1", "name": "Bash", "input": {}}]},
+}
+ASK = {
+    "type": "control_request",
+    "request_id": "r",
+    "request": {"subtype": "can_use_tool", "tool_name": "Bash"},
+}
+RESULT = {"type": "result", "is_error": False, "result": "ok"}
+
+
+def task(kind: str) -> dict[str, object]:
+    return {"type": "system", "subtype": "task_started", "task_id": "t", "task_type": kind}
+
+
+@pytest.mark.parametrize(
+    ("lines", "after_s", "expected"),
+    [
+        ([], 99, None),
+        ([], 100, "stalled"),
+        ([TOOL], 500, None),
+        ([TOOL], 1000, "timeout"),
+        ([TOOL, ASK], 5000, None),
+        ([RESULT], 4, None),
+        ([RESULT], 5, "done"),
+        ([RESULT, task("local_bash")], 59, None),
+        ([RESULT, task("local_bash")], 60, "done"),
+        ([RESULT, task("local_agent")], 500, None),
+        ([RESULT, task("local_agent")], 1000, "timeout"),
+    ],
+)
+def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, expected: str | None) -> None:
+    watch = Watch(0, Limits(timeout_s=1000, stall_s=100))
+    turn = heard(*lines)
+    watch.heard()
+    watch.pass_time(after_s, turn)
+    assert watch.due(turn) == expected
+
+
+def test_every_line_is_a_sign_of_life() -> None:
+    watch = Watch(0, Limits(timeout_s=1000, stall_s=100))
+    turn = heard()
+    watch.pass_time(99, turn)
+    watch.heard()
+    watch.pass_time(198, turn)
+    assert watch.due(turn) is None
+
+
+def test_lines_are_put_together_from_any_chunks() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"a") == []
+    assert splitter.feed(b"b\nc\n\nd") == [b"ab", b"c", b""]
+    assert splitter.end() == [b"d"]
+    assert splitter.end() == []
+
+
+def test_an_over_long_line_is_dropped_and_the_next_one_kept() -> None:
+    splitter = LineSplitter(limit_bytes=4)
+    assert splitter.feed(b"1234\n12345") == [b"1234"]
+    assert splitter.feed(b"678") == []
+    assert splitter.feed(b"9\nok\n123456\n") == [b"ok"]
+    assert splitter.dropped == 2
+    assert splitter.feed(b"123456") == []
+    assert splitter.end() == []

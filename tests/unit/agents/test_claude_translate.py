@@ -1,0 +1,267 @@
+"""Claude Code's recorded output, translated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Approval,
+    Limit,
+    Plan,
+    PlanStep,
+    Question,
+    Started,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from codebutler_worker.agents.claude.schema import Line, decode
+from codebutler_worker.agents.claude.translate import Translator, cost_difference
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
+REPO = Path("/home/you/repo")
+STARTED = "started"
+
+
+def replay(case: str, translator: Translator | None = None) -> tuple[Translator, list[AgentEvent]]:
+    translator = translator or Translator(REPO)
+    lines = (GOLDEN / f"{case}.jsonl").read_bytes().splitlines()
+    return translator, [event for line in lines for event in translator.feed(decode(line))]
+
+
+def line(**fields: object) -> Line:
+    found = decode(json.dumps(fields).encode())
+    assert found is not None
+    return found
+
+
+def brief(event: AgentEvent) -> str:
+    match event:
+        case Started():
+            return STARTED
+        case Text(text) | Thinking(text):
+            return text
+        case ToolUse(_, name, summary) | Approval(_, name, summary):
+            return f"{type(event).__name__} {name} {summary}".strip()
+        case ToolResult(_, ok):
+            return "ok" if ok else "not ok"
+        case Limit(text):
+            return text
+        case Question(_, text, options):
+            return f"{text} {'/'.join(options)}"
+        case Usage(given, taken, _, turns):
+            return f"{given}+{taken} in {turns}"
+        case other:
+            return repr(other)
+
+
+EVENTS = {
+    "answer_2_1_197": [STARTED, "ok", "100+20 in 1"],
+    "thinking": [STARTED, "let me think", "answer", "100+20 in 1"],
+    "state_events": [STARTED, "ok", "100+20 in 1"],
+    "background_command": [
+        STARTED,
+        "ToolUse Bash python3 -c 'import time; time.sleep(40)'",
+        "ok",
+        "started in background",
+        "200+40 in 2",
+        "after bg",
+        "300+60 in 3",
+    ],
+    "subagent": [
+        STARTED,
+        "ToolUse Agent look",
+        "ok",
+        "ToolUse Bash pwd",
+        "ok",
+        "main end",
+        "300+60 in 3",
+    ],
+    "permission_2_1_197": [
+        STARTED,
+        "w",
+        "ToolUse Bash touch allowed.txt",
+        "Approval Bash touch allowed.txt",
+        "ok",
+        "end",
+        "200+40 in 2",
+    ],
+    "question": [
+        STARTED,
+        "ToolUse AskUserQuestion",
+        "Which colour? Red/Blue",
+        "ok",
+        "end",
+        "200+40 in 2",
+    ],
+    "service_recovers": [
+        STARTED,
+        "The model service answered 500: retry 1 of 10 in 1 s",
+        "recovered",
+        "100+20 in 1",
+    ],
+    "wrong_key": [STARTED, "The model service answered 401: retry 1 of 1 in 1 s", "0+0 in 1"],
+    "unknown_session": ["0+0 in 0"],
+}
+
+
+@pytest.mark.parametrize("case", EVENTS)
+def test_the_events_of_a_recorded_run(case: str) -> None:
+    translator, events = replay(case)
+    assert [brief(event) for event in events] == EVENTS[case]
+    assert translator.settled
+    assert translator.ignored == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "reason", "text"),
+    [
+        ("answer", "done", "Hello from"),
+        ("background_command", "done", "after bg"),
+        ("interrupted_then_second_turn", "done", "second turn ok"),
+        ("max_turns", "max_turns", "Continue"),
+        ("max_budget", "failed", "maximum budget"),
+        ("wrong_key", "auth", "log in"),
+        ("wrong_key_2_1_197", "auth", "log in"),
+        ("not_logged_in", "auth", "log in"),
+        ("rate_limited", "limit", "429"),
+        ("service_down", "failed", "500"),
+        ("unknown_session", "session_lost", "gone"),
+        ("no_session_id", "session_lost", "gone"),
+    ],
+)
+def test_the_verdict_of_a_recorded_run(case: str, reason: str, text: str) -> None:
+    translator, _ = replay(case)
+    verdict = translator.verdict()
+    assert verdict is not None
+    assert (verdict.reason, verdict.ok) == (reason, reason == "done")
+    assert text in verdict.text
+    assert "\n" not in verdict.text
+
+
+def test_a_killed_run_has_no_verdict_and_its_tool_still_runs() -> None:
+    translator, _ = replay("killed_in_tool")
+    assert translator.verdict() is None
+    assert translator.busy
+    assert not translator.settled
+
+
+def test_an_interrupted_turn_is_stopped() -> None:
+    translator = Translator(REPO)
+    for raw in (GOLDEN / "interrupted_then_second_turn.jsonl").read_bytes().splitlines():
+        translator.feed(decode(raw))
+        if translator.settled:
+            break
+    verdict = translator.verdict()
+    assert verdict is not None
+    assert verdict.reason == "stopped"
+
+
+def test_a_background_task_keeps_the_turn_open_until_the_answer_to_it() -> None:
+    translator = Translator(REPO)
+    settled = []
+    for raw in (GOLDEN / "background_command.jsonl").read_bytes().splitlines():
+        translator.feed(decode(raw))
+        settled.append(translator.settled)
+    assert settled[-1]
+    assert not any(settled[:-1])
+
+
+def test_a_message_sent_into_the_turn_keeps_it_open_until_it_was_read() -> None:
+    translator = Translator(REPO)
+    translator.sent("m1")
+    translator.sent("m2")
+    translator.feed(line(type="command_lifecycle", command_uuid="m1", state="started"))
+    translator.feed(line(type="result", is_error=False, result="one"))
+    assert not translator.settled
+    translator.feed(line(type="command_lifecycle", command_uuid="m2", state="started"))
+    translator.feed(line(type="result", is_error=False, result="two"))
+    assert translator.settled
+
+
+def test_a_cli_that_does_not_follow_messages_is_not_waited_for() -> None:
+    translator = Translator(REPO)
+    translator.sent("m1")
+    translator.feed(line(type="result", is_error=False, result="one"))
+    assert translator.settled
+
+
+def test_cost_is_the_difference_of_totals() -> None:
+    translator, events = replay("background_command", Translator(REPO, 0.002))
+    usage = events[-1]
+    assert isinstance(usage, Usage)
+    assert usage.cost_usd == pytest.approx(0.0004)
+    verdict = translator.verdict()
+    assert verdict is not None
+    assert translator.finished(verdict).total_cost_usd == pytest.approx(0.0024)
+
+
+def test_a_total_that_began_again_counts_from_zero() -> None:
+    assert cost_difference(0.5, 2.0) == 0.5
+    assert cost_difference(None, 2.0) is None
+
+
+def test_what_is_not_understood_is_counted() -> None:
+    translator = Translator(REPO)
+    junk = [
+        b"",
+        b"not json",
+        b"[1]",
+        b'{"type":"novelty"}',
+        b'{"type":"result","is_error":"x"}',
+        b"\xff{",
+        b"[" * 5000,
+    ]
+    for raw in junk:
+        assert translator.feed(decode(raw)) == []
+    assert translator.ignored == len(junk)
+
+
+def test_a_result_that_does_not_say_so_is_no_success() -> None:
+    translator = Translator(REPO)
+    translator.feed(line(type="result", subtype="success", result="fine"))
+    verdict = translator.verdict()
+    assert verdict is not None
+    assert not verdict.ok
+
+
+def test_the_task_list_is_a_plan() -> None:
+    todos = [
+        {"content": "a", "status": "completed"},
+        {"content": "b", "status": "in_progress"},
+        {"content": "c"},
+    ]
+    block = {"type": "tool_use", "id": "1", "name": "TodoWrite", "input": {"todos": todos}}
+    events = Translator(REPO).feed(line(type="assistant", message={"content": [block]}))
+    assert events == [Plan((PlanStep("a", "done"), PlanStep("b", "in_progress"), PlanStep("c", "pending")))]
+
+
+def test_a_cancelled_request_no_longer_asks() -> None:
+    translator = Translator(REPO)
+    ask = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}}
+    assert translator.feed(line(type="control_request", request_id="r", request=ask))
+    assert translator.asking
+    translator.feed(line(type="control_cancel_request", request_id="r"))
+    assert not translator.asking
+
+
+def test_each_question_of_one_call_is_asked() -> None:
+    asked = [{"question": "A?", "options": [{"label": "x"}]}, {"question": "B?", "options": "junk"}]
+    ask = {"subtype": "can_use_tool", "tool_name": "AskUserQuestion", "input": {"questions": asked}}
+    events = Translator(REPO).feed(line(type="control_request", request_id="r", request=ask))
+    assert events == [Question("r#0", "A?", ("x",)), Question("r#1", "B?", ())]
+
+
+def test_a_summary_is_one_short_line() -> None:
+    use = {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "echo a\n" + "b" * 500}}
+    long = {"type": "tool_use", "id": "2", "name": "Bash", "input": {"command": "c" * 500}}
+    odd = {"type": "tool_use", "id": "3", "name": "Bash", "input": ["not", "a", "mapping"]}
+    events = Translator(REPO).feed(line(type="assistant", message={"content": [use, long, odd]}))
+    summaries = [event.summary for event in events if isinstance(event, ToolUse)]
+    assert summaries == ["echo a …", "c" * 119 + "…", ""]
