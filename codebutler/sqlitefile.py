@@ -124,7 +124,7 @@ def become_writer(connection: sqlite3.Connection) -> None:
     try:
         connection.execute("PRAGMA user_version = 0")  # BEGIN alone succeeds on a file opened read-only
     finally:
-        connection.execute("ROLLBACK")
+        connection.rollback()
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -17,9 +17,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +29,8 @@ from codebutler.clock import Clock
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
 from codebutler.model import Event, MessagePosted, Request
+
+T = TypeVar("T")
 
 BATCH = 500
 SETTLE_AFTER_S = 0.2
@@ -121,16 +124,12 @@ class Journal:
 
     async def pending(self, channel: str | None = None) -> list[Entry]:
         """Every entry not settled (of one channel), in order. Raises StoreError if one cannot be read."""
-        job = _Read(lambda connection: journal_file.pending_rows(connection, channel))
-        self._submit(job)
-        rows: list[journal_file.PendingRow] = await asyncio.wrap_future(job.done)
+        rows = await self._read(partial(journal_file.pending_rows, channel=channel))
         return [self._entry(row) for row in rows if row[0] in self._pending]
 
     async def high_water(self, channel: str) -> str:
         """The newest ts of a Slack message of the channel that was ever appended; "" if none."""
-        job = _Read(lambda connection: journal_file.mark(connection, channel))
-        self._submit(job)
-        return str(await asyncio.wrap_future(job.done))
+        return await self._read(partial(journal_file.mark, channel=channel))
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
@@ -146,6 +145,12 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        job = _Read(function)
+        self._submit(job)
+        answer: T = await asyncio.wrap_future(job.done)
+        return answer
 
     def _submit(self, job: _Job) -> None:
         if self._closed:
@@ -239,8 +244,7 @@ class _Writer:
                     journal_file.raise_mark(connection, job.channel, job.newest_ts)
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            connection.rollback()
             raise
         return seqs
 

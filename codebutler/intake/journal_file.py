@@ -22,7 +22,7 @@ HEAD = REVISIONS[-1]
 
 SCHEMA = (
     """CREATE TABLE entries (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
         key TEXT NOT NULL UNIQUE,
         channel TEXT NOT NULL,
         received_at TEXT NOT NULL,
