@@ -249,7 +249,7 @@ async def descendants(pid: int) -> dict[int, str]:
 
     Agents run their tools in sessions of their own, so killing the agent's group does not reach them.
     """
-    table = process_table() if sys.platform == "linux" else await asyncio.to_thread(process_table_ps)
+    table = await processes()
     found: dict[int, str] = {}
     level = {pid}
     while level:
@@ -258,13 +258,28 @@ async def descendants(pid: int) -> dict[int, str]:
     return found
 
 
-async def kill_leftovers(processes: dict[int, str]) -> None:
-    """SIGKILL those of ``processes`` that are still the same process."""
-    table = process_table() if sys.platform == "linux" else await asyncio.to_thread(process_table_ps)
-    for pid, started in processes.items():
-        if pid in table and table[pid][1] == started:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+async def kill_leftovers(leftovers: dict[int, str], within_s: float = 0.5) -> None:
+    """SIGKILL those of ``leftovers`` that are still the same process, and see them gone."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while remaining := await still(leftovers):
+                for pid in remaining:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+                await asyncio.sleep(0.01)
+
+
+async def still(expected: dict[int, str]) -> list[int]:
+    """Those of ``expected`` (pid -> start time) that live."""
+    if not expected:
+        return []
+    table = await processes()
+    return [pid for pid, started in expected.items() if pid in table and table[pid][1] == started]
+
+
+async def processes() -> dict[int, tuple[int, str]]:
+    """pid -> (parent, start time) of every process that is no zombie."""
+    return process_table() if sys.platform == "linux" else await asyncio.to_thread(process_table_ps)
 
 
 def marked(mark: str) -> dict[int, str]:
@@ -284,7 +299,7 @@ def marked(mark: str) -> dict[int, str]:
 
 
 def process_table() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, start time), from /proc (proc_pid_stat(5), fields 4 and 22)."""
+    """From /proc (proc_pid_stat(5), fields 3, 4 and 22)."""
     table: dict[int, tuple[int, str]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -293,12 +308,14 @@ def process_table() -> dict[int, tuple[int, str]]:
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue  # it ended while we looked
+        if fields[0] == "Z":
+            continue
         table[int(entry.name)] = (int(fields[1]), fields[19])
     return table
 
 
 def process_table_ps() -> dict[int, tuple[int, str]]:
-    """The same where there is no /proc, from ps(1)."""
+    """From ps(1), where there is no /proc."""
     listing = subprocess.run(
         ["ps", "-axo", "pid=,ppid=,lstart="], capture_output=True, text=True, timeout=5, check=False
     ).stdout
