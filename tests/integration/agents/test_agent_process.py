@@ -1,0 +1,145 @@
+"""AgentProcess with real programs: nothing hangs, nothing is left, memory stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.process import AgentProcess, descendants, process_table_ps
+from codebutler_worker.sandbox.port import Launch
+
+
+def launch(script: str, cwd: Path) -> Launch:
+    return Launch((sys.executable, "-u", "-c", script), {"PATH": os.environ["PATH"]}, cwd)
+
+
+def shell(script: str, cwd: Path) -> Launch:
+    return Launch(("/bin/sh", "-c", script), {"PATH": os.environ["PATH"]}, cwd)
+
+
+async def first_line(process: AgentProcess) -> str:
+    async with asyncio.timeout(10):
+        async for line in process.lines():
+            return line.decode()
+    raise AssertionError("no line")
+
+
+def dead(pid: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+async def test_lines_go_in_and_out(tmp_path: Path) -> None:
+    async with await AgentProcess.spawn(shell("cat", tmp_path)) as process:
+        assert await process.write_line(b"one")
+        assert await process.write_line(b"two")
+        process.close_stdin()
+        assert [line async for line in process.lines()] == [b"one", b"two"]
+        assert await process.wait() == 0
+    assert not await process.write_line(b"three")
+
+
+async def test_a_program_that_cannot_be_started_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(AgentUnavailableError, match="cannot start nothing-here"):
+        await AgentProcess.spawn(Launch(("/nothing-here",), {}, tmp_path))
+
+
+async def test_it_has_a_session_of_its_own_and_only_its_environment(tmp_path: Path) -> None:
+    script = "import os; print(os.getsid(0) == os.getpid(), sorted(os.environ))"
+    async with await AgentProcess.spawn(launch(script, tmp_path)) as process:
+        line = await first_line(process)
+    assert line.startswith("True")
+    assert "HOME" not in line
+
+
+async def test_an_over_long_line_costs_no_memory_and_the_next_one_arrives(tmp_path: Path) -> None:
+    script = "import sys; sys.stdout.write('x' * 5_000_000 + chr(10) + 'after' + chr(10))"
+    async with await AgentProcess.spawn(launch(script, tmp_path), limit_bytes=1_000_000) as process:
+        assert await first_line(process) == "after"
+        assert process.dropped_lines == 1
+
+
+async def test_bytes_that_are_no_text_pass(tmp_path: Path) -> None:
+    script = r"import sys; sys.stdout.buffer.write(b'\xff\x00\xfe\n\x1b[31m')"
+    async with await AgentProcess.spawn(launch(script, tmp_path)) as process:
+        assert [line async for line in process.lines()] == [b"\xff\x00\xfe", b"\x1b[31m"]
+
+
+async def test_only_the_tail_of_stderr_is_kept(tmp_path: Path) -> None:
+    script = "import sys; sys.stderr.write('a' * 1_000_000 + 'the end')"
+    async with await AgentProcess.spawn(launch(script, tmp_path)) as process:
+        assert await process.wait() == 0
+        async with asyncio.timeout(5):
+            await process._stderr_task
+        assert process.stderr_tail.endswith("the end")
+        assert len(process.stderr_tail) == 8192
+
+
+async def test_a_program_that_ignores_everything_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGTERM, signal.SIGINT)];"
+        "print('up'); time.sleep(300)"
+    )
+    process = await AgentProcess.spawn(launch(script, tmp_path))
+    assert await first_line(process) == "up"
+    async with asyncio.timeout(5):
+        await process.stop(ask_s=0.1, eof_s=0.1, term_s=0.1)
+    assert process.returncode == -signal.SIGKILL
+
+
+async def test_an_asked_program_may_end_by_itself(tmp_path: Path) -> None:
+    process = await AgentProcess.spawn(shell("read line; exit 7", tmp_path))
+    await process.stop(lambda: process.write_line(b"please"), ask_s=5)
+    assert process.returncode == 7
+
+
+async def test_children_in_sessions_of_their_own_die_too(tmp_path: Path) -> None:
+    script = "setsid sleep 300 & echo $!; wait"
+    process = await AgentProcess.spawn(shell(script, tmp_path))
+    child = int(await first_line(process))
+    await process.stop(eof_s=0.1, term_s=0.1)
+    assert dead(child)
+
+
+async def test_what_a_dead_program_left_behind_dies_too(tmp_path: Path) -> None:
+    process = await AgentProcess.spawn(shell("setsid sleep 300 >/dev/null 2>&1 & echo $!", tmp_path))
+    child = int(await first_line(process))
+    assert await process.wait() == 0
+    assert not dead(child)
+    await process.stop()
+    assert dead(child)
+
+
+async def test_stopping_twice_and_at_once_is_harmless(tmp_path: Path) -> None:
+    process = await AgentProcess.spawn(shell("sleep 300", tmp_path))
+    await asyncio.gather(process.stop(eof_s=0.1), process.stop(eof_s=0.1))
+    await process.stop()
+    assert process.returncode is not None
+
+
+async def test_a_cancelled_stop_still_ends_the_program(tmp_path: Path) -> None:
+    process = await AgentProcess.spawn(shell("sleep 300", tmp_path))
+    stopping = asyncio.create_task(process.stop(eof_s=0.2))
+    await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.gather(stopping, return_exceptions=True)
+    async with asyncio.timeout(5):
+        await process.wait()
+        await process.stop()
+    assert dead(process.pid)
+
+
+async def test_both_ways_to_list_processes_agree(tmp_path: Path) -> None:
+    async with await AgentProcess.spawn(shell("sleep 300 & echo up; wait", tmp_path)) as process:
+        assert await first_line(process) == "up"
+        [child] = await descendants(process.pid)
+        if Path("/bin/ps").exists():
+            assert process_table_ps()[child][0] == process.pid
