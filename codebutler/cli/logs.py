@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -9,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, TextIO
 
 import typer
@@ -40,18 +42,73 @@ def run(
         wanted = line_filter(repo, alone=len(entries) == 1)
     if not where.log_file.exists() and not follow:
         raise CodeButlerError(f"no log yet at {where.log_file}: start with `codebutler supervise`")
-    file = _open(where.log_file)
-    shown = tail(file, lines, wanted) if file else []
-    if as_json:
-        print_json([parsed(line) for line in shown])
-        return
-    for line in shown:
-        say(line)
-    if follow:
-        for line in added(where.log_file, file, time.sleep):
-            if wanted(line):
+    with LogReader(where.log_file) as log:
+        shown = list(deque(filter(wanted, log.present()), maxlen=lines))
+        if as_json:
+            print_json([parsed(line) for line in shown])
+            return
+        for line in shown:
+            say(line)
+        if follow:
+            for line in filter(wanted, log.added(time.sleep)):
                 say(line)
                 sys.stdout.flush()
+
+
+class LogReader:
+    """The lines of a log file, those that are there and those that come, through rotation and truncation."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> LogReader:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def present(self) -> Iterator[str]:
+        """What the file holds; none if it is absent."""
+        for line in self._file or ():
+            yield line.rstrip("\n")
+
+    def added(self, sleep: Callable[[float], None]) -> Iterator[str]:
+        """What comes after the lines read so far, for ever; looks again each ``POLL_INTERVAL_S``."""
+        partial = ""
+        while True:
+            if chunk := self._file.read() if self._file else "":
+                *complete, partial = (partial + chunk).split("\n")
+                yield from complete
+            elif self._was_replaced():
+                self._close()
+                self._open()
+                partial = ""
+            else:
+                sleep(POLL_INTERVAL_S)
+
+    def _open(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._file = self._path.open(encoding="utf-8", errors="replace", newline="\n")
+
+    def _close(self) -> None:
+        if self._file:
+            self._file.close()
+        self._file = None
+
+    def _was_replaced(self) -> bool:
+        """Whether the path names another file by now, or ours became shorter than what was read of it."""
+        try:
+            now = self._path.stat()
+        except FileNotFoundError:
+            return False
+        if self._file is None:
+            return True
+        ours = os.fstat(self._file.fileno())
+        return (now.st_dev, now.st_ino) != (ours.st_dev, ours.st_ino) or now.st_size < self._file.tell()
 
 
 def line_filter(repo: str, *, alone: bool) -> Filter:
@@ -71,46 +128,5 @@ def parsed(line: str) -> dict[str, str | None]:
     return match.groupdict() if match else {"time": None, "tag": None, "repo": None, "text": line}
 
 
-def tail(file: TextIO, count: int, wanted: Filter) -> list[str]:
-    """The last ``count`` wanted lines; the file is read to its end."""
-    return list(deque((text for line in file if wanted(text := line.rstrip("\n"))), maxlen=count))
-
-
-def added(path: Path, file: TextIO | None, sleep: Callable[[float], None]) -> Iterator[str]:
-    """Lines as they are added after where ``file`` stands, for ever, through rotation and truncation."""
-    partial = ""
-    while True:
-        chunk = file.read() if file else ""
-        if chunk:
-            *complete, partial = (partial + chunk).split("\n")
-            yield from complete
-            continue
-        if file is None or _was_replaced(file, path):
-            if file:
-                file.close()
-            file = _open(path)
-            partial = ""
-            if file:
-                continue
-        sleep(POLL_INTERVAL_S)
-
-
 def _everything(_line: str) -> bool:
     return True
-
-
-def _open(path: Path) -> TextIO | None:
-    try:
-        return path.open(encoding="utf-8", errors="replace", newline="\n")
-    except FileNotFoundError:
-        return None
-
-
-def _was_replaced(file: TextIO, path: Path) -> bool:
-    """Whether the path now names another file, or this one became shorter than what was read."""
-    ours = os.fstat(file.fileno())
-    try:
-        now = path.stat()
-    except FileNotFoundError:
-        return False
-    return (now.st_dev, now.st_ino) != (ours.st_dev, ours.st_ino) or now.st_size < file.tell()

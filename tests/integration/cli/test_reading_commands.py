@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.registry import Registry, RepoEntry
+from tests.integration.cli.conftest import Cli
+from tests.integration.cli.slack_server import BOT_TOKEN
+from tests.programs import require
+
+HEAVY = ("aiohttp", "alembic", "asyncio", "httpx", "msgspec", "rich", "slack_sdk", "sqlalchemy", "websockets")
+LOG = """\
+2026-02-14 15:04:05 INF  supervising 2 repositories
+2026-02-14 15:04:06 MSG  [one] hello
+2026-02-14 15:04:07 RSP  [two] hi
+2026-02-14 15:04:08 ERR  [one] no \x1b[31mway
+"""
+
+
+def register(cli: Cli, *names: str) -> None:
+    cli.home.ensure()
+    Registry(cli.home).update(lambda _: tuple(RepoEntry(name=name, path=f"/{name}") for name in names))
+
+
+def test_config_shows_values_sources_and_no_secret(connected: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOG_LEVEL", "debug")
+
+    lines = connected("config").out.splitlines()
+
+    assert 'logs.level = "debug"   # environment LOG_LEVEL' in lines
+    assert 'agent.scope = "thread"   # default' in lines
+    assert f'slack.allowedUsers = ["U0123ABC"]   # {connected.home.config}' in lines
+    assert f'slack.botToken = "********"   # {connected.home.config}' in lines
+    assert any(line.startswith("commands.run = {") for line in lines)
+    assert BOT_TOKEN not in "".join(lines)
+
+
+def test_config_of_a_repository_as_json(connected: Cli, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+    config = git_repo / ".codebutler" / "config.json"
+    config.write_text('{"sandbox": {"mode": "none"}, "claude": {"maxTurns": 2}}')
+
+    result = connected("config", "repo", "--json")
+
+    shown = json.loads(result.out)
+    assert shown["config"]["claude"]["maxTurns"] == 2
+    assert shown["config"]["sandbox"]["mode"] == "auto"
+    assert shown["config"]["slack"]["channelID"] == "C0MINE000"
+    assert shown["sources"]["claude.maxTurns"] == str(config)
+    assert shown["trusted"] is False
+    assert "sandbox.mode" in shown["notes"][0]
+    assert "warning" in result.err
+    assert BOT_TOKEN not in result.out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "malformed JSON"),
+        (b'{"x": 1}', "x: unknown key"),
+        (b'{"claude": "\xff"}', "not valid UTF-8"),
+        (b'{"slack": {"botToken": "xapp-1-A-SECRET"}}', "slack.botToken: expected a bot token"),
+        (b'{"whatsapp": {}}', "run `codebutler migrate`"),
+    ],
+)
+def test_a_bad_file_is_one_line_with_its_name(cli: Cli, content: bytes, said: str) -> None:
+    cli.home.ensure()
+    cli.home.config.write_bytes(content)
+
+    result = cli.fails("config", code=78, said=said)
+
+    assert str(cli.home.config) in result.err
+    assert "SECRET" not in result.err
+
+
+def test_a_bad_registry_is_one_line_with_its_name(cli: Cli) -> None:
+    cli.home.ensure()
+    cli.home.registry.write_text('{"repos": [{"name": 3}]}')
+
+    cli.fails("repos", code=78, said=f"{cli.home.registry}: repos[0].name: expected str, got int")
+
+
+def test_logs_shows_the_end_of_one_repositorys_lines(cli: Cli) -> None:
+    register(cli, "one", "two")
+    cli.home.log_file.write_text(LOG)
+
+    assert cli("logs", "-n", "2").out.splitlines() == [
+        "2026-02-14 15:04:07 RSP  [two] hi",
+        "2026-02-14 15:04:08 ERR  [one] no ?[31mway",
+    ]
+    assert cli("logs", "one").out.splitlines() == [
+        "2026-02-14 15:04:06 MSG  [one] hello",
+        "2026-02-14 15:04:08 ERR  [one] no ?[31mway",
+    ]
+    assert json.loads(cli("logs", "two", "--json").out) == [
+        {"time": "2026-02-14 15:04:07", "tag": "RSP", "repo": "two", "text": "hi"}
+    ]
+    assert cli("logs", "-n", "0").out == ""
+
+
+def test_logs_of_the_only_repository_include_lines_without_a_name(cli: Cli) -> None:
+    register(cli, "one")
+    cli.home.log_file.write_text("2026-02-14 15:04:05 MSG  hello\n")
+
+    assert "hello" in cli("logs", "one").out
+
+
+def test_logs_without_a_log_or_of_nobody_is_one_line(cli: Cli) -> None:
+    cli.fails("logs", code=1, said="no log yet")
+    cli.fails("logs", "nobody", code=1, said="no repository is registered as 'nobody'")
+
+
+def test_logs_follow_what_is_added_through_rotation(cli: Cli) -> None:
+    cli.home.ensure()
+    cli.home.log_file.write_text("first\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "codebutler", "logs", "-f"],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "CODEBUTLER_HOME": str(cli.home.root)},
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "first\n"
+        with cli.home.log_file.open("a") as log:
+            log.write("second\n")
+        assert process.stdout.readline() == "second\n"
+        cli.home.log_file.rename(cli.home.logs / "codebutler.log.1")
+        cli.home.log_file.write_text("third\n")
+        assert process.stdout.readline() == "third\n"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_manifest_is_json_and_its_link_a_url(cli: Cli) -> None:
+    assert json.loads(cli("manifest").out)["settings"]["socket_mode_enabled"] is True
+    assert cli("manifest", "--link").out.startswith("https://api.slack.com/apps?new_app=1")
+
+
+def test_a_read_only_disk_is_one_line(tmp_path: Path) -> None:
+    bwrap = require("bwrap")
+    result = subprocess.run(
+        [
+            *(
+                bwrap,
+                "--ro-bind",
+                "/",
+                "/",
+                "--dev",
+                "/dev",
+                "--setenv",
+                "CODEBUTLER_HOME",
+                tmp_path / "home",
+            ),
+            *(sys.executable, "-m", "codebutler", "setup", "--bot-token", "xoxb-1", "--app-token", "xapp-1"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "the disk is read-only" in result.stderr
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom codebutler.__main__ import main\n"
+        f"code = main(['--help'])\nheavy = [m for m in {HEAVY!r} if m in sys.modules]\n"
+        "sys.exit(repr(heavy) if heavy else code)"
+    )
+    help_s = min(_duration_s(program) for _ in range(3))
+    bare_s = min(_duration_s("pass") for _ in range(3))
+
+    # the promise, and on a machine busy with other things its measure: an interpreter that does nothing
+    assert help_s < max(0.2, 12 * bare_s)
+
+
+def _duration_s(program: str) -> float:
+    began_s = time.perf_counter()
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return time.perf_counter() - began_s

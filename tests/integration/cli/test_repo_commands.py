@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.registry import Registry, RepoEntry
+from codebutler.config.resolve import resolve_repo
+from codebutler.config.trust import digest
+from tests.integration.cli.conftest import Cli
+from tests.integration.cli.slack_server import SlackServer
+
+
+def only_entry(cli: Cli) -> RepoEntry:
+    (entry,) = Registry(cli.home).load()
+    return entry
+
+
+def config_of(repo: Path) -> Path:
+    return repo / ".codebutler" / "config.json"
+
+
+def git(repo: Path, *args: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    subprocess.run(["git", *identity, *args], cwd=repo, check=True, capture_output=True)
+
+
+def test_a_repository_gets_its_channel_and_is_trusted(
+    connected: Cli, slack: SlackServer, git_repo: Path
+) -> None:
+    result = connected("add-repo", str(git_repo), "--channel", "C0GENERAL", "--agent", "rehearsal")
+
+    assert result.code == 0, result
+    assert "conversations.join" in slack.methods()
+    data = config_of(git_repo).read_bytes()
+    assert json.loads(data) == {
+        "slack": {"channelID": "C0GENERAL", "channelName": "general"},
+        "agent": {"default": "rehearsal"},
+    }
+    assert only_entry(connected) == RepoEntry(
+        name="repo", path=str(git_repo), digest=digest(data), channel_id="C0GENERAL"
+    )
+    assert stat.S_IMODE(config_of(git_repo).stat().st_mode) == 0o600
+    assert stat.S_IMODE(config_of(git_repo).parent.stat().st_mode) == 0o700
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=git_repo, capture_output=True, check=True)
+    assert status.stdout == b""
+
+
+def test_a_channel_can_be_named_or_made(connected: Cli, slack: SlackServer, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "#mine", "--name", "first").code == 0
+    assert only_entry(connected).channel_id == "C0MINE000"
+    assert "conversations.join" not in slack.methods()
+    assert connected("remove-repo", "first").code == 0
+
+    assert connected("add-repo", str(git_repo), "--create-channel", "My Repo").code == 0
+
+    assert ("conversations.create", {"name": "my-repo"}) in slack.calls
+    assert only_entry(connected).channel_id == "C0NEW0000"
+
+
+def test_a_repository_that_comes_back_keeps_its_channel(connected: Cli, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+    assert connected("remove-repo", "repo").code == 0
+
+    assert connected("add-repo", str(git_repo)).code == 0
+
+    assert only_entry(connected).channel_id == "C0MINE000"
+
+
+def test_a_directory_below_stands_for_its_repository(connected: Cli, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo / "src"), "--channel", "C0MINE000").code == 0
+
+    assert only_entry(connected).path == str(git_repo)
+
+
+@pytest.mark.parametrize(
+    ("channel", "said"),
+    [
+        ("C0NOTHERE", "the app sees no channel C0NOTHERE"),
+        ("nowhere", "the app sees no channel nowhere"),
+        ("C0OLD0000", "channel old is archived"),
+        ("G0PRIVATE", "channel private is private: invite the app"),
+    ],
+)
+def test_a_channel_that_cannot_be_entered_is_one_line(
+    connected: Cli, git_repo: Path, channel: str, said: str
+) -> None:
+    connected.fails("add-repo", str(git_repo), "--channel", channel, code=1, said=said)
+
+    assert Registry(connected.home).load() == ()
+    assert not config_of(git_repo).exists()
+
+
+def test_a_channel_name_that_is_taken_is_one_line(connected: Cli, slack: SlackServer, git_repo: Path) -> None:
+    slack.failures["conversations.create"] = "name_taken"
+
+    connected.fails(
+        "add-repo",
+        str(git_repo),
+        "--create-channel",
+        "mine",
+        code=1,
+        said="exists already: pass it with --channel",
+    )
+
+
+def test_a_revoked_token_is_one_line(connected: Cli, slack: SlackServer, git_repo: Path) -> None:
+    slack.failures["conversations.info"] = "token_revoked"
+
+    connected.fails("add-repo", str(git_repo), "--channel", "C0MINE000", code=78, said="codebutler setup")
+
+
+def test_what_is_no_repository_is_told(connected: Cli, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    git(tmp_path, "init", "-q", "--bare", "bare")
+
+    for path, said in (
+        (plain, "is not a git repository: run `git init` there"),
+        (tmp_path / "absent", "is not a directory"),
+        (tmp_path / "bare", "is a bare repository"),
+    ):
+        connected.fails("add-repo", str(path), "--channel", "C0MINE000", code=1, said=said)
+    assert list(plain.iterdir()) == []
+
+
+def test_without_git_it_says_how_to_get_it(
+    connected: Cli, git_repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    connected.fails("add-repo", str(git_repo), "--channel", "C0MINE000", code=1, said="git is not installed")
+
+
+def test_before_setup_it_says_so(cli: Cli, git_repo: Path) -> None:
+    cli.fails(
+        "add-repo", str(git_repo), "--channel", "C0MINE000", code=78, said="run `codebutler setup` first"
+    )
+
+
+def test_without_a_terminal_the_channel_must_be_given(connected: Cli, git_repo: Path) -> None:
+    connected.fails("add-repo", str(git_repo), code=2, said="pass --channel C… or --create-channel NAME")
+    connected.fails(
+        "add-repo",
+        str(git_repo),
+        "--channel",
+        "x",
+        "--create-channel",
+        "y",
+        code=2,
+        said="exclude each other",
+    )
+
+
+def test_nothing_is_registered_twice(connected: Cli, git_repo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere" / "repo"
+    other.parent.mkdir()
+    shutil.copytree(git_repo, other)
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+
+    connected.fails(
+        "add-repo", str(git_repo), "--channel", "C0GENERAL", code=1, said="already registered as repo"
+    )
+    connected.fails(
+        "add-repo", str(other), "--channel", "C0GENERAL", code=1, said="the name repo is already taken"
+    )
+    connected.fails(
+        "add-repo",
+        str(other),
+        "--name",
+        "other",
+        "--channel",
+        "C0MINE000",
+        code=1,
+        said="channel C0MINE000 already belongs to repo",
+    )
+    assert not config_of(other).exists()
+
+
+def test_a_planted_link_is_not_followed(connected: Cli, git_repo: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (git_repo / ".codebutler").symlink_to(victim)
+
+    connected.fails(
+        "add-repo", str(git_repo), "--channel", "C0MINE000", code=78, said="must be a real directory"
+    )
+
+    assert list(victim.iterdir()) == []
+
+
+def test_a_config_that_came_with_the_repository_is_not_trusted(connected: Cli, git_repo: Path) -> None:
+    config_of(git_repo).parent.mkdir()
+    config_of(git_repo).write_text('{"sandbox": {"mode": "none"}, "claude": {"maxTurns": 2}}')
+    git(git_repo, "add", "-f", ".codebutler/config.json")
+    git(git_repo, "commit", "-qm", "Plant a config")
+
+    result = connected("add-repo", str(git_repo), "--channel", "C0MINE000")
+
+    assert result.code == 0
+    assert "sets sandbox.mode: ignored" in result.err
+    resolved = resolve_repo(connected.home, only_entry(connected), {})
+    assert resolved.config.sandbox.mode == "auto"
+    assert resolved.config.slack.channel_id == "C0MINE000"
+
+    assert connected("trust", "repo").code == 0
+    assert resolve_repo(connected.home, only_entry(connected), {}).config.sandbox.mode == "none"
+
+
+def test_a_config_of_ones_own_is_trusted(connected: Cli, git_repo: Path) -> None:
+    config_of(git_repo).parent.mkdir()
+    config_of(git_repo).write_text('{"sandbox": {"mode": "none"}}')
+
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+
+    assert resolve_repo(connected.home, only_entry(connected), {}).config.sandbox.mode == "none"
+
+
+def test_trust_takes_the_file_as_it_is_now(connected: Cli, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+    config_of(git_repo).write_text('{"slack": {"channelID": "C0MINE000"}, "sandbox": {"mode": "none"}}')
+    assert json.loads(connected("repos", "--json").out)[0]["state"] == "changed"
+
+    result = connected("trust", "repo")
+
+    assert result.code == 0
+    assert "sets sandbox.mode" in result.out
+    assert json.loads(connected("repos", "--json").out)[0]["state"] == "trusted"
+
+
+def test_trust_refuses_what_cannot_be_used(connected: Cli, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+    config_of(git_repo).write_text('{"sandbox": {"mode": "off"}}')
+
+    connected.fails("trust", "repo", code=78, said="sandbox.mode: expected one of auto, bwrap")
+    connected.fails("trust", "nobody", code=1, said="there are repo")
+
+
+def test_repos_lists_what_there_is(connected: Cli, git_repo: Path) -> None:
+    assert "add-repo" in connected("repos").out
+    assert connected("repos", "--json").out.strip() == "[]"
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+
+    assert connected("repos").out.split() == [
+        *("NAME", "CHANNEL", "STATE", "PATH"),
+        *("repo", "C0MINE000", "trusted", str(git_repo)),
+    ]
+    shutil.rmtree(git_repo)
+    (listed,) = json.loads(connected("repos", "--json").out)
+    assert listed == {"name": "repo", "path": str(git_repo), "channel_id": "C0MINE000", "state": "missing"}
+
+
+def test_a_deleted_repository_can_be_told_and_removed(connected: Cli, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+    shutil.rmtree(git_repo)
+
+    connected.fails("config", "repo", code=78, said="does not exist any more")
+    assert connected("remove-repo", "repo").code == 0
+    connected.fails("remove-repo", "repo", code=1, said="no repository is registered as 'repo'")
+
+
+def test_removing_leaves_the_files(connected: Cli, git_repo: Path) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+
+    assert connected("remove-repo", "repo").code == 0
+
+    assert config_of(git_repo).exists()
+    assert Registry(connected.home).load() == ()
