@@ -1,0 +1,158 @@
+"""The Web API over HTTP: who calls, with what, and the faults and limits in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from codebutler.clock import Clock
+from codebutler.workspace.calls import Call, House
+from codebutler.workspace.faults import Fault, Faults
+from codebutler.workspace.guard import transport_of
+from codebutler.workspace.limits import RateLimits
+from codebutler.workspace.methods.files import MAX_FILE_BYTES
+from codebutler.workspace.methods.table import METHODS
+from codebutler.workspace.params import Params, decode
+from codebutler.workspace.state import BOT_SCOPES, Json, MethodError, User
+
+MAX_BODY_BYTES = 4_000_000
+HANG_S = 3600.0
+LOGIN_PAGE = (
+    "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in to this workspace</body></html>"
+)
+
+
+class WebApi:
+    """Answers ``/api/<method>``, uploads and downloads. ``limits`` None = no rate limits."""
+
+    def __init__(self, house: House, faults: Faults, clock: Clock, limits: RateLimits | None) -> None:
+        self._house = house
+        self._faults = faults
+        self._clock = clock
+        self._limits = limits
+
+    async def call(self, request: Request) -> Response:
+        """Every refusal is HTTP 200 with ok:false, as Slack's; only rate limits are 429."""
+        method = request.path_params["method"]
+        body = await read_body(request, MAX_BODY_BYTES)
+        return await self._with_faults(request, method, lambda: self._answer(request, method, body))
+
+    async def upload(self, request: Request) -> Response:
+        """The bytes of a file, to the one-time address files.getUploadURLExternal gave."""
+        body = await read_body(request, MAX_FILE_BYTES)
+        return await self._with_faults(request, "files.upload", lambda: self._take_file(request, body))
+
+    async def download(self, request: Request) -> Response:
+        return await self._with_faults(request, "files.download", lambda: self._give_file(request))
+
+    async def _with_faults(self, request: Request, method: str, answer: Callable[[], Response]) -> Response:
+        fault = self._faults.take(method)
+        if fault is None:
+            return answer()
+        if fault.kind == "rate_limit":
+            return _rate_limited(fault.retry_after_s)
+        if fault.kind == "status":
+            return PlainTextResponse("fault on order\n", fault.status)
+        if fault.kind == "error":
+            return JSONResponse({"ok": False, "error": fault.error})
+        return await self._drop_or_wait(request, fault, answer)
+
+    async def _drop_or_wait(self, request: Request, fault: Fault, answer: Callable[[], Response]) -> Response:
+        if fault.kind == "delay":
+            await self._clock.sleep(fault.delay_s)
+            return answer()
+        done = None if fault.kind == "reset" else answer()
+        if fault.kind == "hang":
+            await self._clock.sleep(HANG_S)
+        transport = transport_of(request)
+        if transport is not None:
+            transport.abort()
+            await asyncio.sleep(0)
+        return done or PlainTextResponse("reset\n", 502)
+
+    def _answer(self, request: Request, method: str, body: bytes) -> Response:
+        try:
+            params = decode(request.headers.get("content-type", ""), request.url.query, body)
+            user = self._caller(bearer(request) or params.text("token"))
+            if wait_s := self._wait_s(method, user, params):
+                return _rate_limited(wait_s)
+            handler = METHODS.get(method)
+            if handler is None:
+                raise MethodError("unknown_method")
+            told = handler(Call(self._house, user, params))
+        except MethodError as refused:
+            return JSONResponse(refusal(refused))
+        headers = {"x-oauth-scopes": BOT_SCOPES} if user is not None and user.is_bot else {}
+        return JSONResponse({"ok": True, **told}, headers=headers)
+
+    def _caller(self, token: str) -> User | None:
+        """The token's user; None for the app-level token. Raises MethodError not_authed, invalid_auth."""
+        if not token:
+            raise MethodError("not_authed")
+        if token == self._house.workspace.app_token:
+            return None
+        if found := self._house.workspace.by_token(token):
+            return found
+        raise MethodError("invalid_auth")
+
+    def _wait_s(self, method: str, user: User | None, params: Params) -> int:
+        if self._limits is None or (user is not None and not user.is_bot):
+            return 0
+        return self._limits.wait_s(method, params.text("channel"))
+
+    def _take_file(self, request: Request, body: bytes) -> Response:
+        stored = self._house.uploads.pop(request.path_params["ticket"], None)
+        if stored is None:
+            return PlainTextResponse("no such upload\n", 404)
+        if len(body) != stored.length_bytes:
+            return PlainTextResponse("the length differs from the announced one\n", 400)
+        stored.content = body
+        return PlainTextResponse(f"OK - {len(body)}")
+
+    def _give_file(self, request: Request) -> Response:
+        """Slack answers a wrong token, and a file that is not there, with HTTP 200 and its login page."""
+        workspace = self._house.workspace
+        stored = workspace.files.get(request.path_params["file"])
+        if workspace.by_token(bearer(request)) is None or stored is None or stored.content is None:
+            return HTMLResponse(LOGIN_PAGE)
+        return Response(
+            stored.content,
+            media_type=stored.mimetype,
+            headers={
+                "content-disposition": "attachment",
+                "x-content-type-options": "nosniff",
+                "content-security-policy": "sandbox",
+            },
+        )
+
+
+def bearer(request: Request) -> str:
+    """The Authorization header's token, or ""."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def refusal(refused: MethodError) -> Json:
+    told: Json = {"ok": False, "error": refused.code}
+    if refused.details:
+        told["response_metadata"] = {"messages": list(refused.details)}
+    return told
+
+
+async def read_body(request: Request, most_bytes: int) -> bytes:
+    """Raises MethodError request_too_large beyond ``most_bytes``."""
+    parts = bytearray()
+    async for part in request.stream():
+        parts += part
+        if len(parts) > most_bytes:
+            raise MethodError("request_too_large")
+    return bytes(parts)
+
+
+def _rate_limited(retry_after_s: int) -> Response:
+    return JSONResponse(
+        {"ok": False, "error": "ratelimited"}, 429, headers={"retry-after": str(retry_after_s)}
+    )

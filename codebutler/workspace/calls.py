@@ -1,0 +1,63 @@
+"""What a Web API method works with: the caller, the arguments and the workspace around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from codebutler.workspace.events import Announcer
+from codebutler.workspace.params import Params
+from codebutler.workspace.socket import Hub
+from codebutler.workspace.state import Channel, Json, MethodError, StoredFile, User, Workspace
+
+
+@dataclass
+class House:
+    """The running workspace's parts, shared by every call. ``url`` and ``socket_url`` have no final slash."""
+
+    workspace: Workspace
+    announcer: Announcer
+    hub: Hub
+    url: str
+    socket_url: str
+    uploads: dict[str, StoredFile] = field(default_factory=dict)
+    statuses: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call. ``user`` is the token's owner; None for the app-level token."""
+
+    house: House
+    user: User | None
+    params: Params
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.house.workspace
+
+    @property
+    def actor(self) -> User:
+        """Raises MethodError not_allowed_token_type for the app-level token."""
+        if self.user is None:
+            raise MethodError("not_allowed_token_type")
+        return self.user
+
+    def channel(self, name: str = "channel") -> Channel:
+        """The channel the call is about; a direct conversation of others is as good as absent."""
+        channel = self.workspace.channel(self.params.needed(name, "channel_not_found"))
+        if channel.is_im and self.actor.id not in channel.members:
+            raise MethodError("channel_not_found")
+        return channel
+
+    def joined_channel(self, name: str = "channel") -> Channel:
+        """The same, with the caller a member: people join in passing, the bot is told not_in_channel."""
+        channel = self.channel(name)
+        if self.actor.id not in channel.members:
+            if self.actor.is_bot:
+                raise MethodError("not_in_channel")
+            channel.members.add(self.actor.id)
+        return channel
+
+
+Method = Callable[[Call], Json]

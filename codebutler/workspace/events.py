@@ -1,0 +1,150 @@
+"""From what happened in the workspace to what the app (Socket Mode) and the page (stream) are told."""
+
+from __future__ import annotations
+
+from codebutler.workspace import render
+from codebutler.workspace.socket import Hub
+from codebutler.workspace.state import Channel, Json, Message, User, Workspace
+from codebutler.workspace.stream import Stream
+
+
+class Announcer:
+    """Tells each change to the page and, where the bot is a member, to the app."""
+
+    def __init__(self, workspace: Workspace, hub: Hub, stream: Stream) -> None:
+        self._workspace = workspace
+        self._hub = hub
+        self._stream = stream
+
+    def posted(self, channel: Channel, message: Message) -> None:
+        told = render.message(self._workspace, channel, message)
+        event = {**told, "channel": channel.id, "event_ts": message.ts, "channel_type": channel.kind}
+        self._tell(channel, event)
+        if self._mentions_bot(channel, message):
+            mention = {**event, "type": "app_mention"}
+            mention.pop("channel_type")
+            self._deliver(channel, mention)
+
+    def changed(self, channel: Channel, message: Message, previous: Json) -> None:
+        self._tell(
+            channel,
+            self._hidden(
+                channel,
+                "message_changed",
+                message=render.message(self._workspace, channel, message),
+                previous_message=previous,
+            ),
+        )
+
+    def deleted(self, channel: Channel, ts: str, previous: Json) -> None:
+        self._tell(
+            channel,
+            self._hidden(channel, "message_deleted", deleted_ts=ts, previous_message=previous),
+        )
+
+    def reacted(self, channel: Channel, message: Message, user: User, reaction: str, *, added: bool) -> None:
+        self._tell(
+            channel,
+            {
+                "type": "reaction_added" if added else "reaction_removed",
+                "user": user.id,
+                "reaction": reaction,
+                "item": {"type": "message", "channel": channel.id, "ts": message.ts},
+                "item_user": message.user,
+                "event_ts": self._workspace.next_ts(),
+            },
+        )
+
+    def channel_created(self, channel: Channel) -> None:
+        event: Json = {
+            "type": "channel_created",
+            "channel": {
+                "id": channel.id,
+                "name": channel.name,
+                "created": channel.created_s,
+                "creator": channel.creator,
+                "topic": channel.topic,
+            },
+            "event_ts": self._workspace.next_ts(),
+        }
+        self._stream.publish(event)
+        self._hub.deliver("events_api", self._callback(event, channel))
+
+    def whispered(self, channel: Channel, user: str, text: str, blocks: list[Json]) -> str:
+        """An ephemeral message of the bot: shown to one person, kept nowhere. Returns its ts."""
+        ts = self._workspace.next_ts()
+        event: Json = {
+            "type": "message",
+            "user": self._workspace.bot.id,
+            "bot_id": self._workspace.bot.bot_id,
+            "text": text,
+            "ts": ts,
+            "channel": channel.id,
+            "is_ephemeral": True,
+        }
+        if blocks:
+            event["blocks"] = blocks
+        self._stream.publish(event, frozenset({user}))
+        return ts
+
+    def status(self, channel: Channel, thread_ts: str, status: str) -> None:
+        self._stream.publish(
+            {
+                "type": "assistant_status",
+                "channel": channel.id,
+                "thread_ts": thread_ts,
+                "status": status,
+            },
+            _audience(channel),
+        )
+
+    def _tell(self, channel: Channel, event: Json) -> None:
+        self._stream.publish(event, _audience(channel))
+        self._deliver(channel, event)
+
+    def _deliver(self, channel: Channel, event: Json) -> None:
+        if self._workspace.bot.id in channel.members:
+            self._hub.deliver("events_api", self._callback(event, channel))
+
+    def _mentions_bot(self, channel: Channel, message: Message) -> bool:
+        return not channel.is_im and not message.by_app and f"<@{self._workspace.bot.id}>" in message.text
+
+    def _hidden(self, channel: Channel, subtype: str, **fields: object) -> Json:
+        ts = self._workspace.next_ts()
+        return {
+            "type": "message",
+            "subtype": subtype,
+            "hidden": True,
+            "channel": channel.id,
+            "ts": ts,
+            "event_ts": ts,
+            "channel_type": channel.kind,
+            **fields,
+        }
+
+    def _callback(self, event: Json, channel: Channel) -> Json:
+        workspace = self._workspace
+        return {
+            "token": "verification-token",
+            "team_id": workspace.team_id,
+            "api_app_id": workspace.app_id,
+            "type": "event_callback",
+            "event_id": workspace.next_id("Ev"),
+            "event_time": workspace.now_s(),
+            "authorizations": [
+                {
+                    "enterprise_id": None,
+                    "team_id": workspace.team_id,
+                    "user_id": workspace.bot.id,
+                    "is_bot": True,
+                    "is_enterprise_install": False,
+                }
+            ],
+            "is_ext_shared_channel": False,
+            "event_context": f"1-{event['type']}-{workspace.team_id}-{channel.id}",
+            "event": event,
+        }
+
+
+def _audience(channel: Channel) -> frozenset[str] | None:
+    return frozenset(channel.members) if channel.is_im else None

@@ -1,0 +1,55 @@
+"""Faults on order: what the next calls of a method meet instead of an answer. Pure.
+
+``kind``: ``rate_limit`` (429 with Retry-After), ``status`` (that HTTP status), ``error`` (ok:false with that
+code), ``delay`` (answers ``delay_s`` late), ``reset`` (connection dropped, nothing done), ``lost`` (done,
+then the connection dropped), ``hang`` (done, never answered). ``method`` may be ``*`` for every method;
+``files.upload`` and ``files.download`` name the two file transfers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal["rate_limit", "status", "error", "delay", "reset", "lost", "hang"]
+
+
+class Fault(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One scripted fault for the next ``times`` calls of ``method``."""
+
+    method: str
+    kind: Kind
+    times: int = 1
+    retry_after_s: int = 1
+    status: int = 500
+    error: str = "internal_error"
+    delay_s: float = 1.0
+
+
+class Faults:
+    """The faults still to happen, in the order they were ordered, each method by itself."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Fault] = deque()
+
+    def add(self, fault: Fault) -> None:
+        if fault.times > 0:
+            self._queue.append(fault)
+
+    def take(self, method: str) -> Fault | None:
+        """The fault this call meets, counted as met."""
+        for fault in self._queue:
+            if fault.method in (method, "*"):
+                fault.times -= 1
+                if fault.times == 0:
+                    self._queue.remove(fault)
+                return fault
+        return None
+
+    def pending(self) -> tuple[Fault, ...]:
+        return tuple(self._queue)
+
+    def clear(self) -> None:
+        self._queue.clear()

@@ -1,0 +1,60 @@
+"""Slack's rate limits, for those who want them met (off unless asked for). Pure.
+
+Source: Slack's rate limit tiers: 1, 20, 50 and 100 calls a minute per method; one message a second and
+channel for chat.postMessage, with short bursts.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from msgspec import Struct
+
+from codebutler.clock import Clock
+
+PER_MINUTE = {
+    "chat.update": 50,
+    "chat.delete": 50,
+    "reactions.add": 50,
+    "reactions.remove": 20,
+    "conversations.list": 20,
+    "conversations.create": 20,
+    "conversations.info": 50,
+    "conversations.join": 50,
+    "conversations.history": 50,
+    "conversations.replies": 50,
+    "apps.connections.open": 50,
+    "users.list": 20,
+}
+DEFAULT_PER_MINUTE = 100
+POST_BURST = 3
+
+
+class _Bucket(Struct):
+    tokens: float
+    filled_s: float
+
+
+class RateLimits:
+    """A token bucket for each method, and for each channel that is posted to."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+
+    def wait_s(self, method: str, channel: str) -> int:
+        """0 when the call may pass (and is counted), else the Retry-After in whole seconds."""
+        if method == "chat.postMessage":
+            return self._take(f"post {channel}", POST_BURST, 1.0)
+        per_minute = PER_MINUTE.get(method, DEFAULT_PER_MINUTE)
+        return self._take(method, per_minute, per_minute / 60)
+
+    def _take(self, key: str, burst: int, per_second: float) -> int:
+        now_s = self._clock.monotonic()
+        bucket = self._buckets.setdefault(key, _Bucket(float(burst), now_s))
+        bucket.tokens = min(float(burst), bucket.tokens + (now_s - bucket.filled_s) * per_second)
+        bucket.filled_s = now_s
+        if bucket.tokens >= 1:
+            bucket.tokens -= 1
+            return 0
+        return ceil((1 - bucket.tokens) / per_second)

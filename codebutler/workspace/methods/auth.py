@@ -1,0 +1,61 @@
+"""Who the token belongs to, users and bots."""
+
+from __future__ import annotations
+
+from codebutler.workspace import render
+from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.paging import page
+from codebutler.workspace.state import Json, MethodError
+
+
+def test(call: Call) -> Json:
+    actor = call.actor
+    told: Json = {
+        "url": f"{call.house.url}/",
+        "team": call.workspace.team_name,
+        "user": actor.name.lower(),
+        "team_id": call.workspace.team_id,
+        "user_id": actor.id,
+        "is_enterprise_install": False,
+    }
+    return {**told, "bot_id": actor.bot_id} if actor.is_bot else told
+
+
+def connections_open(call: Call) -> Json:
+    if call.user is not None:
+        raise MethodError("not_allowed_token_type")
+    ticket = call.house.hub.issue_ticket()
+    return {"url": f"{call.house.socket_url}/link/?ticket={ticket}&app_id={call.workspace.app_id}"}
+
+
+def users_info(call: Call) -> Json:
+    call.actor  # noqa: B018 - the app-level token may not ask
+    return {
+        "user": render.user(call.workspace, call.workspace.user(call.params.needed("user", "user_not_found")))
+    }
+
+
+def users_list(call: Call) -> Json:
+    call.actor  # noqa: B018 - the app-level token may not ask
+    users, cursor = page(list(call.workspace.users.values()), call.params)
+    return {
+        "members": [render.user(call.workspace, user) for user in users],
+        "cache_ts": call.workspace.now_s(),
+        "response_metadata": {"next_cursor": cursor},
+    }
+
+
+def bots_info(call: Call) -> Json:
+    call.actor  # noqa: B018 - the app-level token may not ask
+    if call.params.text("bot", call.workspace.bot.bot_id) != call.workspace.bot.bot_id:
+        raise MethodError("bot_not_found")
+    return {"bot": render.bot_profile(call.workspace)}
+
+
+METHODS: dict[str, Method] = {
+    "auth.test": test,
+    "apps.connections.open": connections_open,
+    "users.info": users_info,
+    "users.list": users_list,
+    "bots.info": bots_info,
+}

@@ -1,0 +1,160 @@
+"""chat.*: posting, editing and deleting messages, and the assistant's status line."""
+
+from __future__ import annotations
+
+import uuid
+
+from codebutler.workspace import blocks as block_kit
+from codebutler.workspace import render
+from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.state import Channel, Json, Message, MethodError
+
+MAX_TEXT_CHARS = 40_000
+MAX_UPDATE_CHARS = 4_000
+MAX_ATTACHMENTS = 100
+
+
+def post_message(call: Call) -> Json:
+    channel = call.joined_channel()
+    message = Message(
+        ts=call.workspace.next_ts(),
+        user=call.actor.id,
+        text=_text(call, MAX_TEXT_CHARS),
+        by_app=call.actor.is_bot,
+        client_msg_id="" if call.actor.is_bot else str(uuid.uuid4()),
+        blocks=block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or []),
+        attachments=_attachments(call) or [],
+        metadata=_metadata(call),
+    )
+    if call.params.has("thread_ts"):
+        message.thread_ts = channel.thread_root(call.params.text("thread_ts"))
+        if call.params.flag("reply_broadcast"):
+            message.subtype = "thread_broadcast"
+    publish(call, channel, message)
+    told = render.message(call.workspace, channel, message, metadata=True)
+    return {"channel": channel.id, "ts": message.ts, "message": told}
+
+
+def publish(call: Call, channel: Channel, message: Message) -> None:
+    """Add a message and tell everybody; the bot's answer takes its status line away."""
+    channel.add(message)
+    call.house.announcer.posted(channel, message)
+    if message.by_app and message.thread_ts:
+        _set_status(call, channel, message.thread_ts, "")
+
+
+def update(call: Call) -> Json:
+    channel = call.channel()
+    message = _own(call, channel, "cant_update_message")
+    previous = render.message(call.workspace, channel, message)
+    given_blocks = call.params.objects("blocks", "invalid_blocks_format")
+    attachments = _attachments(call)
+    metadata = _metadata(call)
+    # Slack: text without blocks removes the old blocks; attachments and metadata stay unless given empty.
+    text = _text(call, MAX_UPDATE_CHARS)
+    message.blocks = block_kit.accepted(given_blocks or [])
+    message.text = text
+    message.attachments = message.attachments if attachments is None else attachments
+    message.metadata = message.metadata if metadata is None else (metadata or None)
+    if not given_blocks:
+        message.edited = {"user": call.actor.id, "ts": call.workspace.next_ts()}
+    call.house.announcer.changed(channel, message, previous)
+    told = render.message(call.workspace, channel, message, metadata=True)
+    return {"channel": channel.id, "ts": message.ts, "text": message.text, "message": told}
+
+
+def delete(call: Call) -> Json:
+    channel = call.channel()
+    message = _own(call, channel, "cant_delete_message")
+    previous = render.message(call.workspace, channel, message)
+    channel.remove(message)
+    call.house.announcer.deleted(channel, message.ts, previous)
+    return {"channel": channel.id, "ts": message.ts}
+
+
+def post_ephemeral(call: Call) -> Json:
+    channel = call.joined_channel()
+    user = call.workspace.user(call.params.needed("user", "user_not_found"))
+    if user.id not in channel.members:
+        raise MethodError("user_not_in_channel")
+    blocks = block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or [])
+    ts = call.house.announcer.whispered(channel, user.id, _text(call, MAX_TEXT_CHARS), blocks)
+    return {"message_ts": ts}
+
+
+def get_permalink(call: Call) -> Json:
+    channel = call.channel()
+    message = channel.message(call.params.needed("message_ts", "message_not_found"))
+    link = f"{call.house.url}/archives/{channel.id}/p{message.ts.replace('.', '')}"
+    if message.is_reply:
+        link += f"?thread_ts={message.thread_ts}&cid={channel.id}"
+    return {"channel": channel.id, "permalink": link}
+
+
+def set_status(call: Call) -> Json:
+    channel = call.joined_channel("channel_id")
+    if not call.actor.is_bot:
+        raise MethodError("not_allowed_token_type")
+    thread_ts = channel.thread_root(call.params.needed("thread_ts", "invalid_thread_ts"))
+    _set_status(call, channel, thread_ts, call.params.text("status"))
+    return {}
+
+
+def _set_status(call: Call, channel: Channel, thread_ts: str, status: str) -> None:
+    statuses = call.house.statuses
+    key = (channel.id, thread_ts)
+    if statuses.get(key, "") == status:
+        return
+    if status:
+        statuses[key] = status
+    else:
+        del statuses[key]
+    call.house.announcer.status(channel, thread_ts, status)
+
+
+def _own(call: Call, channel: Channel, refusal: str) -> Message:
+    message = channel.message(call.params.needed("ts", "message_not_found"))
+    if message.user != call.actor.id:
+        raise MethodError(refusal)
+    return message
+
+
+def _text(call: Call, most: int) -> str:
+    """The text; it may be empty only where blocks or attachments speak."""
+    params = call.params
+    text = params.text("text")
+    if params.has("markdown_text"):
+        if text or params.has("blocks"):
+            raise MethodError("markdown_text_conflict")
+        text, most = params.text("markdown_text"), block_kit.MAX_MARKDOWN_CHARS
+    if len(text) > most:
+        raise MethodError("msg_too_long")
+    if not text.strip() and not params.has("blocks") and not params.has("attachments"):
+        raise MethodError("no_text")
+    return text
+
+
+def _attachments(call: Call) -> list[Json] | None:
+    attachments = call.params.objects("attachments", "invalid_attachments")
+    if attachments and len(attachments) > MAX_ATTACHMENTS:
+        raise MethodError("too_many_attachments")
+    return attachments
+
+
+def _metadata(call: Call) -> Json | None:
+    metadata = call.params.object("metadata", "invalid_metadata_format")
+    if not metadata:
+        return metadata
+    if not isinstance(metadata.get("event_type"), str) or not isinstance(metadata.get("event_payload"), dict):
+        raise MethodError("invalid_metadata_schema")
+    return metadata
+
+
+METHODS: dict[str, Method] = {
+    "chat.postMessage": post_message,
+    "chat.update": update,
+    "chat.delete": delete,
+    "chat.postEphemeral": post_ephemeral,
+    "chat.getPermalink": get_permalink,
+    "assistant.threads.setStatus": set_status,
+}

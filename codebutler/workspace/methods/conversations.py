@@ -1,0 +1,152 @@
+"""conversations.*: channels, their members, and reading what was said."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from codebutler.workspace import render
+from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.paging import make_cursor, open_cursor, page
+from codebutler.workspace.state import Channel, Json, MethodError, normal_ts
+
+MAX_INVITED = 100
+
+
+def list_channels(call: Call) -> Json:
+    types = call.params.text("types", "public_channel").split(",")
+    known = [
+        channel
+        for channel in call.workspace.channels.values()
+        if (call.actor.id in channel.members if channel.is_im else True)
+        and ("im" if channel.is_im else "public_channel") in types
+    ]
+    channels, cursor = page(known, call.params)
+    return {
+        "channels": [render.conversation(channel, call.actor) for channel in channels],
+        "response_metadata": {"next_cursor": cursor},
+    }
+
+
+def info(call: Call) -> Json:
+    return {"channel": render.conversation(call.channel(), call.actor)}
+
+
+def create(call: Call) -> Json:
+    channel = call.workspace.create_channel(call.params.text("name"), call.actor.id)
+    call.house.announcer.channel_created(channel)
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def join(call: Call) -> Json:
+    channel = call.channel()
+    if channel.is_im:
+        raise MethodError("method_not_supported_for_channel_type")
+    already = call.actor.id in channel.members
+    channel.members.add(call.actor.id)
+    told: Json = {"channel": render.conversation(channel, call.actor)}
+    if already:
+        told.update(warning="already_in_channel", response_metadata={"warnings": ["already_in_channel"]})
+    return told
+
+
+def invite(call: Call) -> Json:
+    channel = call.joined_channel()
+    ids = [user_id for user_id in call.params.needed("users", "no_user").split(",") if user_id]
+    if len(ids) > MAX_INVITED:
+        raise MethodError("too_many_users")
+    users = [call.workspace.user(user_id) for user_id in ids]
+    if all(user.id in channel.members for user in users):
+        raise MethodError("already_in_channel")
+    channel.members.update(user.id for user in users)
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def members(call: Call) -> Json:
+    found, cursor = page(sorted(call.channel().members), call.params)
+    return {"members": found, "response_metadata": {"next_cursor": cursor}}
+
+
+def open_conversation(call: Call) -> Json:
+    ids = [user_id for user_id in call.params.text("users").split(",") if user_id]
+    if call.params.has("channel"):
+        channel = call.channel()
+    elif len(ids) == 1:
+        channel = call.workspace.open_im(call.actor.id, call.workspace.user(ids[0]).id)
+    else:
+        raise MethodError("users_list_not_supplied" if not ids else "too_many_users")
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def history(call: Call) -> Json:
+    """Newest first, without the replies in threads."""
+    channel = _readable(call)
+    low, high = _span(call, channel.timeline)
+    if before := open_cursor(call.params.text("cursor")):
+        high = min(high, bisect_left(channel.timeline, before))
+    first = max(low, high - call.params.number("limit", 100, 999))
+    shown = channel.timeline[first:high][::-1]
+    return _told(call, channel, shown, make_cursor(channel.timeline[first]) if first > low else "")
+
+
+def replies(call: Call) -> Json:
+    """The thread's first message, then its replies, oldest first; a page after the first has only replies."""
+    channel = _readable(call)
+    ts = call.params.needed("ts", "thread_not_found")
+    root = channel.thread_root(ts)
+    if root != ts:
+        return _told(call, channel, [ts], "")
+    known = channel.messages[root].replies
+    low, high = _span(call, known)
+    limit = call.params.number("limit", 1000, 1000)
+    if after := open_cursor(call.params.text("cursor")):
+        low, shown = max(low, bisect_right(known, after)), []
+    else:
+        shown = [root]
+    last = min(high, low + max(1, limit - len(shown)))
+    shown += known[low:last]
+    return _told(call, channel, shown, make_cursor(shown[-1]) if last < high else "")
+
+
+def _readable(call: Call) -> Channel:
+    channel = call.channel()
+    if call.actor.is_bot and call.actor.id not in channel.members:
+        raise MethodError("not_in_channel")
+    return channel
+
+
+def _span(call: Call, known: list[str]) -> tuple[int, int]:
+    """Which of the sorted ts lie between ``oldest`` and ``latest`` (bounds excluded unless ``inclusive``)."""
+    oldest, latest = call.params.text("oldest"), call.params.text("latest")
+    inclusive = call.params.flag("inclusive")
+    low, high = 0, len(known)
+    if oldest and oldest != "0":
+        low = (bisect_left if inclusive else bisect_right)(known, normal_ts(oldest))
+    if latest and latest != "now":
+        high = (bisect_right if inclusive else bisect_left)(known, normal_ts(latest))
+    return low, max(low, high)
+
+
+def _told(call: Call, channel: Channel, shown: list[str], cursor: str) -> Json:
+    metadata = call.params.flag("include_all_metadata")
+    told: Json = {
+        "messages": [
+            render.message(call.workspace, channel, channel.messages[ts], metadata=metadata) for ts in shown
+        ],
+        "has_more": bool(cursor),
+    }
+    if cursor:
+        told["response_metadata"] = {"next_cursor": cursor}
+    return told
+
+
+METHODS: dict[str, Method] = {
+    "conversations.list": list_channels,
+    "conversations.info": info,
+    "conversations.create": create,
+    "conversations.join": join,
+    "conversations.invite": invite,
+    "conversations.members": members,
+    "conversations.open": open_conversation,
+    "conversations.history": history,
+    "conversations.replies": replies,
+}

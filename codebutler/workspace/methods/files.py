@@ -1,0 +1,102 @@
+"""files.*: the three steps of an upload, and what is known of a file."""
+
+from __future__ import annotations
+
+import mimetypes
+import secrets
+from urllib.parse import quote
+
+from codebutler.workspace import blocks as block_kit
+from codebutler.workspace import render
+from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.methods.chat import publish
+from codebutler.workspace.state import Channel, Json, Message, MethodError, StoredFile
+
+MAX_FILE_BYTES = 100_000_000
+
+
+def get_upload_url(call: Call) -> Json:
+    length = call.params.needed("length")
+    if not length.isdecimal():
+        raise MethodError("invalid_arguments")
+    if int(length) > MAX_FILE_BYTES:
+        raise MethodError("file_upload_size_restricted")
+    name = call.params.needed("filename").replace("/", "_")
+    file_id = call.workspace.next_id("F")
+    stored = StoredFile(
+        id=file_id,
+        owner=call.actor.id,
+        name=name,
+        title=name,
+        length_bytes=int(length),
+        url=f"{call.workspace.files_url}/{file_id}/{quote(name)}",
+        created_s=call.workspace.now_s(),
+        mimetype=mimetypes.guess_type(name)[0] or "application/octet-stream",
+    )
+    call.workspace.files[file_id] = stored
+    ticket = secrets.token_urlsafe(24)
+    call.house.uploads[ticket] = stored
+    return {"upload_url": f"{call.house.url}/upload/{ticket}", "file_id": file_id}
+
+
+def complete_upload(call: Call) -> Json:
+    files = [_uploaded(call, given) for given in call.params.objects("files") or []]
+    if not files:
+        raise MethodError("no_files_provided")
+    channels = _channels(call)
+    for stored in files:
+        stored.shared = True
+    told = [render.file(stored) for stored in files]
+    for channel in channels:
+        message = Message(
+            ts=call.workspace.next_ts(),
+            user=call.actor.id,
+            text=call.params.text("initial_comment"),
+            by_app=call.actor.is_bot,
+            subtype="file_share",
+            blocks=block_kit.accepted(call.params.objects("blocks", "invalid_blocks") or []),
+            files=told,
+        )
+        if call.params.has("thread_ts"):
+            message.thread_ts = channel.thread_root(call.params.text("thread_ts"))
+        publish(call, channel, message)
+    return {"files": told}
+
+
+def info(call: Call) -> Json:
+    stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
+    if stored is None or not (stored.shared or stored.owner == call.actor.id):
+        raise MethodError("file_not_found")
+    return {"file": render.file(stored), "comments": [], "response_metadata": {"next_cursor": ""}}
+
+
+def _uploaded(call: Call, given: Json) -> StoredFile:
+    stored = call.workspace.files.get(str(given.get("id")))
+    if stored is None or stored.owner != call.actor.id or stored.content is None:
+        raise MethodError("file_not_found")
+    if stored.shared:
+        raise MethodError("file_already_completed")
+    if given.get("title"):
+        stored.title = str(given["title"])
+    return stored
+
+
+def _channels(call: Call) -> list[Channel]:
+    if call.params.has("channel_id"):
+        return [call.joined_channel("channel_id")]
+    ids = [channel_id for channel_id in call.params.text("channels").split(",") if channel_id]
+    return [_member(call, channel_id) for channel_id in ids]
+
+
+def _member(call: Call, channel_id: str) -> Channel:
+    channel = call.workspace.channel(channel_id)
+    if call.actor.id not in channel.members:
+        raise MethodError("not_in_channel")
+    return channel
+
+
+METHODS: dict[str, Method] = {
+    "files.getUploadURLExternal": get_upload_url,
+    "files.completeUploadExternal": complete_upload,
+    "files.info": info,
+}

@@ -1,0 +1,54 @@
+"""reactions.*"""
+
+from __future__ import annotations
+
+import re
+
+from codebutler.workspace import render
+from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.state import Channel, Json, Message, MethodError
+
+NAME = re.compile(r"[a-z0-9_+'\-]{1,100}(::skin-tone-[2-6])?")
+MAX_EMOJI = 23
+
+
+def add(call: Call) -> Json:
+    channel, message, name = _target(call)
+    users = message.reactions.get(name, [])
+    if call.actor.id in users:
+        raise MethodError("already_reacted")
+    if name not in message.reactions and len(message.reactions) >= MAX_EMOJI:
+        raise MethodError("too_many_emoji")
+    message.reactions[name] = [*users, call.actor.id]
+    call.house.announcer.reacted(channel, message, call.actor, name, added=True)
+    return {}
+
+
+def remove(call: Call) -> Json:
+    channel, message, name = _target(call)
+    users = message.reactions.get(name, [])
+    if call.actor.id not in users:
+        raise MethodError("no_reaction")
+    message.reactions[name] = [user for user in users if user != call.actor.id]
+    if not message.reactions[name]:
+        del message.reactions[name]
+    call.house.announcer.reacted(channel, message, call.actor, name, added=False)
+    return {}
+
+
+def get(call: Call) -> Json:
+    channel = call.channel()
+    message = channel.message(call.params.needed("timestamp", "no_item_specified"))
+    told = render.message(call.workspace, channel, message)
+    return {"type": "message", "channel": channel.id, "message": told}
+
+
+def _target(call: Call) -> tuple[Channel, Message, str]:
+    channel = call.joined_channel()
+    name = call.params.needed("name", "invalid_name").strip(":")
+    if not NAME.fullmatch(name):
+        raise MethodError("invalid_name")
+    return channel, channel.message(call.params.needed("timestamp", "no_item_specified")), name
+
+
+METHODS: dict[str, Method] = {"reactions.add": add, "reactions.remove": remove, "reactions.get": get}

@@ -1,0 +1,15 @@
+"""Every Web API method the workspace knows, by Slack's name."""
+
+from __future__ import annotations
+
+from codebutler.workspace.calls import Method
+from codebutler.workspace.methods import auth, chat, conversations, files, reactions, views
+
+METHODS: dict[str, Method] = {
+    **auth.METHODS,
+    **chat.METHODS,
+    **conversations.METHODS,
+    **files.METHODS,
+    **reactions.METHODS,
+    **views.METHODS,
+}

@@ -1,0 +1,203 @@
+"""WorkspaceServer: the embedded workspace, running in the current event loop for as long as it is entered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from typing import Self, TypeVar
+
+import uvicorn
+from msgspec import Struct
+
+from codebutler.clock import Clock, SystemClock
+from codebutler.errors import CodeButlerError
+from codebutler.workspace import render
+from codebutler.workspace.api import WebApi
+from codebutler.workspace.app import create_app
+from codebutler.workspace.calls import Call, House
+from codebutler.workspace.events import Announcer
+from codebutler.workspace.faults import Faults
+from codebutler.workspace.interact import Interactions
+from codebutler.workspace.limits import RateLimits
+from codebutler.workspace.methods.table import METHODS
+from codebutler.workspace.pages import Pages
+from codebutler.workspace.params import Params
+from codebutler.workspace.signal import Signal
+from codebutler.workspace.socket import Hub, Timing
+from codebutler.workspace.state import Json, Tokens, User, Workspace
+from codebutler.workspace.stream import Stream
+
+T = TypeVar("T")
+
+HOST = "127.0.0.1"
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How a workspace is set up. ``port`` 0 = any free one; ``tokens`` None = new ones.
+
+    ``with_limits`` switches Slack's rate limits on. ``suggestions``: first messages the empty page offers.
+    """
+
+    channels: tuple[str, ...] = ("general",)
+    port: int = 0
+    tokens: Tokens | None = None
+    timing: Timing = Timing()
+    with_limits: bool = False
+    suggestions: tuple[str, ...] = ()
+
+
+class WorkspaceServer:
+    """A Slack-compatible workspace on loopback.
+
+    Entering it raises CodeButlerError when the port is taken. ``signal`` is notified of every event, ack and
+    connection: ``until`` waits for what a caller is looking for.
+    """
+
+    def __init__(self, options: Options = Options(), clock: Clock | None = None) -> None:  # noqa: B008 - frozen
+        self.options = options
+        self.clock = clock or SystemClock()
+        self.tokens = options.tokens or new_tokens()
+        self.signal = Signal()
+        self.faults = Faults()
+        self.stream = Stream(self.signal)
+        self.workspace = Workspace(self.clock, self.tokens, options.channels)
+        self.hub = Hub(self.clock, self.workspace.app_id, options.timing, self.signal)
+        announcer = Announcer(self.workspace, self.hub, self.stream)
+        self.house = House(self.workspace, announcer, self.hub, url="", socket_url="")
+        self.interactions = Interactions(self.house)
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """The chat page's address for the person "you"; the token in the fragment reaches no log."""
+        return f"{self.house.url}/#token={self.tokens.user}"
+
+    @property
+    def api_url(self) -> str:
+        return f"{self.house.url}/api/"
+
+    @property
+    def bot_token(self) -> str:
+        return self.tokens.bot
+
+    @property
+    def app_token(self) -> str:
+        return self.tokens.app
+
+    @property
+    def user_token(self) -> str:
+        return self.tokens.user
+
+    def announcement(self) -> dict[str, str]:
+        """What `codebutler workspace --json` prints."""
+        return {
+            "url": self.url,
+            "api_url": self.api_url,
+            "bot_token": self.bot_token,
+            "app_token": self.app_token,
+            "user_token": self.user_token,
+        }
+
+    async def __aenter__(self) -> Self:
+        listener = listen(self.options.port)
+        host = f"{HOST}:{listener.getsockname()[1]}"
+        self.house.url = f"http://{host}"
+        self.house.socket_url = f"ws://{host}"
+        self.workspace.files_url = f"{self.house.url}/files"
+        limits = RateLimits(self.clock) if self.options.with_limits else None
+        api = WebApi(self.house, self.faults, self.clock, limits)
+        pages = Pages(self.house, self.stream, self.faults, self.interactions, self.options.suggestions)
+        config = uvicorn.Config(
+            create_app(self.house, api, pages),
+            http="h11",
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = _Server(config)
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="workspace-server")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        assert self._task is not None
+        self.stream.close()
+        await self.hub.close()
+        self._server.should_exit = True
+        await self._task
+
+    def add_user(self, name: str) -> User:
+        """Another person in every channel; ``.token`` is theirs."""
+        return self.workspace.add_user(name, f"xoxp-{secrets.token_hex(20)}")
+
+    def call(self, method: str, token: str, **params: object) -> Json:
+        """A Web API method without HTTP, faults or limits. Raises MethodError."""
+        user = None if token == self.tokens.app else self.workspace.by_token(token)
+        return METHODS[method](Call(self.house, user, Params(params)))
+
+    def say(self, channel: str, text: str, thread_ts: str | None = None, user: User | None = None) -> str:
+        """A person ("you" unless given) writes in a channel, named or by ID. Returns the message's ts."""
+        author = user or self.workspace.person
+        params = {"channel": self.channel_id(channel), "text": text, "thread_ts": thread_ts}
+        told = self.call("chat.postMessage", author.token, **params)
+        return str(told["ts"])
+
+    def channel_id(self, name: str) -> str:
+        """The ID of a channel given by name or already by ID. Raises MethodError channel_not_found."""
+        for channel in self.workspace.channels.values():
+            if name in (channel.name, channel.id):
+                return channel.id
+        return self.workspace.channel(name).id
+
+    def thread(self, channel: str, ts: str) -> list[Json]:
+        """A thread's messages, its first one included, with metadata; [] when there is no such message."""
+        where = self.workspace.channel(self.channel_id(channel))
+        root = where.messages.get(ts)
+        if root is None:
+            return []
+        shown = (where.messages[known] for known in (ts, *root.replies))
+        return [render.message(self.workspace, where, message, metadata=True) for message in shown]
+
+    async def until(self, look: Callable[[], T | None], timeout_s: float = 10.0) -> T:
+        """The first true answer of ``look``, asked again after every change. Raises TimeoutError."""
+        return await self.signal.until(look, timeout_s)
+
+
+def new_tokens() -> Tokens:
+    return Tokens(
+        bot=f"xoxb-{secrets.token_hex(20)}",
+        app=f"xapp-1-{secrets.token_hex(20)}",
+        user=f"xoxp-{secrets.token_hex(20)}",
+    )
+
+
+def listen(port: int) -> socket.socket:
+    """A listening socket on loopback. Raises CodeButlerError when the port cannot be had."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise CodeButlerError(f"port {port} is in use: choose another with --port") from None
+        raise CodeButlerError(f"cannot listen on port {port}: {error.strerror}") from None
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a part of a program: signals stay the program's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

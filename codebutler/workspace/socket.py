@@ -1,0 +1,274 @@
+"""Socket Mode: connections of the app, and the delivery of envelopes to exactly one of them.
+
+Slack: an envelope goes to any one connection; without an ack within 3 s an event is sent again nearly at
+once, after one minute and after five, also when nobody was connected; commands and clicks are sent once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from codebutler.clock import Clock
+from codebutler.workspace.signal import Signal
+from codebutler.workspace.state import Json, MethodError
+
+MAX_CONNECTIONS = 10
+Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """How patient the hub is; Slack's own numbers unless scaled down for a test."""
+
+    ack_s: float = 3.0
+    retries_s: tuple[float, ...] = (1.0, 60.0, 300.0)
+    refresh_grace_s: float = 10.0
+
+    def scaled(self, factor: float) -> Timing:
+        """The same schedule of retries and graces, ``factor`` times as long; the ack deadline stays."""
+        return Timing(
+            ack_s=self.ack_s,
+            retries_s=tuple(wait_s * factor for wait_s in self.retries_s),
+            refresh_grace_s=self.refresh_grace_s * factor,
+        )
+
+
+@dataclass
+class Counts:
+    """What became of envelopes so far. ``lost`` events were never acknowledged by anybody."""
+
+    sent: int = 0
+    acked: int = 0
+    retried: int = 0
+    lost: int = 0
+
+
+@dataclass(eq=False)
+class Connection:
+    """One open websocket. ``draining``: told to go, served only while there is no other."""
+
+    transport: asyncio.Transport | None
+    outgoing: asyncio.Queue[Json | None] = field(default_factory=asyncio.Queue)
+    draining: bool = False
+
+
+class Hub:
+    """The app's end of Socket Mode. ``signal`` is notified of every connection, ack and loss."""
+
+    def __init__(self, clock: Clock, app_id: str, timing: Timing, signal: Signal) -> None:
+        self.counts = Counts()
+        self.enabled = True
+        self._clock = clock
+        self._app_id = app_id
+        self._timing = timing
+        self._signal = signal
+        self._tickets: set[str] = set()
+        self._connections: list[Connection] = []
+        self._turn = 0
+        self._awaited: dict[str, asyncio.Future[Json]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    @property
+    def fresh_connections(self) -> int:
+        """Those that were not told to go."""
+        return sum(not connection.draining for connection in self._connections)
+
+    @property
+    def pending(self) -> int:
+        """Events and commands that are neither acknowledged nor given up."""
+        return len(self._tasks)
+
+    def issue_ticket(self) -> str:
+        """A ticket for one connection. Raises MethodError once Socket Mode was switched off."""
+        if not self.enabled:
+            raise MethodError("feature_not_enabled")
+        ticket = secrets.token_urlsafe(24)
+        self._tickets.add(ticket)
+        return ticket
+
+    async def serve(self, socket: WebSocket, transport: asyncio.Transport | None) -> None:
+        """One connection from its handshake to its end; a ticket that was not issued, or used, is refused."""
+        ticket = socket.query_params.get("ticket", "")
+        if ticket not in self._tickets:
+            await socket.close(1008)
+            return
+        self._tickets.discard(ticket)
+        await socket.accept()
+        connection = Connection(transport)
+        if len(self._connections) >= MAX_CONNECTIONS:
+            await socket.send_json(self._farewell("too_many_websockets"))
+            await socket.close()
+            return
+        self._connections.append(connection)
+        connection.outgoing.put_nowait(self._hello())
+        self._signal.notify()
+        writer = asyncio.create_task(_write(socket, connection), name="workspace-socket-writer")
+        try:
+            async for text in socket.iter_text():
+                self._take_frame(text)
+        finally:
+            self._connections.remove(connection)
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            self._signal.notify()
+
+    def deliver(self, kind: str, payload: Json) -> None:
+        """Send an event, now if somebody is connected, and again until it is acknowledged or lost."""
+        first = self._attempt(kind, payload, retry=0)
+        self._spawn(self._see_through(kind, payload, first), "workspace-delivery")
+
+    async def ask(self, kind: str, payload: Json, *, accepts_response: bool) -> Json:
+        """Send a command or click once and return the ack's payload ({} when it has none).
+
+        Raises MethodError operation_timeout when nobody acknowledges it in time.
+        """
+        sent = self._attempt(kind, payload, accepts_response=accepts_response)
+        if sent is None:
+            raise MethodError("operation_timeout")
+        answer = await self._acked(*sent)
+        if answer is None:
+            raise MethodError("operation_timeout")
+        return answer
+
+    def disconnect(self, reason: Reason) -> None:
+        """Say goodbye to every connection, as Slack does before it closes them."""
+        for connection in self._connections:
+            connection.outgoing.put_nowait(self._farewell(reason))
+            if reason == "warning":
+                continue
+            connection.draining = True
+            self._spawn(self._close_later(connection, reason), "workspace-socket-close")
+        if reason == "link_disabled":
+            self.enabled = False
+
+    def drop(self) -> None:
+        """Cut every connection without a word."""
+        for connection in self._connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    async def close(self) -> None:
+        """End every connection and give up what is pending."""
+        for connection in self._connections:
+            connection.outgoing.put_nowait(None)
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _hello(self) -> Json:
+        return {
+            "type": "hello",
+            "num_connections": len(self._connections),
+            "debug_info": {"host": "workspace", "build_number": 1, "approximate_connection_time": 18060},
+            "connection_info": {"app_id": self._app_id},
+        }
+
+    def _farewell(self, reason: Reason) -> Json:
+        told: Json = {"type": "disconnect", "reason": reason, "debug_info": {"host": "workspace"}}
+        if reason == "too_many_websockets":
+            told.update(num_connections=len(self._connections), connection_info={"app_id": self._app_id})
+        return told
+
+    def _next_connection(self) -> Connection | None:
+        staying = [c for c in self._connections if not c.draining] or self._connections
+        if not staying:
+            return None
+        self._turn += 1
+        return staying[self._turn % len(staying)]
+
+    def _attempt(
+        self, kind: str, payload: Json, *, retry: int | None = None, accepts_response: bool = False
+    ) -> tuple[str, asyncio.Future[Json]] | None:
+        connection = self._next_connection()
+        if connection is None:
+            return None
+        envelope_id = str(uuid.uuid4())
+        envelope: Json = {
+            "envelope_id": envelope_id,
+            "type": kind,
+            "accepts_response_payload": accepts_response,
+            "payload": payload,
+        }
+        if retry is not None:
+            envelope.update(retry_attempt=retry, retry_reason="timeout" if retry else "")
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._awaited[envelope_id] = future
+        self.counts.sent += 1
+        connection.outgoing.put_nowait(envelope)
+        return envelope_id, future
+
+    async def _see_through(
+        self, kind: str, payload: Json, first: tuple[str, asyncio.Future[Json]] | None
+    ) -> None:
+        if first and await self._acked(*first) is not None:
+            return
+        for retry, wait_s in enumerate(self._timing.retries_s, start=1):
+            await self._clock.sleep(wait_s)
+            self.counts.retried += 1
+            sent = self._attempt(kind, payload, retry=retry)
+            if sent and await self._acked(*sent) is not None:
+                return
+        self.counts.lost += 1
+
+    async def _acked(self, envelope_id: str, future: asyncio.Future[Json]) -> Json | None:
+        timer = asyncio.create_task(self._clock.sleep(self._timing.ack_s), name="workspace-ack-deadline")
+        try:
+            waited: set[asyncio.Future[Any]] = {future, timer}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            self._awaited.pop(envelope_id, None)
+        return future.result() if future.done() else None
+
+    def _take_frame(self, text: str) -> None:
+        try:
+            frame = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return
+        if not isinstance(frame, dict):
+            return
+        future = self._awaited.get(str(frame.get("envelope_id")))
+        if future is None or future.done():
+            return
+        payload = frame.get("payload")
+        future.set_result(payload if isinstance(payload, dict) else {})
+        self.counts.acked += 1
+        self._signal.notify()
+
+    async def _close_later(self, connection: Connection, reason: Reason) -> None:
+        if reason == "refresh_requested":
+            await self._clock.sleep(self._timing.refresh_grace_s)
+        connection.outgoing.put_nowait(None)
+
+    def _spawn(self, coroutine: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._signal.notify()
+
+
+async def _write(socket: WebSocket, connection: Connection) -> None:
+    """Send what is queued, in order; None closes the connection."""
+    try:
+        while (frame := await connection.outgoing.get()) is not None:
+            await socket.send_text(msgspec.json.encode(frame).decode())
+        await socket.close()
+    except (WebSocketDisconnect, RuntimeError):
+        # The peer is gone; the reading side ends the connection.
+        return

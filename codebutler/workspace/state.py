@@ -1,0 +1,272 @@
+"""The workspace as data: its team, people, channels, messages, reactions and files, all in memory.
+
+Pure: no I/O, time comes from a Clock. Look-ups and additions cost O(1) or O(log n), whatever the history.
+Refusals are MethodError with Slack's own error code.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import Any
+
+from msgspec import Struct, field
+
+from codebutler.clock import Clock
+from codebutler.errors import CodeButlerError
+
+Json = dict[str, Any]
+
+CHANNEL_NAME = re.compile(r"[a-z0-9_\-\u00c0-\U0010ffff]{1,80}")
+BOT_SCOPES = (
+    "app_mentions:read,channels:history,channels:join,channels:manage,channels:read,chat:write,commands,"
+    "files:read,files:write,im:history,im:read,im:write,reactions:read,reactions:write,users:read"
+)
+
+
+class MethodError(CodeButlerError):
+    """A Web API call was refused; ``code`` is Slack's word for why."""
+
+    def __init__(self, code: str, details: tuple[str, ...] = ()) -> None:
+        super().__init__(code)
+        self.code = code
+        self.details = details
+
+
+class User(Struct, kw_only=True):
+    """Somebody in the workspace: a person, or the app's bot (then ``bot_id`` is set)."""
+
+    id: str
+    name: str
+    token: str
+    bot_id: str = ""
+
+    @property
+    def is_bot(self) -> bool:
+        return bool(self.bot_id)
+
+
+class StoredFile(Struct, kw_only=True):
+    """An uploaded file. ``content`` is None until the bytes came, ``shared`` once it was completed."""
+
+    id: str
+    owner: str
+    name: str
+    title: str
+    length_bytes: int
+    url: str
+    created_s: int
+    mimetype: str
+    content: bytes | None = None
+    shared: bool = False
+
+
+class Message(Struct, kw_only=True):
+    """One message as stored; ``render`` makes Slack's form of it."""
+
+    ts: str
+    user: str
+    text: str
+    by_app: bool = False
+    subtype: str = ""
+    client_msg_id: str = ""
+    thread_ts: str | None = None
+    blocks: list[Json] = field(default_factory=list)
+    attachments: list[Json] = field(default_factory=list)
+    files: list[Json] = field(default_factory=list)
+    metadata: Json | None = None
+    edited: Json | None = None
+    reactions: dict[str, list[str]] = field(default_factory=dict)
+    replies: list[str] = field(default_factory=list)
+
+    @property
+    def is_reply(self) -> bool:
+        return self.thread_ts is not None and self.thread_ts != self.ts
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.subtype == "tombstone"
+
+
+class Channel(Struct, kw_only=True):
+    """A channel or, with ``is_im``, a direct conversation. ``timeline``: the ts history shows, sorted."""
+
+    id: str
+    name: str
+    creator: str
+    created_s: int
+    topic: str = ""
+    is_im: bool = False
+    members: set[str] = field(default_factory=set)
+    messages: dict[str, Message] = field(default_factory=dict)
+    timeline: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """The ``channel_type`` of its events."""
+        return "im" if self.is_im else "channel"
+
+    def message(self, ts: str) -> Message:
+        """Raises MethodError message_not_found for what never was or is deleted."""
+        found = self.messages.get(ts)
+        if found is None or found.is_tombstone:
+            raise MethodError("message_not_found")
+        return found
+
+    def add(self, message: Message) -> None:
+        self.messages[message.ts] = message
+        if message.thread_ts is None or message.subtype == "thread_broadcast":
+            self.timeline.append(message.ts)
+        if message.is_reply and message.thread_ts is not None:
+            self.messages[message.thread_ts].replies.append(message.ts)
+
+    def remove(self, message: Message) -> None:
+        """A deleted message leaves a tombstone, which history shows while the thread has replies."""
+        if not message.replies:
+            discard(self.timeline, message.ts)
+        if message.is_reply and message.thread_ts is not None:
+            discard(self.messages[message.thread_ts].replies, message.ts)
+        self.messages[message.ts] = Message(
+            ts=message.ts,
+            user="USLACKBOT",
+            text="This message was deleted.",
+            subtype="tombstone",
+            replies=message.replies,
+        )
+
+    def thread_root(self, ts: str) -> str:
+        """The thread a reply to ``ts`` belongs to; raises MethodError thread_not_found."""
+        found = self.messages.get(ts)
+        if found is None:
+            raise MethodError("thread_not_found")
+        return found.thread_ts if found.is_reply and found.thread_ts else ts
+
+
+class Tokens(Struct, frozen=True, kw_only=True):
+    """The workspace's credentials; made anew for each server unless given."""
+
+    bot: str
+    app: str
+    user: str
+
+
+class Workspace:
+    """One team with one app, its bot "CodeButler", and the person "you".
+
+    ``files_url`` is where file downloads are served. Everybody is a member of the channels given here;
+    later ones are joined. People join a public channel by writing in it, the bot only when asked to.
+    """
+
+    def __init__(self, clock: Clock, tokens: Tokens, channels: tuple[str, ...], files_url: str = "") -> None:
+        self.clock = clock
+        self.team_id = "TWORKSPACE0"
+        self.team_name = "Workspace"
+        self.app_id = "ACODEBUTLER"
+        self.app_token = tokens.app
+        self.files_url = files_url
+        self.users: dict[str, User] = {}
+        self.channels: dict[str, Channel] = {}
+        self.files: dict[str, StoredFile] = {}
+        self.views: dict[str, Json] = {}
+        self._tokens: dict[str, User] = {}
+        self._last_us = 0
+        self._serial = 0
+        self.bot = self._put(
+            User(id="UCODEBUTLER", name="CodeButler", token=tokens.bot, bot_id="BCODEBUTLER")
+        )
+        self.person = self.add_user("you", tokens.user)
+        for name in channels:
+            self.create_channel(name, self.person.id).members.update((self.bot.id, self.person.id))
+
+    def add_user(self, name: str, token: str) -> User:
+        """Another person; joined to every public channel there is."""
+        user = self._put(User(id=self._new_id("U", name, self.users), name=name, token=token))
+        for channel in self.channels.values():
+            if not channel.is_im:
+                channel.members.add(user.id)
+        return user
+
+    def create_channel(self, name: str, creator: str) -> Channel:
+        """Raises MethodError invalid_name_specials, name_taken."""
+        if not CHANNEL_NAME.fullmatch(name):
+            raise MethodError("invalid_name_specials" if name else "invalid_name_required")
+        if any(channel.name == name for channel in self.channels.values()):
+            raise MethodError("name_taken")
+        channel = Channel(
+            id=self._new_id("C", name, self.channels),
+            name=name,
+            creator=creator,
+            created_s=self.now_s(),
+            members={creator},
+        )
+        self.channels[channel.id] = channel
+        return channel
+
+    def open_im(self, one: str, other: str) -> Channel:
+        """The direct conversation of two users, made on first use."""
+        members = {one, other}
+        for channel in self.channels.values():
+            if channel.is_im and channel.members == members:
+                return channel
+        channel = Channel(
+            id=self.next_id("D"),
+            name="",
+            creator=one,
+            created_s=self.now_s(),
+            is_im=True,
+            members=members,
+        )
+        self.channels[channel.id] = channel
+        return channel
+
+    def by_token(self, token: str) -> User | None:
+        return self._tokens.get(token)
+
+    def user(self, user_id: str) -> User:
+        """Raises MethodError user_not_found."""
+        if found := self.users.get(user_id):
+            return found
+        raise MethodError("user_not_found")
+
+    def channel(self, channel_id: str) -> Channel:
+        """Raises MethodError channel_not_found."""
+        if found := self.channels.get(channel_id):
+            return found
+        raise MethodError("channel_not_found")
+
+    def next_ts(self) -> str:
+        """A message timestamp later than every one before."""
+        now_us = int(self.clock.now().timestamp() * 1_000_000)
+        self._last_us = max(self._last_us + 1, now_us)
+        return f"{self._last_us // 1_000_000:010d}.{self._last_us % 1_000_000:06d}"
+
+    def next_id(self, prefix: str) -> str:
+        self._serial += 1
+        return f"{prefix}{self._serial:010d}"
+
+    def now_s(self) -> int:
+        return int(self.clock.now().timestamp())
+
+    def _put(self, user: User) -> User:
+        self.users[user.id] = user
+        self._tokens[user.token] = user
+        return user
+
+    def _new_id(self, prefix: str, name: str, taken: dict[str, Any]) -> str:
+        readable = prefix + re.sub(r"[^A-Z0-9]", "", name.upper())[:12].ljust(10, "0")
+        return self.next_id(prefix) if readable in taken else readable
+
+
+def normal_ts(text: str) -> str:
+    """A caller's ``oldest``/``latest`` in the form of stored ts, so that text order is time order."""
+    seconds, _, micros = text.partition(".")
+    if not seconds.isdecimal() or (micros and not micros.isdecimal()):
+        raise MethodError("invalid_ts_oldest" if text else "invalid_arguments")
+    return f"{seconds:0>10}.{micros[:6]:0<6}"
+
+
+def discard(sorted_items: list[str], item: str) -> None:
+    """Take an item out of a sorted list, if it is there."""
+    at = bisect_left(sorted_items, item)
+    if at < len(sorted_items) and sorted_items[at] == item:
+        del sorted_items[at]
