@@ -1,0 +1,235 @@
+"""Slack's own Web API client against the workspace: posting, reading, files, refusals, faults and limits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+from slack_sdk.errors import SlackApiError
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_client import AsyncWebClient
+
+from codebutler.workspace.faults import Fault
+from codebutler.workspace.server import Options, WorkspaceServer
+from tests.integration.workspace.conftest import client_for
+
+METADATA = {"event_type": "op", "event_payload": {"id": "7"}}
+
+
+@pytest.fixture
+def channel(server: WorkspaceServer) -> str:
+    return server.channel_id("demo")
+
+
+async def refused(call: Any) -> str:
+    with pytest.raises(SlackApiError) as caught:
+        await call
+    return str(caught.value.response["error"])
+
+
+async def test_auth_test_tells_who_one_is_and_what_one_may(
+    bot: AsyncWebClient, person: AsyncWebClient, server: WorkspaceServer
+) -> None:
+    told = await bot.auth_test()
+    assert told["user_id"] == server.workspace.bot.id
+    assert told["bot_id"] == server.workspace.bot.bot_id
+    assert "chat:write" in told.headers["x-oauth-scopes"]
+    assert "bot_id" not in (await person.auth_test()).data
+
+
+async def test_tokens_open_only_what_is_theirs(server: WorkspaceServer, bot: AsyncWebClient) -> None:
+    assert await refused(client_for(server, "xoxb-wrong").auth_test()) == "invalid_auth"
+    assert await refused(client_for(server, "").auth_test()) == "not_authed"
+    assert await refused(client_for(server, server.app_token).auth_test()) == "not_allowed_token_type"
+    assert await refused(bot.api_call("apps.connections.open")) == "not_allowed_token_type"
+    assert await refused(bot.api_call("no.such.method")) == "unknown_method"
+
+
+async def test_metadata_is_read_only_on_request(bot: AsyncWebClient, channel: str) -> None:
+    posted = await bot.chat_postMessage(channel=channel, text="done", metadata=METADATA)
+    plain = await bot.conversations_history(channel=channel)
+    full = await bot.conversations_history(channel=channel, include_all_metadata=True)
+    assert plain["messages"][0]["ts"] == posted["ts"]
+    assert "metadata" not in plain["messages"][0]
+    assert full["messages"][0]["metadata"] == METADATA
+
+
+async def test_history_pages_newest_first_without_replies(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    roots = [server.say("demo", f"m{number}") for number in range(5)]
+    server.say("demo", "reply", thread_ts=roots[0])
+    pages = await bot.conversations_history(channel=channel, limit=2)
+    messages = [message async for page in pages for message in page["messages"]]
+    assert [message["text"] for message in messages] == ["m4", "m3", "m2", "m1", "m0"]
+    assert messages[-1]["reply_count"] == 1
+    since = await bot.conversations_history(channel=channel, oldest=roots[2], limit=50)
+    assert [message["ts"] for message in since["messages"]] == [roots[4], roots[3]]
+
+
+async def test_replies_page_oldest_first_after_the_root(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    root = server.say("demo", "root")
+    for number in range(4):
+        server.say("demo", f"r{number}", thread_ts=root)
+    pages = await bot.conversations_replies(channel=channel, ts=root, limit=2)
+    texts = [message["text"] async for page in pages for message in page["messages"]]
+    assert texts == ["root", "r0", "r1", "r2", "r3"]
+    assert await refused(bot.conversations_replies(channel=channel, ts="1.1")) == "thread_not_found"
+
+
+async def test_text_without_blocks_removes_the_blocks(bot: AsyncWebClient, channel: str) -> None:
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": "x"}}]
+    posted = await bot.chat_postMessage(channel=channel, text="x", blocks=blocks, metadata=METADATA)
+    await bot.chat_update(channel=channel, ts=posted["ts"], text="y")
+    history = await bot.conversations_history(channel=channel, include_all_metadata=True)
+    message = history["messages"][0]
+    assert (message["text"], message.get("blocks"), message["metadata"]) == ("y", None, METADATA)
+
+
+async def test_messages_of_others_are_theirs(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    ts = server.say("demo", "mine")
+    assert await refused(bot.chat_update(channel=channel, ts=ts, text="x")) == "cant_update_message"
+    assert await refused(bot.chat_delete(channel=channel, ts=ts)) == "cant_delete_message"
+    assert await refused(bot.chat_update(channel=channel, ts="1.1", text="x")) == "message_not_found"
+
+
+async def test_slacks_limits_on_messages(bot: AsyncWebClient, channel: str) -> None:
+    posted = await bot.chat_postMessage(channel=channel, text="x")
+    long = "x" * 4001
+    assert await refused(bot.chat_update(channel=channel, ts=posted["ts"], text=long)) == "msg_too_long"
+    assert await refused(bot.chat_postMessage(channel=channel, text="")) == "no_text"
+    too_many = [{"type": "divider"}] * 51
+    assert await refused(bot.chat_postMessage(channel=channel, text="x", blocks=too_many)) == "invalid_blocks"
+    markdown = [{"type": "markdown", "text": "x" * 12_001}]
+    assert (
+        await refused(bot.chat_postMessage(channel=channel, text="x", blocks=markdown))
+        == "msg_blocks_too_long"
+    )
+    assert await refused(bot.chat_postMessage(channel="CNONE", text="x")) == "channel_not_found"
+
+
+async def test_reactions_are_set_once(bot: AsyncWebClient, server: WorkspaceServer, channel: str) -> None:
+    ts = server.say("demo", "look")
+    target = {"channel": channel, "timestamp": ts, "name": "eyes"}
+    await bot.reactions_add(**target)
+    assert await refused(bot.reactions_add(**target)) == "already_reacted"
+    got = await bot.reactions_get(channel=channel, timestamp=ts)
+    assert got["message"]["reactions"] == [{"name": "eyes", "users": [server.workspace.bot.id], "count": 1}]
+    await bot.reactions_remove(**target)
+    assert await refused(bot.reactions_remove(**target)) == "no_reaction"
+
+
+async def test_a_channel_somebody_else_made_must_be_joined(
+    bot: AsyncWebClient, person: AsyncWebClient
+) -> None:
+    made = (await person.conversations_create(name="fresh"))["channel"]["id"]
+    assert await refused(person.conversations_create(name="fresh")) == "name_taken"
+    assert await refused(person.conversations_create(name="Not Valid")) == "invalid_name_specials"
+    assert await refused(bot.chat_postMessage(channel=made, text="x")) == "not_in_channel"
+    await bot.conversations_join(channel=made)
+    await bot.chat_postMessage(channel=made, text="x")
+    pages = await bot.conversations_list(limit=2)
+    names = [found["name"] async for page in pages for found in page["channels"]]
+    assert names == ["demo", "other", "fresh"]
+
+
+async def test_a_direct_conversation_is_its_members_own(bot: AsyncWebClient, server: WorkspaceServer) -> None:
+    opened = await bot.conversations_open(users=server.workspace.person.id)
+    stranger = client_for(server, server.add_user("stranger").token)
+    await bot.chat_postMessage(channel=opened["channel"]["id"], text="psst")
+    reading = stranger.conversations_history(channel=opened["channel"]["id"])
+    assert await refused(reading) == "channel_not_found"
+
+
+async def test_a_file_goes_up_and_comes_down_for_members_only(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    root = server.say("demo", "send it")
+    content = bytes(range(256)) * 100
+    done = await bot.files_upload_v2(
+        channel=channel, thread_ts=root, filename="a b.bin", content=content, initial_comment="here"
+    )
+    shared = server.thread("demo", root)[1]
+    assert (shared["subtype"], shared["text"], shared["files"][0]["id"]) == (
+        "file_share",
+        "here",
+        done["file"]["id"],
+    )
+    url = shared["files"][0]["url_private_download"]
+    assert await download(url, server.bot_token) == (200, "application/octet-stream", content)
+    status, kind, page = await download(url, "xoxb-wrong")
+    assert (status, kind) == (200, "text/html; charset=utf-8")
+    assert page.lower().startswith(b"<!doctype html")
+
+
+async def download(url: str, token: str) -> tuple[int, str, bytes]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers={"Authorization": f"Bearer {token}"}) as response,
+    ):
+        return response.status, response.headers["content-type"], await response.read()
+
+
+async def test_a_rate_limit_is_waited_out_by_the_clients_own_handler(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    server.faults.add(Fault(method="chat.postMessage", kind="rate_limit", retry_after_s=0))
+    bot.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=1))
+    assert (await bot.chat_postMessage(channel=channel, text="x"))["ok"]
+    server.faults.add(Fault(method="chat.update", kind="rate_limit", retry_after_s=9))
+    bot.retry_handlers.clear()
+    with pytest.raises(SlackApiError) as caught:
+        await bot.chat_update(channel=channel, ts="1.1", text="x")
+    assert caught.value.response.status_code == 429
+    assert caught.value.response.headers["retry-after"] == "9"
+
+
+async def test_real_limits_can_be_switched_on() -> None:
+    async with WorkspaceServer(Options(with_limits=True)) as server:
+        client = client_for(server, server.bot_token)
+        channel = server.channel_id("general")
+        for _ in range(3):
+            await client.chat_postMessage(channel=channel, text="x")
+        assert await refused(client.chat_postMessage(channel=channel, text="x")) == "ratelimited"
+
+
+@pytest.mark.parametrize(("kind", "posted"), [("reset", 0), ("lost", 1), ("hang", 1)])
+async def test_an_answer_that_never_comes(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str, kind: Any, posted: int
+) -> None:
+    server.faults.add(Fault(method="chat.postMessage", kind=kind))
+    bot.retry_handlers.clear()
+    bot.timeout = 1
+    with pytest.raises((aiohttp.ClientError, asyncio.TimeoutError)):
+        await bot.chat_postMessage(channel=channel, text="x")
+    assert len((await bot.conversations_history(channel=channel))["messages"]) == posted
+
+
+async def test_faults_are_ordered_over_http_by_a_person(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    fault = {"method": "chat.postMessage", "kind": "error", "error": "fatal_error", "times": 2}
+    assert await order(server, server.bot_token, fault) == 401
+    assert await order(server, server.user_token, {**fault, "surprise": 1}) == 400
+    assert await order(server, server.user_token, fault) == 200
+    assert await refused(bot.chat_postMessage(channel=channel, text="x")) == "fatal_error"
+    assert await refused(bot.chat_postMessage(channel=channel, text="x")) == "fatal_error"
+    assert (await bot.chat_postMessage(channel=channel, text="x"))["ok"]
+
+
+async def order(server: WorkspaceServer, token: str, fault: dict[str, Any]) -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(
+            f"{server.house.url}/workspace/faults",
+            json=fault,
+            headers={"Authorization": f"Bearer {token}"},
+        ) as response,
+    ):
+        return response.status
