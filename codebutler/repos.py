@@ -46,7 +46,7 @@ class Served:
         """As the intake sees it."""
         return Repo(self.entry.name, self.config)
 
-    def settings(self, bot_user_id: str, env: Mapping[str, str]) -> RepoSettings:
+    def settings(self, env: Mapping[str, str]) -> RepoSettings:
         """As its worker sees it: no Slack token, and of the environment only what agents need."""
         slack = SlackSection(
             channel_id=self.config.slack.channel_id,
@@ -58,7 +58,6 @@ class Served:
             path=self.entry.path,
             channel_id=self.config.slack.channel_id,
             config=msgspec.structs.replace(self.config, slack=slack),
-            bot_user_id=bot_user_id,
             agent_env={name: env[name] for name in AGENT_VARIABLES if env.get(name)},
         )
 

@@ -190,5 +190,4 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     path: str
     channel_id: str
     config: Config
-    bot_user_id: str = ""
     agent_env: dict[str, str] = {}

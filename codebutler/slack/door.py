@@ -1,9 +1,8 @@
-"""Where Slack's envelopes come in: payload to event, event to intake. Returning lets the socket acknowledge."""
+"""Where Slack's envelopes come in: payload to event, event to intake. Returning means: acknowledge."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from codebutler.errors import ProtocolError
@@ -18,14 +17,14 @@ log = logging.getLogger("codebutler.slack.door")
 class Door:
     """The socket's handler. An envelope that cannot be kept raises, so that Slack sends it again."""
 
-    def __init__(self, intake: Intake, identity: Callable[[], Identity]) -> None:
+    def __init__(self, intake: Intake, identity: Identity) -> None:
         self._intake = intake
         self._identity = identity
 
     async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
-        """Returns when the event is on disk or is none of ours; a malformed one is acknowledged and logged."""
+        """Returns when the event is on disk or is none of ours; a malformed one is logged and given up."""
         try:
-            event = parse_envelope(envelope.type, envelope.payload, self._identity())
+            event = parse_envelope(envelope.type, envelope.payload, self._identity)
         except (PayloadError, ProtocolError) as error:
             log.warning("an unreadable %s payload was dropped: %s", envelope.type, error)
             return None

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.workspace.server import WorkspaceServer
+from codebutler.workspace.server import Options, WorkspaceServer
 
 DEADLINE_S = 45.0
 Message = dict[str, Any]
@@ -193,7 +193,7 @@ async def house(
     """A workspace with ``channels`` and a home set up for it; the supervisor is ended at the end."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    async with WorkspaceServer(channels=channels) as workspace:
+    async with WorkspaceServer(Options(channels=channels)) as workspace:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),

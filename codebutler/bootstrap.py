@@ -1,0 +1,115 @@
+"""The parent's composition root: the one place that knows which concrete parts a supervisor is made of."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from codebutler.clock import Clock, SystemClock
+from codebutler.config.paths import Home
+from codebutler.config.resolve import Resolved, resolve_global
+from codebutler.control.listeners import Listeners
+from codebutler.control.operator import Operator
+from codebutler.intake.intake import Intake
+from codebutler.intake.journal import Journal
+from codebutler.observe.audit import AuditLog
+from codebutler.observe.logs import Logs
+from codebutler.parent import Parent, Parts
+from codebutler.repos import RepoTable, secrets_of
+from codebutler.routing.router import LocalRouter
+from codebutler.services import ParentServices
+from codebutler.slack.api import SlackApi
+from codebutler.slack.connection import SlackConnection
+from codebutler.slack.endpoint import check_app_token, check_bot_token
+from codebutler.slack.sender import Sender
+from codebutler.stopping import Stopping
+from codebutler.supervisor.forkserver import ForkServer
+from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.lock import SupervisorLock
+from codebutler.supervisor.supervisor import Supervisor
+from codebutler.tasks import Tasks
+from codebutler.text.redact import Redactor
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a parent is built from."""
+
+    home: Home
+    env: Mapping[str, str]
+    resolved: Resolved
+    clock: Clock
+
+
+async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
+    """Serve every registered repository until ``stopping`` asks; SIGTERM and SIGINT do.
+
+    Raises ConfigError, LockHeldError, ChatAuthError and StoreError, each with one line that says what to do.
+    """
+    home.ensure()
+    resolved = resolve_global(home, env)
+    check_bot_token(resolved.config.slack.bot_token)
+    check_app_token(resolved.config.slack.app_token)
+    stopping = stopping or Stopping()
+    with SupervisorLock(home.lock), stopping.on_signals():
+        async with AsyncExitStack() as stack:
+            await _serve(Surroundings(home, env, resolved, SystemClock()), stack, stopping)
+
+
+async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping) -> None:
+    slack = around.resolved.config.slack
+    listeners = Listeners()
+    api = await stack.enter_async_context(SlackApi(slack.bot_token, slack.api_base_url))
+    table = RepoTable.read(around.home, around.env)
+    parts = await _parts(around, api, table, listeners, stack)
+    parent = Parent(parts, table)
+    intake = Intake(
+        repos=parent.repos,
+        journal=parts.journal,
+        router=LocalRouter(parts.supervisor),
+        refusals=parts.services,
+        clock=around.clock,
+    )
+    operator = Operator(
+        parent=parent,
+        workers=parts.supervisor,
+        intake=intake,
+        sender=parts.sender,
+        listeners=listeners,
+    )
+    connection = SlackConnection(api, slack.app_token, intake, around.clock, random.Random())  # noqa: S311 - back-off
+    await parent.serve(intake, connection, operator, stopping)
+
+
+async def _parts(
+    around: Surroundings, api: SlackApi, table: RepoTable, listeners: Listeners, stack: AsyncExitStack
+) -> Parts:
+    """``stack`` closes everything again, in reverse order."""
+    home, clock, config = around.home, around.clock, around.resolved.config
+    spawner = ForkServer()
+    spawner.start()
+    redact = Redactor(secrets_of(config) | table.secrets()).redact
+    logs = stack.enter_context(
+        Logs(home.log_file, config.logs.level, redact, retention_days=config.logs.retention_days)
+    )
+    audit = stack.enter_context(AuditLog(home.audit, clock, redact))
+    journal = await stack.enter_async_context(Journal.open(home.journal, clock))
+    sender = await stack.enter_async_context(Sender(api, clock, redact))
+    tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
+    services = ParentServices(
+        sender=sender, journal=journal, audit=audit, logs=logs, listeners=listeners, tasks=tasks
+    )
+    supervisor = await stack.enter_async_context(Supervisor(Kit(spawner, services, clock, random.random)))
+    return Parts(
+        home=home,
+        env=around.env,
+        clock=clock,
+        logs=logs,
+        journal=journal,
+        sender=sender,
+        services=services,
+        supervisor=supervisor,
+        tasks=tasks,
+    )

@@ -1,0 +1,61 @@
+"""`codebutler demo`: everything at once, in the browser, without any account."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codebutler.cli.output import notice, say
+from codebutler.config.schema import AgentName
+
+if TYPE_CHECKING:
+    from codebutler.demo import Demo
+
+
+def run(
+    path: Annotated[
+        Path | None, typer.Argument(help="A repository of yours; a sample one if left out.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Listen here; 0 takes a free port.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    agent: Annotated[AgentName, typer.Option(help="Who answers.")] = "rehearsal",
+    as_json: Annotated[bool, typer.Option("--json", help="Print where it runs as one JSON line.")] = False,
+) -> None:
+    """Try it: an embedded workspace, a supervisor and a sample repository, until Ctrl-C. Needs no account."""
+    from codebutler.demo import Wishes, remove_scratch, run_demo, scratch_place
+
+    scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
+    announce = _Announcement(as_json=as_json, browser=browser and not as_json)
+    try:
+        asyncio.run(run_demo(Wishes(path, port, agent), scratch, os.environ, announce))
+    finally:
+        remove_scratch(scratch)
+
+
+class _Announcement:
+    """Tells the person where to go."""
+
+    def __init__(self, *, as_json: bool, browser: bool) -> None:
+        self._as_json = as_json
+        self._browser = browser
+
+    def __call__(self, demo: Demo) -> None:
+        if self._as_json:
+            import msgspec
+
+            typer.echo(msgspec.json.encode(demo).decode())
+            return
+        say(f"Open {demo.url}")
+        say(f"You talk to the agent of {demo.path}. Ctrl-C ends the demo.")
+        if not demo.sandboxed:
+            notice(
+                "bubblewrap does not work here: the rehearsal agent runs without a sandbox (sandbox.mode none)"
+            )
+        if self._browser:
+            webbrowser.open(demo.url)

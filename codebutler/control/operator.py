@@ -1,0 +1,138 @@
+"""What the operator of this machine may ask of the running supervisor: the far end of the control socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+from uuid import uuid4
+
+from codebutler.control.listeners import Listener, Listeners
+from codebutler.control.wire import (
+    ControlReply,
+    ControlRequest,
+    Done,
+    Failed,
+    Posted,
+    ReloadRequest,
+    SendRequest,
+    StatusReply,
+    StatusRequest,
+    StopRequest,
+)
+from codebutler.errors import ChatError
+from codebutler.intake.intake import Intake
+from codebutler.model import Command, MessagePosted, Post
+from codebutler.repos import RepoTable, Served
+from codebutler.routing.commands import text_request
+from codebutler.slack.sender import Sender
+from codebutler.text.escape import escape
+
+OPERATOR = "operator"
+
+
+class StopsTurns(Protocol):
+    """The supervisor, as far as stopping goes."""
+
+    def stop_turns(self, name: str, user: str) -> None: ...
+
+
+class Asked(Protocol):
+    """The parent, as far as it is asked: what it serves, how it is, and to look again."""
+
+    table: RepoTable
+
+    async def status(self) -> dict[str, Any]: ...
+
+    async def reload(self) -> str: ...
+
+
+class Operator:
+    """Answers control requests."""
+
+    def __init__(
+        self,
+        *,
+        parent: Asked,
+        workers: StopsTurns,
+        intake: Intake,
+        sender: Sender,
+        listeners: Listeners,
+    ) -> None:
+        self._parent = parent
+        self._workers = workers
+        self._intake = intake
+        self._sender = sender
+        self._listeners = listeners
+
+    async def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
+        """Every reply to one request, the last of them Done or Failed."""
+        match request:
+            case StatusRequest():
+                yield StatusReply(status=await self._parent.status())
+                yield Done()
+            case StopRequest(repo=repo):
+                yield self._stop(repo)
+            case ReloadRequest():
+                yield Done(text=await self._parent.reload())
+            case SendRequest():
+                async for reply in self._send(request):
+                    yield reply
+
+    def _stop(self, name: str) -> ControlReply:
+        names = [
+            served.entry.name for served in self._parent.table.served if name in ("all", served.entry.name)
+        ]
+        if not names:
+            return self._unknown(name)
+        for each in names:
+            self._workers.stop_turns(each, OPERATOR)
+        return Done(text=f"stopping what runs in {', '.join(names)}")
+
+    async def _send(self, request: SendRequest) -> AsyncIterator[ControlReply]:
+        served = self._parent.table.named(request.repo)
+        if served is None:
+            yield self._unknown(request.repo)
+            return
+        channel = served.config.slack.channel_id
+        try:
+            ts = await self._post(channel, request)
+        except ChatError as error:
+            yield Failed(text=f"Slack refused the message: {error}")
+            return
+        event = MessagePosted(
+            channel=channel,
+            ts=ts,
+            user=OPERATOR,
+            text=request.text,
+            thread_ts=request.thread_ts,
+            origin="local",
+        )
+        listener = Listener(channel, ts, event.root_ts, command=self._is_command(request.text, served))
+        with self._listeners.added(listener):
+            yield Posted(channel=channel, ts=ts, thread_ts=event.root_ts)
+            outcome = await self._intake.accept(event)
+            if outcome != "accepted":
+                yield Failed(text=f"the message was {outcome}: see the log with `codebutler logs`")
+                return
+            if not request.wait:
+                yield Done(text="sent")
+                return
+            async for reply in listener.replies():
+                yield reply
+
+    async def _post(self, channel: str, request: SendRequest) -> str:
+        """The operator's words, so that everybody in the channel sees what was asked."""
+        text = f"*{OPERATOR}:* {escape(request.text)}"
+        post = Post(text=text, thread_ts=request.thread_ts)
+        return await self._sender.submit(channel, uuid4().hex, post, unsure=False)
+
+    def _is_command(self, text: str, served: Served) -> bool:
+        return isinstance(text_request(text, served.repo.prefixes), Command)
+
+    def _unknown(self, name: str) -> Failed:
+        table = self._parent.table
+        for each in table.unserved:
+            if each.entry.name == name:
+                return Failed(text=each.problem)
+        known = ", ".join(served.entry.name for served in table.served) or "none"
+        return Failed(text=f"no repository is served as {name!r}; served: {known}")

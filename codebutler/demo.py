@@ -1,0 +1,165 @@
+"""The demo: an embedded workspace, a throw-away home, a sample repository, and a real supervisor over them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from codebutler.bootstrap import supervise
+from codebutler.config.env import VARIABLES
+from codebutler.config.paths import Home
+from codebutler.errors import CodeButlerError
+from codebutler.stopping import Stopping
+from codebutler.workspace.server import Options, WorkspaceServer
+
+SUGGESTIONS = (
+    "list the files",
+    "read README.md",
+    "what does git status say?",
+    "create hello.txt with Hello!",
+)
+SAMPLE = {
+    "README.md": "# Sample\n\nA small repository to try CodeButler on.\n\n- `greet.py` says hello.\n",
+    "greet.py": 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n\n\nif __name__ == "__main__":\n'
+    '    print(greet("world"))\n',
+    "notes/todo.txt": "TODO: greet in more languages\nTODO: write a test\n",
+}
+
+
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a running demo is."""
+
+    url: str
+    api_url: str
+    home: str
+    repo: str
+    path: str
+    sandboxed: bool
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the person asked for: a repository (None = a sample), a port (0 = any), an agent."""
+
+    path: Path | None
+    port: int
+    agent: str
+
+
+async def run_demo(
+    wishes: Wishes, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
+) -> None:
+    """Until SIGTERM or SIGINT; everything but the person's own repository lives in ``scratch``.
+
+    Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
+    """
+    repo = wishes.path.resolve() if wishes.path else _sample(scratch / "sample")
+    name = repo.name.lower()
+    home = Home(scratch / "home").ensure()
+    options = Options(channels=(_channel(name),), port=wishes.port, suggestions=SUGGESTIONS)
+    async with WorkspaceServer(options) as workspace:
+        own_env = _environment(env, home)
+        sandboxed = wishes.agent != "rehearsal" or _bubblewrap_works()
+        _write_config(home, workspace, wishes.agent, sandboxed=sandboxed)
+        channel = workspace.channel_id(_channel(name))
+        await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", wishes.agent)
+        registered = await _command(own_env, "repos", "--json")
+        started(
+            Demo(
+                url=workspace.url,
+                api_url=workspace.api_url,
+                home=str(home.root),
+                repo=_only_name(registered),
+                path=str(repo),
+                sandboxed=sandboxed,
+            )
+        )
+        await supervise(home, own_env, Stopping())
+
+
+def _sample(place: Path) -> Path:
+    git = shutil.which("git")
+    if git is None:
+        raise CodeButlerError("git is not installed: install it, the demo's repository needs it")
+    for name, text in SAMPLE.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    who = ["-c", "user.name=CodeButler", "-c", "user.email=demo@localhost", "-c", "init.defaultBranch=main"]
+    for arguments in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "Start"]):
+        subprocess.run([git, *who, *arguments], cwd=place, check=True, capture_output=True)
+    return place
+
+
+def _channel(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:80] or "repo"
+
+
+def _environment(env: Mapping[str, str], home: Home) -> dict[str, str]:
+    """Ours, without what would point the demo at a real workspace."""
+    kept = {name: value for name, value in env.items() if name not in VARIABLES}
+    return {**kept, "CODEBUTLER_HOME": str(home.root)}
+
+
+def _write_config(home: Home, workspace: WorkspaceServer, agent: str, *, sandboxed: bool) -> None:
+    config = {
+        "slack": {
+            "botToken": workspace.bot_token,
+            "appToken": workspace.app_token,
+            "apiBaseUrl": workspace.api_url,
+            "allowedUsers": [workspace.workspace.person.id],
+        },
+        "agent": {"default": agent, "debounceSeconds": 1},
+        "sandbox": {"mode": "auto" if sandboxed else "none"},
+    }
+    home.config.touch(mode=0o600)
+    home.config.write_bytes(msgspec.json.encode(config))
+
+
+def _bubblewrap_works() -> bool:
+    """Without it only the rehearsal agent may run, in the open: it runs nothing but its own few commands."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return False
+    probe = [bwrap, "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "/bin/sh", "-c", "true"]
+    return subprocess.run(probe, capture_output=True).returncode == 0
+
+
+async def _command(env: Mapping[str, str], *arguments: str) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-m",
+        "codebutler",
+        *arguments,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    output, trouble = await process.communicate()
+    if process.returncode:
+        raise CodeButlerError(trouble.decode(errors="replace").removeprefix("codebutler: ").strip())
+    return output
+
+
+def _only_name(registered: bytes) -> str:
+    rows = msgspec.json.decode(registered)
+    return str((rows["repos"] if isinstance(rows, dict) else rows)[0]["name"])
+
+
+def remove_scratch(scratch: Path) -> None:
+    """Take the throw-away home and sample away; what cannot go is left to the system's cleaner."""
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def scratch_place() -> str:
+    """Where the throw-away files go; short, because a Unix socket's path must be."""
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it

@@ -1,0 +1,209 @@
+"""One supervisor at work: from start to stop, with what it tells of itself and how it takes changes in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from codebutler.clock import Clock
+from codebutler.config.paths import Home
+from codebutler.config.schema import RepoSettings
+from codebutler.control.wire import Control, control_server
+from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.journal import Journal
+from codebutler.observe.logs import Logs
+from codebutler.repos import RepoTable, Served
+from codebutler.services import ParentServices
+from codebutler.slack.connection import SlackConnection
+from codebutler.slack.sender import Sender
+from codebutler.stopping import Stopping
+from codebutler.supervisor.supervisor import RepoRow, Supervisor
+from codebutler.tasks import Tasks
+
+GRACE_S = 30.0
+FLUSH_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a parent works with; who closes them is the composition root's business."""
+
+    home: Home
+    env: Mapping[str, str]
+    clock: Clock
+    logs: Logs
+    journal: Journal
+    sender: Sender
+    services: ParentServices
+    supervisor: Supervisor
+    tasks: Tasks
+
+
+class Parent:
+    """``serve`` is its life; ``table`` is what it serves now."""
+
+    def __init__(self, parts: Parts, table: RepoTable) -> None:
+        self.table = table
+        self._by_channel = table.by_channel()
+        self._parts = parts
+        self._started_s = parts.clock.monotonic()
+        self._told: set[str] = set()
+        self._slack: SlackConnection | None = None
+
+    async def serve(
+        self, intake: Intake, slack: SlackConnection, control: Control, stopping: Stopping
+    ) -> None:
+        """Start the workers, connect, and go on until ``stopping`` asks.
+
+        Raises ChatAuthError if Slack refuses the tokens at the start.
+        """
+        self._slack = slack
+        parts = self._parts
+        for served in self.table.served:
+            parts.supervisor.add(self._settings(served))
+        self._tell_notes()
+        parts.supervisor.start()
+        await intake.resume()
+        parts.logs.record("", "INF", f"serving {len(self.table.served)} repositories (pid {os.getpid()})")
+        async with control_server(parts.home.socket, control):
+            await self._until_asked(slack, stopping)
+            await self._wind_down(stopping)
+        parts.logs.record("", "INF", "stopped")
+
+    async def _until_asked(self, slack: SlackConnection, stopping: Stopping) -> None:
+        """A socket that ended by itself (switched off, token refused) leaves the rest at work."""
+        connection = asyncio.create_task(slack.run(), name="slack")
+        asked = asyncio.create_task(stopping.asked.wait(), name="stop")
+        try:
+            await asyncio.wait({connection, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if connection.done():
+                connection.result()
+                self._parts.logs.record("", "ERR", f"no more events from Slack: {slack.status.trouble}")
+            await asked
+        finally:
+            asked.cancel()
+            if not connection.done():
+                await slack.stop()
+                connection.cancel()
+            await asyncio.gather(connection, asked, return_exceptions=True)
+
+    async def _wind_down(self, stopping: Stopping) -> None:
+        """Drain within the grace; at the second signal, now. What is not done is on disk."""
+        self._parts.logs.record(
+            "", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now"
+        )
+        drained = asyncio.create_task(self._drain(), name="drain")
+        insisted = asyncio.create_task(stopping.insisted.wait(), name="insist")
+        await asyncio.wait({drained, insisted}, return_when=asyncio.FIRST_COMPLETED)
+        if not drained.done():
+            await self._parts.supervisor.shutdown(0)
+            drained.cancel()
+        insisted.cancel()
+        await asyncio.gather(drained, insisted, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        await self._parts.supervisor.shutdown(GRACE_S)
+        await self._parts.tasks.close(FLUSH_S)
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await self._parts.sender.drain()
+        except TimeoutError:
+            self._parts.logs.record(
+                "", "WRN", f"{self._parts.sender.pending} messages are left for the next start"
+            )
+
+    def repos(self) -> dict[str, Repo]:
+        """Channel ID to repository, as served now."""
+        return self._by_channel
+
+    async def reload(self) -> str:
+        """Read the registry and the configurations again; returns what changed, in a line.
+
+        Raises ConfigError for a damaged registry: then all stays as it was.
+        """
+        table = RepoTable.read(self._parts.home, self._parts.env)
+        before = {served.entry.name: self._settings(served) for served in self.table.served}
+        after = {served.entry.name: self._settings(served) for served in table.served}
+        for name in before.keys() - after.keys():
+            await self._parts.supervisor.remove(name, GRACE_S)
+        for name in after.keys() & before.keys():
+            if after[name] != before[name]:
+                self._parts.supervisor.reconfigure(after[name])
+        for name in after.keys() - before.keys():
+            self._parts.supervisor.add(after[name])
+        self.table = table
+        self._by_channel = table.by_channel()
+        self._tell_notes()
+        summary = _changes(before, after)
+        self._parts.logs.record("", "INF", f"configuration read again: {summary}")
+        return summary
+
+    def _settings(self, served: Served) -> RepoSettings:
+        return served.settings(self._parts.env)
+
+    def _tell_notes(self) -> None:
+        """Each warning once: in the log, and where there is a channel, there."""
+        for served in self.table.served:
+            for note in served.notes:
+                if note not in self._told:
+                    self._parts.logs.record(served.entry.name, "WRN", note)
+                    notice = self._parts.services.notice(served.config.slack.channel_id, f"⚠️ {note}")
+                    self._parts.tasks.start(notice, name=f"notice to {served.entry.name}")
+                self._told.add(note)
+        for unserved in self.table.unserved:
+            if unserved.problem not in self._told:
+                self._parts.logs.record(unserved.entry.name, "ERR", f"not served: {unserved.problem}")
+            self._told.add(unserved.problem)
+
+    async def status(self) -> dict[str, Any]:
+        """The contract's status object."""
+        parts = self._parts
+        slack = self._slack.status if self._slack else None
+        rows = await parts.supervisor.status()
+        return {
+            "supervisor": {
+                "pid": os.getpid(),
+                "version": version("codebutler"),
+                "uptime_s": round(parts.clock.monotonic() - self._started_s, 3),
+            },
+            "slack": msgspec.to_builtins(slack),
+            "repos": [*map(_row, rows), *self._absent()],
+            "journal": {"pending": parts.journal.pending_count},
+            "outbox": {"pending": parts.supervisor.outbox_pending},
+        }
+
+    def _absent(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": unserved.entry.name,
+                "path": unserved.entry.path,
+                "channel_id": unserved.entry.channel_id,
+                "worker": {"state": "stopped", "pid": None, "restarts": 0, "pss_bytes": None},
+                "turns": {"running": 0, "queued": 0, "waiting": 0},
+                "problem": unserved.problem,
+            }
+            for unserved in self.table.unserved
+        ]
+
+
+def _row(row: RepoRow) -> dict[str, Any]:
+    built: dict[str, Any] = msgspec.to_builtins(row)
+    return built
+
+
+def _changes(before: Mapping[str, RepoSettings], after: Mapping[str, RepoSettings]) -> str:
+    added = sorted(after.keys() - before.keys())
+    removed = sorted(before.keys() - after.keys())
+    changed = sorted(name for name in after.keys() & before.keys() if after[name] != before[name])
+    words = [
+        f"{verb} {', '.join(names)}"
+        for verb, names in (("added", added), ("removed", removed), ("changed", changed))
+        if names
+    ]
+    return "; ".join(words) or "nothing changed"

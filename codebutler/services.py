@@ -1,0 +1,99 @@
+"""What the parent does for its workers: sends, settles, logs, audits. Everything a worker can reach of us."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from codebutler.config.schema import RepoSettings
+from codebutler.control.listeners import Listeners
+from codebutler.errors import ChatError
+from codebutler.intake.authorise import Decision
+from codebutler.intake.journal import Journal
+from codebutler.model import Event, MessagePosted, Operation, Post
+from codebutler.observe.audit import Act, AuditLog
+from codebutler.observe.logs import Logs
+from codebutler.protocol.messages import Audit, LogTag
+from codebutler.slack.sender import Sender
+from codebutler.tasks import Tasks
+
+
+class ParentServices:
+    """The supervisor's Services, and where refusals go."""
+
+    def __init__(
+        self,
+        *,
+        sender: Sender,
+        journal: Journal,
+        audit: AuditLog,
+        logs: Logs,
+        listeners: Listeners,
+        tasks: Tasks,
+    ) -> None:
+        self._sender = sender
+        self._journal = journal
+        self._audit = audit
+        self._logs = logs
+        self._listeners = listeners
+        self._tasks = tasks
+
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        """Do ``operation`` in the repository's own channel. Raises ChatError if it is refused for good."""
+        ts = await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure)
+        self._listeners.tell(repo.channel_id, operation, ts)
+        return ts
+
+    async def settle(self, seq: int) -> None:
+        await self._journal.settle(seq)
+
+    async def quarantined(self, repo: RepoSettings, why: str) -> None:
+        await self.notice(
+            repo.channel_id,
+            f"⚠️ The worker of *{repo.name}* keeps failing ({why}). It is tried again every ten minutes; "
+            "what you write meanwhile is kept. `codebutler logs` on its machine says more.",
+        )
+
+    def audit(self, repo: RepoSettings, record: Audit) -> None:
+        self._audit.append(
+            Act(
+                user=record.user,
+                channel=repo.channel_id,
+                thread=record.thread,
+                kind=record.kind,
+                text=record.text,
+                decision=record.decision,
+                exit_code=record.exit_code,
+                duration_s=record.duration_s,
+            )
+        )
+
+    def log(self, repo: str, tag: LogTag, text: str) -> None:
+        self._logs.record(repo, tag, text)
+
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+        """An audit line always; the person is told when ``tell`` says so."""
+        thread = getattr(event, "thread_ts", None) or getattr(event, "ts", "")
+        self._audit.append(
+            Act(
+                user=event.user,
+                channel=event.channel,
+                thread=thread,
+                kind=kind,
+                text=getattr(event, "text", ""),
+                decision=f"refused: {decision.reason}",
+            )
+        )
+        if tell:
+            root = event.root_ts if isinstance(event, MessagePosted) else getattr(event, "thread_ts", None)
+            self._tasks.start(
+                self.notice(event.channel, decision.told, root), name=f"refusal to {event.user}"
+            )
+
+    async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
+        """Say something of the supervisor's own; a refusal by Slack is logged, not raised."""
+        try:
+            await self._sender.submit(
+                channel, uuid4().hex, Post(text=text, thread_ts=thread_ts), unsure=False
+            )
+        except ChatError as error:
+            self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")

@@ -1,0 +1,36 @@
+"""Being told to stop: the first signal asks, the second insists. Handlers only set; the loop acts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stopping:
+    """``asked``: finish what runs. ``insisted``: end now."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.insisted = asyncio.Event()
+
+    def ask(self) -> None:
+        """Once: stop in order. Again: at once."""
+        if self.asked.is_set():
+            self.insisted.set()
+        self.asked.set()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[Stopping]:
+        """SIGTERM and SIGINT ask while the context lives."""
+        loop = asyncio.get_running_loop()
+        for each in SIGNALS:
+            loop.add_signal_handler(each, self.ask)
+        try:
+            yield self
+        finally:
+            for each in SIGNALS:
+                loop.remove_signal_handler(each)
