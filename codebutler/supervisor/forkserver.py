@@ -27,6 +27,8 @@ from codebutler.supervisor import entry
 WORKER_TARGET = "codebutler_worker.bootstrap:main"
 WORKER_PRELOAD = ("codebutler_worker.preload",)
 
+UNKNOWN_CODE = 255
+
 KEPT_VARIABLES = frozenset(
     {
         "PATH",
@@ -71,7 +73,7 @@ class WorkerProcess:
         await self._channel.drain()
 
     async def wait_dead(self) -> int:
-        """The exit code, negative for a signal; 255 if the fork server died and the code with it."""
+        """The exit code, negative for a signal; 255 if the fork server died and took the code with it."""
         return await asyncio.shield(self._dead)
 
     def kill(self, signal_number: int) -> None:
@@ -92,12 +94,19 @@ class WorkerProcess:
         self._loop.remove_reader(self._process.sentinel)
         # Readable means dead, or that the fork server is: then nobody watches the worker any more.
         self.kill(signal.SIGKILL)
+        if self._pidfd is None:
+            self._bury()
+        else:
+            self._loop.add_reader(self._pidfd, self._bury)
+
+    def _bury(self) -> None:
         self._process.join()
         code = self._process.exitcode
-        self._dead.set_result(255 if code is None else code)
         self._process.close()
         if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
+        self._dead.set_result(UNKNOWN_CODE if code is None else code)
 
 
 class ForkServer:

@@ -139,6 +139,7 @@ class WorkerHandle:
 
     def _move(self, state: WorkerState) -> None:
         self.state = move(self.state, state)
+        self._log("DBG", f"the worker is {state}")
 
     def _after(self, death: Death) -> float | None:
         """Draw the consequences; returns how long to wait before the next life, None = until woken."""

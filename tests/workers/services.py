@@ -1,0 +1,90 @@
+"""The parent's services as the supervisor's tests see them: everything asked of them is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from codebutler.config.schema import Config, RepoSettings, WorkerSection
+from codebutler.errors import ChatError, StoreError
+from codebutler.model import Event, MessagePosted, NoRequest, Operation, Request
+from codebutler.protocol.messages import Audit, LogTag
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A journal entry."""
+
+    seq: int
+    channel: str
+    event: Event
+    request: Request = field(default_factory=NoRequest)
+
+
+def entry(seq: int, text: str = "store", channel: str = "C01") -> Entry:
+    event = MessagePosted(channel=channel, ts=f"{seq}.000100", user="U01", text=text)
+    return Entry(seq, channel, event)
+
+
+def repo(name: str = "shop", channel: str = "C01", idle_min: float = 0, **agent_env: str) -> RepoSettings:
+    config = Config(worker=WorkerSection(idle_sleep_minutes=idle_min))
+    return RepoSettings(
+        name=name, path=f"/srv/{name}", channel_id=channel, config=config, agent_env=dict(agent_env)
+    )
+
+
+class RecordingServices:
+    """Answers each operation with ``posted-<op>`` unless told otherwise; ``until`` waits for what happens."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, Operation, bool]] = []
+        self.settled: list[int] = []
+        self.notices: list[tuple[str, str]] = []
+        self.audits: list[tuple[str, Audit]] = []
+        self.logs: list[tuple[str, str, str]] = []
+        self.answers: dict[str, list[ChatError | str]] = {}
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.settle_error: StoreError | None = None
+        self._happened = asyncio.Event()
+
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        self.sent.append((repo.name, op_id, operation, unsure))
+        self._note()
+        await self.hold.wait()
+        answer = self.answers[op_id].pop(0) if self.answers.get(op_id) else f"posted-{op_id}"
+        if isinstance(answer, ChatError):
+            raise answer
+        return answer
+
+    async def settle(self, seq: int) -> None:
+        self._note()
+        if self.settle_error is not None:
+            raise self.settle_error
+        self.settled.append(seq)
+
+    async def quarantined(self, repo: RepoSettings, why: str) -> None:
+        self.notices.append((repo.name, why))
+        self._note()
+
+    def audit(self, repo: RepoSettings, record: Audit) -> None:
+        self.audits.append((repo.name, record))
+        self._note()
+
+    def log(self, repo: str, tag: LogTag, text: str) -> None:
+        self.logs.append((repo, tag, text))
+        self._note()
+
+    def log_text(self, repo: str) -> str:
+        return "\n".join(text for name, _, text in self.logs if name == repo)
+
+    async def until(self, condition: Callable[[], bool], within_s: float = 10.0) -> None:
+        """Wait until ``condition`` holds; it is looked at whenever a service was called."""
+        async with asyncio.timeout(within_s):
+            while not condition():
+                self._happened.clear()
+                await self._happened.wait()
+
+    def _note(self) -> None:
+        self._happened.set()
