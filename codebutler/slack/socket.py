@@ -79,6 +79,7 @@ class SocketModeClient:
         self._connected = asyncio.Event()
         self._stopping = asyncio.Event()
         self._finished = asyncio.Event()
+        self._running = False
         self._tally = Tally()
         self._failures = 0
         self._wait_at_least_s = 0.0
@@ -114,12 +115,15 @@ class SocketModeClient:
             error = ChatAuthError if self._state == "auth_failed" else ChatError
             raise error(self._trouble or "the connection to Slack is stopped")
 
-    def stop(self) -> None:
-        """Ask ``run`` to take nothing more, finish what is in hand, close, and return."""
+    async def stop(self) -> None:
+        """Have ``run`` take nothing more, finish what is in hand, close, and return; wait until it has."""
         self._stopping.set()
+        if self._running:
+            await self._finished.wait()
 
     async def run(self) -> None:
-        """Serve until stopped, disabled or refused."""
+        """Serve until stopped, disabled or refused. Once only."""
+        self._running = True
         serve = asyncio.create_task(self._serve(), name="slack-socket")
         stopping = asyncio.create_task(self._wait_stop(), name="slack-socket-stop")
         try:

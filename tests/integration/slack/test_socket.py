@@ -78,8 +78,8 @@ async def running() -> AsyncIterator[tuple[Bench, asyncio.Task[None]]]:
             yield bench, run
         finally:
             bench.gate.set()
-            bench.client.stop()
             async with asyncio.timeout(DEADLINE_S):
+                await bench.client.stop()
                 await run
 
 
@@ -149,7 +149,7 @@ async def test_old_connection_is_closed_after_the_drain_time() -> None:
         await old.gone()
         await new.event("x")
         await new.acked("x")
-        client.stop()
+        await client.stop()
         await run
 
 
@@ -215,7 +215,7 @@ async def test_refused_tickets_are_tried_again_until_one_is_given() -> None:
         await bench.client.wait_connected()
         assert server.tickets == 4
         assert [status.state for status in bench.states] == ["connecting", "connected"]
-        bench.client.stop()
+        await bench.client.stop()
         await run
 
 
@@ -291,9 +291,10 @@ async def test_stop_finishes_what_is_in_hand() -> None:
         bench.gate.clear()
         await peer.event("e")
         await bench.until(lambda: bench.seen == ["e"])
-        bench.client.stop()
+        stopping = asyncio.create_task(bench.client.stop())
+        await asyncio.sleep(0)
         bench.gate.set()
-        await run
+        await asyncio.gather(stopping, run)
         await peer.acked("e")
         assert bench.client.status.state == "stopped"
         assert bench.client.status.connections == 0
