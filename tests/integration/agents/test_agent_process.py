@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.process import AgentProcess, descendants, process_table_ps
+from codebutler_worker.agents.leftovers import descendants, process_table_ps
+from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
 

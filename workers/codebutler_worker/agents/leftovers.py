@@ -1,0 +1,104 @@
+"""What a program started and left: found by family and by mark, told from strangers, and killed.
+
+Agents run their tools in sessions of their own, so killing the agent's group does not reach them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+MARK = "CODEBUTLER_AGENT_ID"
+"""Set to a different value for each program, so that whatever it leaves behind can be told."""
+
+
+def alive(pid: int) -> bool:
+    """Some process has this pid."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def descendants(pid: int) -> dict[int, str]:
+    """Every process below ``pid`` with its start time, which tells a reused pid from the same process."""
+    table = await processes()
+    found: dict[int, str] = {}
+    level = {pid}
+    while level:
+        level = {child for child, (parent, _) in table.items() if parent in level and child not in found}
+        found |= {child: table[child][1] for child in level}
+    return found
+
+
+async def kill_leftovers(leftovers: dict[int, str], within_s: float = 0.5) -> None:
+    """SIGKILL those of ``leftovers`` that are still the same process, and see them gone."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while remaining := await still(leftovers):
+                for pid in remaining:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+                await asyncio.sleep(0.01)
+
+
+async def still(expected: dict[int, str]) -> list[int]:
+    """Those of ``expected`` (pid -> start time) that live."""
+    if not expected:
+        return []
+    table = await processes()
+    return [pid for pid, started in expected.items() if pid in table and table[pid][1] == started]
+
+
+async def processes() -> dict[int, tuple[int, str]]:
+    """pid -> (parent, start time) of every process that is no zombie."""
+    return await asyncio.to_thread(process_table if sys.platform == "linux" else process_table_ps)
+
+
+async def marked(mark: str) -> dict[int, str]:
+    """Every process that inherited ``mark``, with its start time: what left the family tree before we looked.
+
+    Only where /proc shows environments (Linux); elsewhere, and for what cleared its own, the sandbox must do.
+    """
+    if sys.platform != "linux":
+        return {}
+    wanted = f"{MARK}={mark}".encode()
+    found: dict[int, str] = {}
+    for pid, (_, started) in (await processes()).items():
+        with contextlib.suppress(OSError):
+            if wanted in Path("/proc", str(pid), "environ").read_bytes().split(b"\0"):
+                found[pid] = started
+    return found
+
+
+def process_table() -> dict[int, tuple[int, str]]:
+    """From /proc (proc_pid_stat(5), fields 3, 4 and 22)."""
+    table: dict[int, tuple[int, str]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        if fields[0] == "Z":
+            continue
+        table[int(entry.name)] = (int(fields[1]), fields[19])
+    return table
+
+
+def process_table_ps() -> dict[int, tuple[int, str]]:
+    """From ps(1), where there is no /proc."""
+    listing = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,lstart="], capture_output=True, text=True, timeout=5, check=False
+    ).stdout
+    rows = (line.split(None, 2) for line in listing.splitlines())
+    return {int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3}
