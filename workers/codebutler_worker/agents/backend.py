@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 Reason = Literal[
-    "done", "failed", "stopped", "max_turns", "timeout", "stalled", "auth", "unavailable", "session_lost", "limit"
+    "done",
+    "failed",
+    "stopped",
+    "max_turns",
+    "timeout",
+    "stalled",
+    "auth",
+    "unavailable",
+    "session_lost",
+    "limit",
 ]
 
 
