@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ DEBUG_VARIABLE = "CODEBUTLER_DEBUG"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 ok, 1 failed, 2 usage, 78 configuration, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: no locale makes an answer fail
     try:
         from codebutler.cli.app import PROGRAM, build
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import msgspec
 
 from codebutler.config.explain import explain, shown_key
+from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
 from codebutler.errors import ConfigError, LegacyConfigError
 
@@ -71,7 +72,7 @@ def check_layer(layer: JsonObject, source: str) -> Config:
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}" if key else f"{source}: {what}") from None
-    for key, what in _semantic_faults(config):
+    for key, what in (*_text_faults(layer), *_semantic_faults(config)):
         raise ConfigError(f"{source}: {key}: {what}")
     return config
 
@@ -86,6 +87,25 @@ def app_token_fault(token: str) -> str:
     return (
         "" if _APP_TOKEN.fullmatch(token) else f"expected an app-level token (xapp-…), this is {_kind(token)}"
     )
+
+
+def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
+    for path, value in leaves(layer):
+        for text in _strings(value):
+            if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+                yield ".".join(path), "expected text without NUL and without broken characters"
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Every string in a leaf's value, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
 
 
 def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:

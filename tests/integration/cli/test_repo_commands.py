@@ -13,6 +13,7 @@ from codebutler.config.resolve import resolve_repo
 from codebutler.config.trust import digest
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import SlackServer
+from tests.integration.cli.terminal import in_terminal
 
 
 def only_entry(cli: Cli) -> RepoEntry:
@@ -270,3 +271,22 @@ def test_removing_leaves_the_files(connected: Cli, git_repo: Path) -> None:
 
     assert config_of(git_repo).exists()
     assert Registry(connected.home).load() == ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "channel_id"),
+    [
+        (["2"], "C0MINE000"),
+        (["nowhere", "99", "mine"], "C0MINE000"),
+        (["new a-new-one"], "C0NEW0000"),
+        ([""], "C0NEW0000"),
+    ],
+)
+def test_in_a_terminal_it_lists_the_channels_and_asks(
+    connected: Cli, git_repo: Path, answers: list[str], channel_id: str
+) -> None:
+    shown = in_terminal(["add-repo", str(git_repo)], answers, connected.home.root, {})
+
+    assert "1  #general" in shown
+    assert "3  #private  (private)" in shown
+    assert only_entry(connected).channel_id == channel_id

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN, SlackServer
+from tests.integration.cli.terminal import in_terminal
 
 TOKENS = ("--bot-token", BOT_TOKEN, "--app-token", APP_TOKEN)
 
@@ -129,7 +125,7 @@ def test_a_server_that_is_not_there_is_one_line(cli: Cli) -> None:
 
 def test_the_wizard_asks_hides_and_explains(cli: Cli, slack: SlackServer) -> None:
     answers = ["xapp-not-this", BOT_TOKEN, APP_TOKEN, "U0123ABC, U0456DEF", "", "kimi-key"]
-    shown = _in_terminal(["setup"], answers, cli.home.root, {"SLACK_API_URL": slack.url})
+    shown = in_terminal(["setup"], answers, cli.home.root, {"SLACK_API_URL": slack.url})
 
     assert "https://api.slack.com/apps?new_app=1" in shown
     assert "expected a bot token (xoxb-…), this is an app-level token" in shown
@@ -139,34 +135,3 @@ def test_the_wizard_asks_hides_and_explains(cli: Cli, slack: SlackServer) -> Non
     assert written["slack"]["allowedUsers"] == ["U0123ABC", "U0456DEF"]
     assert written["kimi"] == {"apiKey": "kimi-key"}
     assert "openai" not in written
-
-
-def _in_terminal(args: list[str], answers: list[str], home: Path, extra: dict[str, str]) -> str:
-    """Run the program in a pseudo-terminal, answering each question when it stands there."""
-    main_fd, terminal = pty.openpty()
-    env = {**os.environ, **extra, "CODEBUTLER_HOME": str(home)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "codebutler", *args],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env=env,
-        start_new_session=True,
-    )
-    os.close(terminal)
-    shown = b""
-    pending = list(answers)
-    with os.fdopen(main_fd, "r+b", buffering=0) as screen:
-        while True:
-            try:
-                chunk = screen.read(4096)
-            except OSError:  # Linux: EIO once the other side is closed
-                break
-            if not chunk:
-                break
-            shown += chunk
-            if pending and shown.endswith(b": "):
-                screen.write(pending.pop(0).encode() + b"\n")
-    assert process.wait(60) == 0, shown.decode()
-    assert not pending
-    return shown.decode()

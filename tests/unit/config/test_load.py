@@ -1,9 +1,26 @@
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codebutler.config.load import app_token_fault, bot_token_fault, parse_layer
 from codebutler.errors import EXIT_CONFIGURATION, ConfigError, LegacyConfigError
+
+KEYS = [
+    "slack",
+    "agent",
+    "claude",
+    "commands",
+    "authorization",
+    "budget",
+    "repo",
+    "rules",
+    "prefix",
+    "timeout",
+]
 
 
 def refusal(text: str | bytes) -> str:
@@ -121,3 +138,35 @@ def test_tokens_are_told_apart_by_kind() -> None:
     assert "something else" in bot_token_fault("hello")
     assert app_token_fault("xapp-1-A-1-abc") == ""
     assert "a bot token" in app_token_fault("xoxb-1-2-abc")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"claude": {"model": "a\\u0000b"}}', '{"claude": {"extraArgs": ["\\ud800"]}}']
+)
+def test_text_no_program_can_take_is_refused(text: str) -> None:
+    assert "expected text without NUL and without broken characters" in refusal(text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS) | st.text(), inner),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), JSON).map(lambda value: json.dumps(value).encode()) | st.binary()
+)
+def test_whatever_a_file_holds_it_is_taken_or_refused_in_one_line(data: bytes) -> None:
+    said = outcome(data)
+
+    assert said == "taken" or said.startswith("config.json")
+    assert said.isprintable()
+    assert said.encode()
+
+
+def outcome(data: bytes) -> str:
+    try:
+        parse_layer(data, "config.json")
+    except ConfigError as error:
+        return str(error)
+    return "taken"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from codebutler.cli.channels import by_name, channel_name
+from codebutler.errors import CodeButlerError
+from codebutler.slack.api import ChannelInfo
+
+GENERAL = ChannelInfo(id="C0GENERAL", name="general")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("#General", "general"),
+        ("My Repo.2", "my-repo-2"),
+        ("under_score", "under_score"),
+        ("---", "repo"),
+        ("x" * 100, "x" * 80),
+    ],
+)
+def test_a_channel_name_is_one_slack_allows(text: str, name: str) -> None:
+    assert channel_name(text) == name
+
+
+@pytest.mark.parametrize("wanted", ["general", "#general", "C0GENERAL"])
+def test_a_channel_is_found_by_name_or_id(wanted: str) -> None:
+    assert by_name([GENERAL], wanted) is GENERAL
+
+
+def test_an_unknown_channel_is_one_line() -> None:
+    with pytest.raises(CodeButlerError, match="sees no channel #random"):
+        by_name([GENERAL], "#random")
