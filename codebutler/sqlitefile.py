@@ -181,6 +181,19 @@ def backup(path: Path, now: datetime) -> Path:
     return target
 
 
+class Anchor:
+    """Remembers which file was opened under a path. Commits to one that was deleted would go nowhere."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = _identity(path)
+
+    def check(self) -> None:
+        """Raise StoreError if the path no longer leads to the file that was opened."""
+        if _identity(self._path) != self._identity:
+            raise StoreError(f"{self._path} was removed or replaced while it was in use: restart CodeButler")
+
+
 def sync_directory(directory: Path) -> None:
     """Make a new name in the directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -188,6 +201,14 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:

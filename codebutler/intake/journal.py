@@ -178,7 +178,7 @@ class _Writer:
         self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._path = path
         self._connection = connection
-        self._identity = _identity(path)
+        self._anchor = sqlitefile.Anchor(path)
         self._pending = pending
         self._unwritten: set[int] = set()
         self._patience_s = SETTLE_AFTER_S
@@ -232,8 +232,7 @@ class _Writer:
             job.done.set_result(seq)
 
     def _transact(self, appends: list[_Append]) -> list[int | None]:
-        if _identity(self._path) != self._identity:
-            raise StoreError(f"{self._path} was removed or replaced while it was in use: restart CodeButler")
+        self._anchor.check()
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -258,14 +257,6 @@ class _Writer:
 
     def _explain(self, error: Exception) -> StoreError:
         return error if isinstance(error, StoreError) else sqlitefile.store_error(self._path, error)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _encode(value: Event | Request) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -144,6 +145,18 @@ async def test_a_closed_store_says_so(path: Path) -> None:
         await store.run(lambda uow: uow.outbox.count_pending())
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_store_taken_away_while_open_commits_nothing(
+    store: Store, path: Path, *, replaced: bool
+) -> None:
+    await store.run(lambda uow: uow.inbox.accept("k", 1))
+    path.rename(path.with_name("elsewhere.db"))
+    if replaced:
+        shutil.copy(path.with_name("elsewhere.db"), path)
+    with pytest.raises(StoreError, match="was removed or replaced"):
+        await store.run(lambda uow: uow.inbox.accept("l", 2))
+
+
 async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
     async with open_store(path, ManualClock()) as store:
         await store.run(lambda uow: uow.turns.add(a_turn("t1")))
@@ -175,6 +188,8 @@ async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
     await store.run(lambda uow: uow.messages.acknowledge("t1"))
     assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [replace(edited, acked=True)]
     assert await store.run(lambda uow: uow.messages.get("C1", "1.0")) == replace(rows[1], turn_id=None)
+    await store.run(lambda uow: uow.messages.attach("C1", "1.0", "t2"))
+    assert await store.run(lambda uow: uow.messages.of_turn("t2")) == [replace(rows[1], turn_id="t2")]
     with pytest.raises(IntegrityError):
         await store.run(lambda uow: uow.messages.add(rows[0]))
 

@@ -44,6 +44,7 @@ class Store:
         self._path = path
         self._raw = raw
         self._clock = clock
+        self._anchor = sqlitefile.Anchor(path)
         engine = create_engine(
             "sqlite+pysqlite://",
             creator=lambda: raw,
@@ -84,6 +85,7 @@ class Store:
         await self.close()
 
     def _transact(self, work: Callable[[UnitOfWork], T]) -> T:
+        self._anchor.check()
         try:
             with self._connection.begin():
                 self._connection.exec_driver_sql("BEGIN IMMEDIATE")
