@@ -1,0 +1,161 @@
+"""Every message has a golden file: changing a shape without a new protocol version shows here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from codebutler.config.schema import Config, RepoSettings
+from codebutler.errors import ProtocolError
+from codebutler.model import (
+    ButtonClicked,
+    Command,
+    File,
+    MessageDeleted,
+    MessageEdited,
+    MessagePosted,
+    NoRequest,
+    Post,
+    Prompt,
+    React,
+    SlashCommand,
+    Update,
+    Upload,
+)
+from codebutler.protocol.codec import HEADER, to_parent_codec, to_worker_codec
+from codebutler.protocol.messages import (
+    Audit,
+    Configure,
+    Deliver,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Log,
+    Ready,
+    Send,
+    SendFailed,
+    Sent,
+    Shutdown,
+    StopTurns,
+    Stored,
+    ToParent,
+    ToWorker,
+)
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "protocol"
+
+POSTED = MessagePosted(
+    channel="C01",
+    ts="1700000000.000100",
+    user="U01",
+    text='fix "it"\n<now>',
+    thread_ts="1690000000.000100",
+    files=(File(id="F01", name="a.png", mimetype="image/png", size_bytes=3, url="https://files.example/a"),),
+    mentioned=True,
+)
+EDITED = MessageEdited(channel="C01", ts="1.0", user="U01", text="no", edited_ts="2.0")
+CLICKED = ButtonClicked(
+    channel="C01", user="U01", message_ts="1.0", action_id="codebutler.stop", value="turn", action_ts="2.0"
+)
+SLASH = SlashCommand(channel="C01", user="U01", command="/butler", text="status", trigger_id="7.8")
+
+TO_WORKER: dict[str, object] = {
+    "configure": Configure(
+        settings=RepoSettings(
+            name="shop",
+            path="/srv/shop",
+            channel_id="C01",
+            config=Config(),
+            agent_env={"LANG": "C.UTF-8"},
+        )
+    ),
+    "deliver": Deliver(seq=7, event=POSTED, request=Prompt(text='fix "it"', prefix="claude")),
+    "deliver-edit": Deliver(seq=8, event=EDITED, request=Prompt(text="no")),
+    "deliver-delete": Deliver(
+        seq=9, event=MessageDeleted(channel="C01", ts="1.0", user="U01"), request=NoRequest()
+    ),
+    "deliver-click": Deliver(seq=10, event=CLICKED, request=NoRequest()),
+    "deliver-slash": Deliver(seq=11, event=SLASH, request=Command(name="status", argument="-v")),
+    "sent": Sent(op_id="op-1", ts="1700000000.000200"),
+    "send_failed": SendFailed(op_id="op-1", code="channel_not_found"),
+    "stop_turns": StopTurns(user="U01"),
+    "shutdown": Shutdown(reason="sleep", grace_s=10.0),
+}
+
+TO_PARENT: dict[str, object] = {
+    "hello": Hello(version=1, pid=4711),
+    "ready": Ready(),
+    "stored": Stored(seq=7),
+    "send": Send(
+        op_id="op-1",
+        operation=Post(text="*done*", thread_ts="1.0", blocks=({"type": "markdown", "text": "**done**"},)),
+        unsure=True,
+    ),
+    "send-update": Send(op_id="op-2", operation=Update(target_ts="1.0", text="going on")),
+    "send-react": Send(op_id="op-3", operation=React(target_ts="1.0", name="eyes", remove=True)),
+    "send-upload": Send(op_id="op-4", operation=Upload(filename="a.bin", content=b"\x00\xff", title="A")),
+    "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),
+    "log": Log(tag="MSG", text="U01: hello"),
+    "audit": Audit(
+        user="U01", thread="1.0", kind="run", text="ls", decision="allowed", exit_code=0, duration_s=0.5
+    ),
+    "goodbye": Goodbye(reason="sleep"),
+}
+
+CASES = [(name, message, to_worker_codec()) for name, message in TO_WORKER.items()] + [
+    (name, message, to_parent_codec()) for name, message in TO_PARENT.items()
+]
+
+
+@pytest.mark.parametrize(("name", "message", "codec"), CASES, ids=[case[0] for case in CASES])
+def test_a_message_is_what_its_golden_file_says(name: str, message: object, codec: object) -> None:
+    body = codec.encode(message)[HEADER.size :]  # type: ignore[attr-defined]
+    golden = GOLDEN / f"{name}.json"
+    assert msgspec.json.format(body, indent=2).decode() + "\n" == golden.read_text(encoding="utf-8")
+    assert codec.decode(golden.read_bytes()) == message  # type: ignore[attr-defined]
+
+
+def test_every_member_of_both_unions_has_a_golden_file() -> None:
+    covered = {type(message) for message in (*TO_WORKER.values(), *TO_PARENT.values())}
+    assert covered == {*get_args(ToWorker), *get_args(ToParent)}
+    assert {path.stem for path in GOLDEN.glob("*.json")} == {*TO_WORKER, *TO_PARENT}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"not json",
+        b'"\xff\xfe"',
+        b'{"type":"ready"',
+        b'{"type":"unheard_of"}',
+        b'{"type":"ready","extra":1}',
+        b'{"type":"stored","seq":"7"}',
+        b'{"type":"stored"}',
+        b'{"type":"sent","op_id":"a","ts":"1"}',
+        b'{"type":"log","tag":"XXX","text":""}',
+        b'{"type":"send","op_id":"a","operation":{"kind":"delete"}}',
+        b'{"type":"send","op_id":"a","operation":{"kind":"upload","filename":"a","content":"%%"}}',
+        b"[" * 100_000,
+    ],
+    ids=range(16),
+)
+def test_what_is_not_a_message_for_the_parent_is_a_typed_error(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        to_parent_codec().decode(body)
+
+
+def test_a_message_for_the_other_side_is_refused() -> None:
+    codec = to_worker_codec()
+    with pytest.raises(ProtocolError):
+        codec.decode(codec.encode(Ready())[HEADER.size :])
+
+
+def test_a_worker_is_told_no_slack_token_by_default() -> None:
+    assert b"xoxb" not in to_worker_codec().encode(TO_WORKER["configure"])
