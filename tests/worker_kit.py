@@ -20,6 +20,7 @@ from codebutler.protocol.messages import (
     Configure,
     Deliver,
     Goodbye,
+    Heartbeat,
     Hello,
     Log,
     Ready,
@@ -52,7 +53,7 @@ class Run:
     def __init__(self, request: TurnRequest, started_s: float) -> None:
         self.request = request
         self.started_s = started_s
-        self.events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self.events: asyncio.Queue[AgentEvent | Exception] = asyncio.Queue()
         self.closed = asyncio.Event()
 
     def does(self, *events: AgentEvent) -> None:
@@ -85,6 +86,8 @@ class ScriptedBackend:
         try:
             while True:
                 event = await run.events.get()
+                if isinstance(event, Exception):
+                    raise event
                 yield event
                 if isinstance(event, Finished):
                     return
@@ -147,8 +150,9 @@ class Parent:
     def take(self, send: Send) -> str:
         """Do the operation: a post gets a ts."""
         if send.op_id not in self._answered:
-            self._ts += 1
-            self._answered[send.op_id] = f"9000.{self._ts:06d}" if isinstance(send.operation, Post) else ""
+            is_post = isinstance(send.operation, Post)
+            self._ts += is_post
+            self._answered[send.op_id] = f"9000.{self._ts:06d}" if is_post else ""
         ts = self._answered[send.op_id]
         self.channel.send(Sent(op_id=send.op_id, ts=ts))
         return ts
@@ -194,6 +198,11 @@ class Parent:
 
     def said(self, kind: type[M]) -> list[M]:
         return [message for message in self.heard if isinstance(message, kind)]
+
+    def is_idle(self) -> bool:
+        """Whether the worker's latest heartbeat tells of nothing to do."""
+        beats = self.said(Heartbeat)
+        return bool(beats) and not (beats[-1].running or beats[-1].queued or beats[-1].outbox)
 
     @property
     def operations(self) -> list[object]:

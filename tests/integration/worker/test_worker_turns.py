@@ -141,7 +141,7 @@ async def test_a_deleted_message_is_withdrawn(tmp_path: Path) -> None:
         assert run.request.prompt == "two"
         run.finish()
         await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"], flow=True)
-        await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
+        await parent.until(parent.is_idle, flow=True)
         assert len(parent.backend.runs) == 1
 
 

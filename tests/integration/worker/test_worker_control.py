@@ -1,0 +1,318 @@
+"""Stopping, steering, our own words, progress, and the end of a worker."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from codebutler.model import ButtonClicked, Command, MessageEdited, MessagePosted, Prompt, SlashCommand
+from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns, Stored
+from codebutler_worker.agents.backend import (
+    Approval,
+    Finished,
+    Plan,
+    PlanStep,
+    Question,
+    Started,
+    Text,
+    ToolResult,
+    ToolUse,
+)
+from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
+
+
+def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None, argument: str = "") -> int:
+    event = MessagePosted(
+        channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread_ts
+    )
+    return parent.deliver(event, Command(name=name, argument=argument))
+
+
+async def test_stop_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("long work", "100.1")
+        run = await parent.run(0)
+        await parent.stored(parent.says("and more", "100.2", "100.1"))
+        command(parent, "stop", "100.3", "100.1")
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
+        await parent.until(lambda: parent.reactions("100.2") == ["octagonal_sign"])
+        assert run.closed.is_set()
+        assert [post.text for post in parent.posts] == ["🛑 Stopping 1 turn. Withdrew 1 queued."]
+        assert parent.posts[0].thread_ts == "100.1"
+
+
+async def test_stop_in_one_thread_leaves_another_alone(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("long work", "100.1")
+        run = await parent.run(0)
+        await parent.stored(command(parent, "stop", "200.2", "200.1"))
+        assert (await parent.post_with("Nothing to stop")).thread_ts == "200.1"
+        assert not run.closed.is_set()
+
+
+async def test_the_stop_button_stops_its_turn(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, verbosity="normal")) as parent:
+        parent.says("long work", "100.1")
+        await parent.run(0)
+        progress = await parent.post_with("working")
+        stop = progress.blocks[1]["elements"][0]
+        assert stop["action_id"] == "codebutler.stop"
+        click = ButtonClicked(
+            channel=CHANNEL,
+            user=USER,
+            message_ts="9000.000001",
+            action_id="codebutler.stop",
+            value=stop["value"],
+            action_ts="101.0",
+        )
+        parent.deliver(click)
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
+        await parent.until(lambda: any(update.text == "🛑 0s" for update in parent.updates))
+
+
+async def test_the_operator_is_named_as_the_one_who_stopped(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("long work", "100.1")
+        await parent.run(0)
+        parent.channel.send(StopTurns(user="operator"))
+        assert (await parent.post_with("Stopped by operator")).thread_ts == "100.1"
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
+
+
+async def test_steering_puts_a_message_into_the_running_turn(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, busy="steer")) as parent:
+        parent.backend.takes_steering = True
+        parent.says("paint it red", "100.1")
+        run = await parent.run(0)
+        parent.says("no, blue", "100.2", "100.1")
+        await parent.until(lambda: parent.reactions("100.2") == ["eyes"])
+        assert parent.backend.steered == ["no, blue"]
+        run.finish("Blue it is.")
+        await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"])
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert len(parent.backend.runs) == 1
+
+
+async def test_a_turn_that_cannot_be_steered_leaves_the_message_queued(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, busy="steer")) as parent:
+        parent.says("paint it red", "100.1")
+        run = await parent.run(0)
+        parent.says("no, blue", "100.2", "100.1")
+        await parent.until(lambda: parent.backend.steered)
+        run.finish("Red.")
+        assert (await parent.run(1)).request.prompt == "no, blue"
+
+
+async def test_a_busy_conversation_may_reject(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, busy="reject")) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        parent.says("more", "100.2", "100.1")
+        assert (await parent.post_with("⏳")).thread_ts == "100.1"
+        run.finish("Done.")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert parent.reactions("100.2") == []
+        assert len(parent.backend.runs) == 1
+
+
+async def test_reset_forgets_the_session(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("one", "100.1")
+        (await parent.run(0)).finish("One.", "session-1")
+        await parent.post_with("One.")
+        command(parent, "reset", "100.2", "100.1")
+        await parent.post_with("Forgotten")
+        parent.says("two", "100.3", "100.1")
+        assert (await parent.run(1)).request.session_id is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("help", "`!status`"),
+        ("ping", "pong from sample"),
+        ("status", "*sample*: 0 running, 0 queued"),
+        ("list", "No conversations here yet."),
+        ("kill", "Nothing to stop here."),
+        ("new", "starts fresh anyway"),
+        ("statsu", "Did you mean `!status`?"),
+        ("undo", "not available here yet"),
+        ("xyzzy", "Say `!help`"),
+    ],
+)
+async def test_our_own_words_are_answered_without_a_turn(tmp_path: Path, name: str, expected: str) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(command(parent, name, "100.1"))
+        post = await parent.post_with(expected)
+        assert post.thread_ts == "100.1"
+        assert parent.backend.runs == []
+
+
+async def test_status_and_list_name_what_runs(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("fix <!channel> it", "100.1")
+        await parent.run(0)
+        command(parent, "status", "200.1")
+        status = await parent.post_with("1 running, 0 queued")
+        assert "• running · claude · fix" in status.text
+        assert "<!channel>" not in status.text
+        command(parent, "list", "300.1")
+        assert "running" in (await parent.post_with("latest conversations")).text
+
+
+async def test_a_slash_command_is_answered_in_the_channel(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        event = SlashCommand(channel=CHANNEL, user=USER, command="/butler", text="ping", trigger_id="t1")
+        parent.deliver(event, Command(name="ping"))
+        assert (await parent.post_with("pong")).thread_ts is None
+        event = SlashCommand(channel=CHANNEL, user=USER, command="/butler", text="c ls", trigger_id="t2")
+        parent.deliver(event, Prompt(text="ls", prefix="run"))
+        assert (await parent.post_with("run does not work here")).thread_ts is None
+
+
+async def test_an_edit_into_a_command_withdraws_the_message(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, debounce_s=3)) as parent:
+        parent.says("statsu", "100.1")
+        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="!ping", edited_ts="101.0")
+        parent.deliver(edit, Command(name="ping"))
+        await parent.post_with("pong")
+        await parent.until(lambda: parent.reactions("100.1") == [])
+        await parent.until(parent.is_idle, flow=True)
+        assert parent.backend.runs == []
+
+
+async def test_progress_is_one_message_edited_now_and_then(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, verbosity="normal")) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0, flow=False)
+        assert "claude is working" in (await parent.post_with("working")).text
+        run.does(
+            Started("s"),
+            Text("I will look."),
+            ToolUse("t1", "Bash", "echo `date` <!here>"),
+            ToolResult("t1", True, "ok"),
+            ToolUse("t2", "Edit", "app.py"),
+            Plan((PlanStep("look", "done"), PlanStep("fix", "in_progress"))),
+        )
+        await parent.until(lambda: parent.updates, flow=True)
+        update = parent.updates[0]
+        assert update.target_ts == "9000.000001"
+        assert "`Edit: app.py`" in update.text
+        assert "2 tools" in update.text
+        assert "☑ look" in update.text
+        run.finish("Done.")
+        await parent.post_with("Done.")
+        await parent.until(lambda: parent.updates[-1].text.startswith("✅"))
+        assert parent.updates[-1].text.endswith("· 2 tools")
+        assert parent.updates[-1].blocks == ()
+        assert len(parent.posts) == 2
+
+
+async def test_the_end_of_progress_waits_for_its_message(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, verbosity="normal"), mute=True) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        run.finish("Done.")
+        await parent.post_with("Done.")
+        assert parent.updates == []
+        parent.mute = False
+        for send in parent.said(Send):
+            parent.take(send)
+        await parent.until(lambda: parent.updates)
+        assert parent.updates[0].target_ts.startswith("9000.")
+        assert parent.updates[0].text.startswith("✅")
+
+
+async def test_nobody_can_give_leave_yet(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        run.does(Started("s"), Approval("a1", "Bash", "rm", {}), Question("q1", "Which one?"))
+        run.does(Finished(True, "I need leave.", "done"))
+        await parent.post_with("I need leave.")
+        assert [(request, answer.allow) for request, answer in parent.backend.answers] == [
+            ("a1", False),
+            ("q1", True),
+        ]
+
+
+async def test_a_breaking_agent_fails_its_turn_and_nothing_else(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        run.events.put_nowait(RuntimeError("a bug"))
+        await parent.post_with("Something broke")
+        await parent.until(lambda: parent.reactions("100.1") == ["x"])
+        parent.says("again", "200.1")
+        (await parent.run(1)).finish("Fine.")
+        await parent.post_with("Fine.")
+
+
+async def test_what_was_executed_is_audited(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("work", "100.1")
+        (await parent.run(0)).finish()
+        audit = (await parent.until(lambda: parent.said(Audit)))[0]
+        assert (audit.user, audit.thread, audit.kind, audit.text, audit.decision) == (
+            USER,
+            "100.1",
+            "claude",
+            "work",
+            "done",
+        )
+
+
+async def test_shutdown_lets_a_turn_finish(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        await parent.stored(parent.says("next", "200.1"))
+        run.finish("Done in time.")
+        goodbye = await parent.shut_down(grace_s=10)
+        assert goodbye.reason == "shutdown"
+        await parent.post_with("Done in time.")
+        assert parent.reactions("100.1") == ["white_check_mark"]
+        assert len(parent.backend.runs) <= 2
+    async with worker(settings(tmp_path)) as parent:
+        await parent.run(0)
+
+
+async def test_shutdown_interrupts_what_does_not_finish(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        await parent.shut_down(grace_s=0.3)
+        assert run.closed.is_set()
+    async with worker(settings(tmp_path)) as parent:
+        await parent.post_with("The machine stopped")
+
+
+async def test_sleep_finishes_what_is_queued_first(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        seq = parent.says("work", "100.1")
+        await parent.stored(seq)
+        index = next(i for i, m in enumerate(parent.heard) if isinstance(m, Stored))
+        loads = [message for message in parent.heard[:index] if isinstance(message, Heartbeat)]
+        assert loads[-1].queued + loads[-1].running >= 1  # told before the receipt
+        (await parent.run(0)).finish("Awake.")
+        await parent.shut_down("sleep", 10)
+        await parent.post_with("Awake.")
+
+
+async def test_an_event_that_breaks_us_is_answered_and_passed(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        store = tmp_path / ".codebutler" / "store.db"
+        with sqlite3.connect(store) as connection:
+            connection.execute(
+                "CREATE TRIGGER poison BEFORE INSERT ON messages WHEN NEW.content = 'poison' "
+                "BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        connection.close()
+        await parent.stored(parent.says("poison", "100.1"))
+        assert (await parent.post_with("an error of mine")).thread_ts == "100.1"
+        assert parent.logs("ERR")
+        parent.says("one", "200.1")
+        (await parent.run(0)).finish("One.")
+        await parent.post_with("One.")

@@ -1,0 +1,195 @@
+"""Death in the middle: what the next life finds, says and does not do."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sqlite3
+from pathlib import Path
+
+from codebutler.clock import ManualClock
+from codebutler.model import ButtonClicked, Post
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.messages import Configure, Goodbye, Hello, Log, Send
+from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
+from codebutler_worker.bootstrap import serve
+from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker
+
+
+def click(action_id: str, value: str, message_ts: str, action_ts: str = "500.1") -> ButtonClicked:
+    return ButtonClicked(
+        channel=CHANNEL,
+        user=USER,
+        message_ts=message_ts,
+        action_id=action_id,
+        value=value,
+        action_ts=action_ts,
+        thread_ts="100.1",
+    )
+
+
+def buttons(post: Post) -> dict[str, str]:
+    """action_id -> value of a post's buttons."""
+    elements = [element for block in post.blocks for element in block.get("elements", [])]
+    return {element["action_id"]: element["value"] for element in elements}
+
+
+async def die_while_running(repo: Path, *, started: bool = True) -> None:
+    async with worker(settings(repo)) as parent:
+        parent.says("rename the module\nand fix the tests", "100.1")
+        run = await parent.run(0)
+        if started:
+            run.does(Started("session-9"))
+            await parent.until(lambda: b"session-9" in _sessions(repo))
+        await parent.until(lambda: parent.reactions("100.1") == ["eyes"])
+        assert not run.closed.is_set()
+
+
+def _sessions(repo: Path) -> bytes:
+    with sqlite3.connect(repo / ".codebutler" / "store.db") as connection:
+        rows = connection.execute("SELECT session_id FROM threads").fetchall()
+    connection.close()
+    return repr(rows).encode()
+
+
+async def test_a_turn_that_was_running_is_never_rerun_but_asked_about(tmp_path: Path) -> None:
+    await die_while_running(tmp_path)
+    async with worker(settings(tmp_path)) as parent:
+        question = await parent.post_with("rename the module and fix the tests")
+        assert question.thread_ts == "100.1"
+        assert set(buttons(question)) == {"codebutler.retry", "codebutler.drop"}
+        parent.says("next", "200.1")
+        assert (await parent.run(0)).request.prompt == "next"
+        assert parent.reactions("100.1") == []
+
+
+async def test_continue_resumes_the_session_once(tmp_path: Path) -> None:
+    await die_while_running(tmp_path)
+    async with worker(settings(tmp_path)) as parent:
+        turn_id = buttons(await parent.post_with("rename"))["codebutler.retry"]
+        parent.deliver(click("codebutler.retry", turn_id, "9000.000001"))
+        run = await parent.run(0)
+        assert run.request.session_id == "session-9"
+        assert "report that first" in run.request.prompt
+        assert "rename the module" not in run.request.prompt  # the session has it
+        await parent.until(lambda: parent.updates)
+        assert parent.updates[0].target_ts == "9000.000001"
+        assert "Continued" in parent.updates[0].text
+        assert parent.updates[0].blocks == ()
+        run.finish("Half was done, now all is.", "session-9")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        await parent.stored(parent.deliver(click("codebutler.retry", turn_id, "9000.000001", "500.2")))
+        await parent.stored(parent.deliver(click("codebutler.drop", turn_id, "9000.000001", "500.3")))
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(parent.deliver(click("codebutler.retry", turn_id, "9000.000001", "500.4")))
+        await parent.until(parent.is_idle, flow=True)
+        assert parent.backend.runs == []
+        assert parent.reactions("100.1") == []
+
+
+async def test_continue_tells_again_what_the_agent_never_got(tmp_path: Path) -> None:
+    await die_while_running(tmp_path, started=False)
+    async with worker(settings(tmp_path)) as parent:
+        turn_id = buttons(await parent.post_with("rename"))["codebutler.retry"]
+        parent.deliver(click("codebutler.retry", turn_id, "9000.000001"))
+        run = await parent.run(0)
+        assert run.request.session_id is None
+        assert "rename the module\nand fix the tests" in run.request.prompt
+
+
+async def test_drop_ends_it(tmp_path: Path) -> None:
+    await die_while_running(tmp_path)
+    async with worker(settings(tmp_path)) as parent:
+        turn_id = buttons(await parent.post_with("rename"))["codebutler.drop"]
+        parent.deliver(click("codebutler.drop", turn_id, "9000.000001"))
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
+        await parent.stored(parent.deliver(click("codebutler.retry", turn_id, "9000.000001", "500.2")))
+        assert parent.backend.runs == []
+
+
+async def test_a_second_death_asks_again(tmp_path: Path) -> None:
+    await die_while_running(tmp_path)
+    async with worker(settings(tmp_path)) as parent:
+        turn_id = buttons(await parent.post_with("rename"))["codebutler.retry"]
+        parent.deliver(click("codebutler.retry", turn_id, "9000.000001"))
+        await parent.run(0)
+    async with worker(settings(tmp_path)) as parent:
+        question = await parent.post_with("rename the module")
+        assert buttons(question)["codebutler.retry"] != turn_id
+        assert len(parent.posts) == 1
+
+
+async def test_a_turn_that_met_its_limit_can_be_continued(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("a long task", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-3"), Finished(False, "It met maxTurns.", "max_turns", Usage(1, 2, 0.1, 10)))
+        failure = await parent.post_with("maxTurns")
+        await parent.until(lambda: parent.reactions("100.1") == ["x"])
+        parent.deliver(click("codebutler.retry", buttons(failure)["codebutler.retry"], "9000.000001"))
+        follow_up = await parent.run(1)
+        assert follow_up.request.session_id == "session-3"
+        assert "limit" in follow_up.request.prompt
+        follow_up.finish("All done.", "session-3")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+
+
+async def test_what_was_not_taken_is_sent_again_as_unsure_with_its_id(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path), mute=True) as parent:
+        parent.says("hello", "100.1")
+        (await parent.run(0)).finish("Hi.")
+        await parent.post_with("Hi.")
+        await parent.until(lambda: len(parent.said(Send)) >= 6)
+        before = [(send.op_id, send.operation) for send in parent.said(Send)]
+        assert not any(send.unsure for send in parent.said(Send))
+    async with worker(settings(tmp_path)) as parent:
+        await parent.until(lambda: len(parent.said(Send)) >= len(before))
+        assert [(send.op_id, send.operation) for send in parent.said(Send)] == before
+        assert all(send.unsure for send in parent.said(Send))
+        await parent.until(parent.is_idle, flow=True)
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(parent.says("again", "200.1"))
+        assert not any(send.unsure for send in parent.said(Send))
+
+
+async def test_queued_messages_run_after_a_death(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, debounce_s=3)) as parent:
+        await parent.stored(parent.says("later", "100.1"))
+    async with worker(settings(tmp_path, debounce_s=3)) as parent:
+        run = await parent.run(0)
+        assert run.request.prompt == "later"
+
+
+async def test_the_question_names_what_the_turn_was_last_seen_doing(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, verbosity="normal")) as parent:
+        parent.says("run the tests", "100.1")
+        run = await parent.run(0)
+        run.does(Started("s"), ToolUse("t1", "Bash", "make test"))
+        await parent.until(lambda: any("make test" in update.text for update in parent.updates), flow=True)
+    async with worker(settings(tmp_path)) as parent:
+        assert "`Bash: make test`" in (await parent.post_with("run the tests")).text
+        assert parent.updates[0].text == "⚠️ interrupted"
+
+
+async def test_a_store_of_a_newer_version_ends_the_worker_for_good(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)):
+        pass
+    store = tmp_path / ".codebutler" / "store.db"
+    with sqlite3.connect(store) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    ours, theirs = socket.socketpair()
+    clock = ManualClock()
+    backend = ScriptedBackend(clock)
+    serving = asyncio.create_task(serve(theirs, clock, lambda _settings, _clock: OneAgent(backend)))
+    parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend)
+    listening = asyncio.create_task(parent.listen())
+    await parent.until(lambda: parent.said(Hello))
+    parent.channel.send(Configure(settings=settings(tmp_path)))
+    assert await serving == 78
+    await parent.until(lambda: parent.said(Goodbye))
+    assert any(record.tag == "ERR" and "newer" in record.text for record in parent.said(Log))
+    await listening
+    parent.channel.close()
+    await parent.channel.wait_closed()
