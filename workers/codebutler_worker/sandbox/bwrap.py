@@ -1,0 +1,135 @@
+"""BwrapSandbox: bubblewrap in a pinned layout, with a pid namespace of its own, so that nothing outlives a turn.
+
+SIGTERM to the wrapper ends everything inside at once, without asking the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.checkout import inspect_checkout
+from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.sandbox.layout import Inside, bwrap_argv
+from codebutler_worker.sandbox.none import environment
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from codebutler_worker.sandbox.system import find_program, inspect_system
+
+INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
+SELF_TEST_S = 20.0
+
+# In one shell: not root, alone in its pid namespace, cannot write outside, can write in the directory.
+SELF_TEST = """
+[ "$(id -u)" != 0 ] || { echo "is root inside"; exit 1; }
+[ ! -e "$OUTSIDE" ] || { echo "sees files outside"; exit 1; }
+(: > /usr/.codebutler-self-test) 2>/dev/null && { echo "can write in /usr"; exit 1; }
+[ "$(cat /proc/1/comm)" = bwrap ] || { echo "shares the host's processes"; exit 1; }
+echo written > here && cat here
+"""
+
+
+class BwrapSandbox:
+    """``hidden`` are directories no agent may see wherever they lie: the supervisor's home above all.
+
+    Raises SandboxUnavailableError if bubblewrap is not installed.
+    """
+
+    name = "bwrap"
+
+    def __init__(self, hidden: tuple[Path, ...] = (), program: Path | None = None) -> None:
+        bwrap = program or find_program("bwrap")
+        if bwrap is None:
+            raise SandboxUnavailableError(f"bubblewrap is missing: {INSTALL}")
+        self._system = inspect_system(bwrap)
+        self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
+        checkout = inspect_checkout(policy.workdir)
+        for path in (path for path in self._hidden if path.is_relative_to(checkout.root)):
+            _refuse_links(checkout.root, path)
+        # Not --setenv: everybody can read a process's arguments. And not our own environment: /proc/1/environ
+        # inside shows what the wrapper was started with. Only what would change the wrapper itself is set.
+        env = environment(policy)
+        loader = {name: value for name, value in env.items() if name.startswith("LD_")}
+        inside = Inside(
+            home=policy.home.resolve(),
+            home_paths=_home_paths(policy),
+            readable=tuple((path, path.resolve()) for path in _readable(argv, policy)),
+            hidden=self._hidden,
+            env=tuple(loader.items()),
+            network=policy.network,
+        )
+        return Launch(
+            argv=bwrap_argv(argv, inside, checkout, self._system),
+            env={name: value for name, value in env.items() if name not in loader},
+            cwd=Path("/"),
+        )
+
+    async def self_test(self) -> None:
+        """Start a shell inside and let it try the walls."""
+        with tempfile.TemporaryDirectory(prefix="codebutler-self-test-") as directory:
+            base = Path(directory).resolve()
+            workdir, outside = base / "work", base / "outside"
+            workdir.mkdir()
+            outside.touch()
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside)}
+            policy = SandboxPolicy(workdir=workdir, home=base / "home", env=env, network=False)
+            launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
+            code, output = await _run(launch)
+        if code != 0 or output.strip() != "written":
+            reason = output.strip().splitlines()[-1:] or [f"exit code {code}"]
+            raise SandboxUnavailableError(
+                f"bubblewrap does not work here ({reason[0]}): allow unprivileged user namespaces, or update it"
+            )
+
+
+async def _run(launch: Launch) -> tuple[int, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *launch.argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=launch.cwd,
+            env=launch.env,
+        )
+    except OSError as error:
+        return 126, str(error)
+    try:
+        async with asyncio.timeout(SELF_TEST_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return 124, f"nothing happened for {SELF_TEST_S:g} s"
+    return process.returncode or 0, output.decode(errors="replace")
+
+
+def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
+    home = policy.home.resolve()
+    kept = []
+    for path in policy.home_paths:
+        if not path.is_relative_to(policy.home) or path == policy.home:
+            raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
+        if path.exists():
+            kept.append(home / path.relative_to(policy.home))
+            _refuse_links(home, kept[-1])
+    return tuple(kept)
+
+
+def _readable(argv: tuple[str, ...], policy: SandboxPolicy) -> list[Path]:
+    """What is named and exists; the program itself need not be named."""
+    program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
+    return [path.absolute() for path in (*policy.readable, *program) if path.exists()]
+
+
+def _refuse_links(root: Path, path: Path) -> None:
+    try:
+        status_beneath(root, str(path.relative_to(root)))
+    except UnsafePathError as error:
+        raise SandboxUnavailableError(
+            f"{path} goes through a symbolic link: name its target instead"
+        ) from error

@@ -1,0 +1,171 @@
+"""What a working directory consists of, as far as walls go: its git directory and its private directory.
+
+The agent has written here before. Whatever is not as git itself lays it out is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.destinations import (
+    O_PATH,
+    UnsafePathError,
+    open_beneath,
+    read_regular,
+    status_beneath,
+)
+
+PRIVATE = ".codebutler"
+SHARED = ("files", "images")
+POINTER_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """A working directory whose named paths exist and are no symbolic links.
+
+    ``pinned`` are bound onto themselves, so that they cannot be renamed away; ``fixed`` are read-only;
+    ``private`` is hidden but for ``shared``.
+    """
+
+    root: Path
+    uid: int
+    gid: int
+    pinned: tuple[Path, ...] = ()
+    fixed: tuple[Path, ...] = ()
+    private: Path | None = None
+    shared: tuple[Path, ...] = ()
+
+
+def inspect_checkout(workdir: Path) -> Checkout:
+    """Look at ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be fixed.
+
+    Raises SandboxUnavailableError if it cannot be walled in.
+    """
+    if not workdir.is_absolute() or not workdir.is_dir() or workdir.resolve() != workdir:
+        raise SandboxUnavailableError(f"{workdir} is not a directory, or its path has a symbolic link in it")
+    owner = workdir.stat()
+    try:
+        pinned, fixed = _git(workdir)
+        private, shared = _private(workdir)
+    except UnsafePathError as error:
+        raise SandboxUnavailableError(
+            f"{error.filename} in {workdir}: {error.strerror}; remove it or make it a real directory"
+        ) from error
+    return Checkout(
+        root=workdir,
+        uid=owner.st_uid,
+        gid=owner.st_gid,
+        pinned=pinned,
+        fixed=fixed,
+        private=private,
+        shared=shared,
+    )
+
+
+def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
+    if status_beneath(root, PRIVATE) is None:
+        return None, ()
+    _require_directory(root, PRIVATE)
+    shared = [name for name in SHARED if status_beneath(root, f"{PRIVATE}/{name}")]
+    for name in shared:
+        _require_directory(root, f"{PRIVATE}/{name}")
+    return root / PRIVATE, tuple(root / PRIVATE / name for name in shared)
+
+
+def _git(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    found = status_beneath(root, ".git")
+    if found is None:
+        return (), ()
+    if stat.S_ISREG(found.st_mode):
+        common = _common_directory(root)
+        pinned, fixed = _git_directory(common.parent, common.name)
+        return pinned, (*fixed, root / ".git")
+    return _git_directory(root, ".git")
+
+
+def _git_directory(parent: Path, name: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """What to pin and to fix in a git directory: what makes git run programs, and what leads elsewhere."""
+    _require_directory(parent, name)
+    git = parent / name
+    if status_beneath(git, "commondir"):
+        # git would take its configuration, and with it programs to run, from wherever this file says.
+        raise SandboxUnavailableError(f"{git}/commondir does not belong in a git directory: remove it")
+    _create_missing(parent, name)
+    _require_directory(git, "hooks")
+    pinned, fixed = [git], [git / "hooks", git / "config"]
+    if status_beneath(git, "config.worktree"):
+        fixed.append(git / "config.worktree")
+    if status_beneath(git, "worktrees"):
+        for entry in sorted((git / "worktrees").iterdir()):
+            _require_directory(git, f"worktrees/{entry.name}")
+            pinned.append(entry)
+            fixed += [
+                entry / file
+                for file in ("commondir", "gitdir", "config.worktree")
+                if status_beneath(git, f"worktrees/{entry.name}/{file}")
+            ]
+    return tuple(pinned), tuple(fixed)
+
+
+def _create_missing(parent: Path, name: str) -> None:
+    directory = open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        owner = os.fstat(directory)
+        if status_beneath(parent / name, "hooks") is None:
+            os.mkdir("hooks", 0o755, dir_fd=directory)
+            os.chown("hooks", owner.st_uid, owner.st_gid, dir_fd=directory, follow_symlinks=False)
+        if status_beneath(parent / name, "config") is None:
+            file = os.open(
+                "config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=directory
+            )
+            os.fchown(file, owner.st_uid, owner.st_gid)
+            os.close(file)
+    finally:
+        os.close(directory)
+
+
+def _common_directory(root: Path) -> Path:
+    """The git directory a worktree belongs to, if that one knows the worktree (gitrepository-layout(5)).
+
+    The ``.git`` file is the agent's to write when nothing fixed it, so both directions have to agree, and what
+    it names has to lie where the agent cannot have made it.
+    """
+    entry = _pointer(root, ".git", root, prefix="gitdir:")
+    common = entry.parent.parent
+    known = (
+        entry.parent.name == "worktrees"
+        and not entry.is_relative_to(root)
+        and common.is_dir()
+        and common.resolve() == common
+        and status_beneath(common, f"worktrees/{entry.name}") is not None
+        and _pointer(common, f"worktrees/{entry.name}/gitdir", entry) == root / ".git"
+        and _pointer(common, f"worktrees/{entry.name}/commondir", entry) == common
+    )
+    if not known:
+        raise SandboxUnavailableError(
+            f"{root}/.git is a file that names no worktree of a repository; submodules cannot be registered alone"
+        )
+    return common
+
+
+def _pointer(root: Path, relative: str, base: Path, prefix: str = "") -> Path:
+    try:
+        text = read_regular(root, relative, POINTER_BYTES).decode()
+    except (FileNotFoundError, UnicodeDecodeError) as error:
+        raise SandboxUnavailableError(f"{root / relative} cannot be read as git's: {error}") from error
+    return Path(os.path.normpath(base / text.removeprefix(prefix).strip()))
+
+
+def _require_directory(root: Path, relative: str) -> None:
+    descriptor = open_beneath(root, relative, O_PATH)
+    try:
+        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+    if not is_directory:
+        raise SandboxUnavailableError(f"{root / relative} is not a directory")

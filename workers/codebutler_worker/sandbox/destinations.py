@@ -1,0 +1,121 @@
+"""Paths inside a directory that somebody hostile writes: no step of them may be a symbolic link.
+
+A check by name loses a race, so everything here is decided on descriptors: openat2(2) with RESOLVE_BENEATH,
+RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS where there is one, else a walk that opens each component with
+O_NOFOLLOW. ``relative`` has no leading slash and no "..".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+from pathlib import Path, PurePosixPath
+
+SYS_OPENAT2 = 437  # the same on every Linux architecture
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+
+
+class UnsafePathError(OSError):
+    """A path leaves its directory, or goes through a symbolic link."""
+
+
+def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = False) -> int:
+    """A descriptor for ``root/relative``; the caller closes it. ``portable`` forces the walk.
+
+    Raises UnsafePathError for a symbolic link or a way out, FileNotFoundError and other OSError as open(2).
+    """
+    parts = PurePosixPath(relative).parts
+    if not parts or relative.startswith("/") or ".." in parts or "\0" in relative:
+        raise UnsafePathError(errno.EXDEV, "not a path below the directory", relative)
+    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not portable:
+            try:
+                return _openat2(top, relative, flags)
+            except NotImplementedError:
+                pass
+        return _walk(top, parts, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EXDEV):
+            raise UnsafePathError(error.errno, "goes through a symbolic link", relative) from error
+        raise
+    finally:
+        os.close(top)
+
+
+def status_beneath(root: Path, relative: str) -> os.stat_result | None:
+    """What ``root/relative`` is, None if there is nothing. Raises UnsafePathError."""
+    try:
+        descriptor = open_beneath(root, relative, O_PATH)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_regular(root: Path, relative: str, limit_bytes: int) -> bytes:
+    """The content of a regular file of at most ``limit_bytes``, read from the descriptor that was checked.
+
+    Raises UnsafePathError for a link, pipe, device, directory or a larger file; OSError as open(2).
+    """
+    descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise UnsafePathError(errno.EFBIG, f"larger than {limit_bytes} bytes", relative)
+    return content
+
+
+def _openat2(top: int, relative: str, flags: int) -> int:
+    if os.uname().sysname != "Linux":
+        raise NotImplementedError
+    libc = ctypes.CDLL(None, use_errno=True)
+    how = struct.pack(
+        "QQQ", flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+    )
+    descriptor = libc.syscall(
+        ctypes.c_long(SYS_OPENAT2),
+        ctypes.c_int(top),
+        ctypes.c_char_p(os.fsencode(relative)),
+        ctypes.c_char_p(how),
+        ctypes.c_size_t(len(how)),
+    )
+    if descriptor >= 0:
+        return int(descriptor)
+    code = ctypes.get_errno()
+    # A seccomp filter of a container answers EPERM for a call it does not know.
+    if code in (errno.ENOSYS, errno.EPERM):
+        raise NotImplementedError
+    raise OSError(code, os.strerror(code), relative)
+
+
+def _walk(top: int, parts: tuple[str, ...], flags: int) -> int:
+    at = os.dup(top)
+    try:
+        for part in parts[:-1]:
+            step = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = step
+        _refuse_link(parts[-1], at)
+        return os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    except NotADirectoryError as error:
+        _refuse_link(str(error.filename), at)
+        raise
+    finally:
+        os.close(at)
+
+
+def _refuse_link(name: str, directory: int) -> None:
+    # With O_PATH or O_DIRECTORY, O_NOFOLLOW opens the link itself or blames something else.
+    if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+        raise UnsafePathError(errno.ELOOP, "a symbolic link", name)

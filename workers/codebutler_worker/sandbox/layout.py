@@ -1,0 +1,144 @@
+"""The walls as bubblewrap arguments. Pure: everything looked up comes in, an argv comes out.
+
+The root is an empty, read-only directory in which system directories (read-only), a private /tmp, /run and
+home, and the working directory appear. Later mounts cover earlier ones, so the order below is the policy.
+Options as of bubblewrap 0.8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.checkout import Checkout
+from codebutler_worker.sandbox.system import System
+
+ORDINARY_ID = "1000"
+SCRATCH = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - mount points, not files
+
+# --disable-userns: a nested user namespace is the widest road to kernel bugs.
+NAMESPACES = (
+    "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+    "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """A SandboxPolicy looked up on disk: every path exists.
+
+    ``readable`` pairs a path with what it resolves to; ``hidden`` are directories to empty wherever they would
+    show; ``env`` is only what must not reach the wrapper itself.
+    """
+
+    home: Path
+    home_paths: tuple[Path, ...] = ()
+    readable: tuple[tuple[Path, Path], ...] = ()
+    hidden: tuple[Path, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    network: bool = True
+
+
+def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: System) -> tuple[str, ...]:
+    """The command that runs ``argv`` in ``checkout``.
+
+    Raises SandboxUnavailableError for a policy that walls cannot keep.
+    """
+    _refuse_too_wide(inside, checkout, system)
+    return (
+        *_identity(checkout, system),
+        *NAMESPACES,
+        *(() if inside.network else ("--unshare-net",)),
+        *(word for name, value in inside.env for word in ("--setenv", name, value)),
+        *_system(inside, system),
+        *_home(inside, system),
+        *_checkout(inside, checkout),
+        "--remount-ro", "/",
+        "--chdir", str(checkout.root),
+        "--", *argv,
+    )  # fmt: skip
+
+
+def _refuse_too_wide(inside: Inside, checkout: Checkout, system: System) -> None:
+    for path in (inside.home, *system.roots):
+        if path.is_relative_to(checkout.root):
+            raise SandboxUnavailableError(f"{checkout.root} contains {path}: register a directory below it instead")
+    for path in system.roots:
+        if path.is_relative_to(inside.home):
+            raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
+    for path in inside.home_paths:
+        if checkout.root.is_relative_to(path):
+            raise SandboxUnavailableError(f"{checkout.root} lies in the agent's own {path}: move it elsewhere")
+
+
+def _identity(checkout: Checkout, system: System) -> tuple[str, ...]:
+    """Who the agent is: never root, and on somebody's repository that somebody."""
+    if system.uid != 0:
+        return (str(system.bwrap),)
+    if checkout.uid == 0:
+        return (str(system.bwrap), "--uid", ORDINARY_ID, "--gid", ORDINARY_ID)
+    if system.setpriv is None:
+        raise SandboxUnavailableError(
+            "root needs setpriv to act as the repository's owner: install util-linux"
+        )
+    identity = (f"--reuid={checkout.uid}", f"--regid={checkout.gid}", "--clear-groups")
+    return (str(system.setpriv), *identity, "--", str(system.bwrap))
+
+
+def _system(inside: Inside, system: System) -> list[str]:
+    options: list[str] = []
+    for root in system.roots:
+        options += ["--ro-bind", str(root), str(root)]
+    for path, target in system.links:
+        options += ["--symlink", target, str(path)]
+    for file in system.masked_files:
+        options += ["--ro-bind", "/dev/null", str(file)]
+    hidden = (path for path in inside.hidden if _below(path, system.roots))
+    for directory in (*system.masked_directories, *hidden):
+        options += _empty(directory)
+    options += ["--dev", "/dev", "--proc", "/proc"]
+    for scratch in SCRATCH:
+        options += ["--tmpfs", scratch]
+    options += ["--symlink", "../run", "/var/run"]
+    if inside.network and system.resolver:
+        options += ["--ro-bind", str(system.resolver), str(system.resolver)]
+    return options
+
+
+def _home(inside: Inside, system: System) -> list[str]:
+    options = ["--tmpfs", str(inside.home)]
+    shown = (*system.roots, *(real for _, real in inside.readable))
+    for path, real in inside.readable:
+        if not _below(real, system.roots):
+            options += ["--ro-bind", str(real), str(real)]
+        if path != real and not _below(path, shown):
+            options += ["--symlink", str(real), str(path)]
+    for path in inside.home_paths:
+        options += ["--bind", str(path), str(path)]
+    return options
+
+
+def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
+    options = ["--bind", str(checkout.root), str(checkout.root)]
+    for path in checkout.pinned:
+        options += ["--bind", str(path), str(path)]
+    for path in checkout.fixed:
+        options += ["--ro-bind", str(path), str(path)]
+    for path in inside.hidden:
+        if path.is_relative_to(checkout.root):
+            options += _empty(path)
+    if checkout.private:
+        options += ["--tmpfs", str(checkout.private)]
+        for path in checkout.shared:
+            options += ["--bind", str(path), str(path)]
+        options += ["--remount-ro", str(checkout.private)]
+    return options
+
+
+def _empty(directory: Path) -> list[str]:
+    return ["--tmpfs", str(directory), "--remount-ro", str(directory)]
+
+
+def _below(path: Path, roots: tuple[Path, ...]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)

@@ -1,0 +1,96 @@
+"""What this machine is made of, looked up once: the directories programs live in, and what to mask in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+# Everything else (homes, /srv, /var, /mnt, …) does not exist inside.
+SYSTEM_ROOTS = tuple(
+    Path(path)
+    for path in (
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/etc",
+        "/opt",
+        "/nix",
+        "/gnu",
+        "/snap",
+    )
+)
+# Never from PATH: an agent can write a `bwrap` into a repository, and a shell can have that in its PATH.
+PROGRAM_DIRECTORIES = tuple(
+    Path(path)
+    for path in ("/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """``roots``: directories to show read-only; ``links``: (path, target) of those that are symbolic links;
+    ``masked``: files and directories in them that not everybody may read; ``resolver``: where
+    /etc/resolv.conf really is, if that is elsewhere.
+    """
+
+    uid: int
+    gid: int
+    bwrap: Path
+    setpriv: Path | None = None
+    roots: tuple[Path, ...] = ()
+    links: tuple[tuple[Path, str], ...] = ()
+    masked_files: tuple[Path, ...] = ()
+    masked_directories: tuple[Path, ...] = ()
+    resolver: Path | None = None
+
+
+def find_program(name: str) -> Path | None:
+    """The absolute path of an installed system program."""
+    return next((d / name for d in PROGRAM_DIRECTORIES if os.access(d / name, os.X_OK)), None)
+
+
+def inspect_system(bwrap: Path) -> System:
+    """Look at the machine. Walks /etc once."""
+    links = tuple((root, str(root.readlink())) for root in SYSTEM_ROOTS if root.is_symlink())
+    roots = tuple(root for root in SYSTEM_ROOTS if root.is_dir() and not root.is_symlink())
+    masked = list(_unreadable(Path("/etc")))
+    resolver = Path("/etc/resolv.conf").resolve()
+    return System(
+        uid=os.getuid(),
+        gid=os.getgid(),
+        bwrap=bwrap,
+        setpriv=find_program("setpriv"),
+        roots=roots,
+        links=links,
+        masked_files=tuple(path for path in masked if not path.is_dir()),
+        masked_directories=tuple(path for path in masked if path.is_dir()),
+        resolver=resolver if resolver.is_file() and not _below(resolver, roots) else None,
+    )
+
+
+def _unreadable(directory: Path) -> Iterator[Path]:
+    """What not everybody may read. Inside a user namespace made by root these files are still root's own."""
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if entry.is_dir(follow_symlinks=False):
+            if not mode & stat.S_IXOTH or not mode & stat.S_IROTH:
+                yield Path(entry.path)
+            else:
+                yield from _unreadable(Path(entry.path))
+        elif stat.S_ISREG(mode) and not mode & stat.S_IROTH:
+            yield Path(entry.path)
+
+
+def _below(path: Path, roots: tuple[Path, ...]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
