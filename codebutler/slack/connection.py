@@ -50,7 +50,7 @@ class SlackConnection:
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
         door = Door(self._intake, await self._identify())
-        self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng)
+        self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, _note)
         await self._client.run()
         if self._client.status.state == "auth_failed" and self._client.status.last_event_age_s is None:
             raise ChatAuthError(self._client.status.trouble)
@@ -78,3 +78,7 @@ class SlackConnection:
                 await self._clock.sleep(full_jitter_s(self._rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
             else:
                 return identity
+
+
+def _note(status: SocketStatus) -> None:
+    log.info("slack %s", status.state.replace("_", " "))

@@ -14,14 +14,14 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import httpx
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.workspace.server import Options, WorkspaceServer
 
 DEADLINE_S = 45.0
+T = TypeVar("T")
 Message = dict[str, Any]
 FINAL = {"white_check_mark", "x", "octagonal_sign"}
 
@@ -36,7 +36,6 @@ class House:
         self.person = AsyncWebClient(workspace.user_token, base_url=workspace.api_url)
         self.person.proxy = None
         self.supervisor: asyncio.subprocess.Process | None = None
-        self._changed = asyncio.Event()
 
     # -- the command line
 
@@ -68,17 +67,20 @@ class House:
 
     async def supervise(self) -> None:
         """Start the supervisor and wait until it is connected and every worker is up."""
-        log = (self.home / "supervise.out").open("ab")
-        self.supervisor = await asyncio.create_subprocess_exec(
-            *command("supervise"), env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-        log.close()
+        await self.start_supervisor()
         await self.until_status(
             lambda status: (
                 status["slack"]["state"] == "connected"
                 and all(repo["worker"]["state"] in ("running", "sleeping") for repo in status["repos"])
             )
         )
+
+    async def start_supervisor(self) -> None:
+        """Start the supervisor and wait for nothing."""
+        with (self.home / "supervise.out").open("ab") as log:
+            self.supervisor = await asyncio.create_subprocess_exec(
+                *command("supervise"), env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     async def stop(self, signal_number: int = signal.SIGTERM) -> int:
         """Signal the supervisor and wait for its end; returns the exit code."""
@@ -111,68 +113,58 @@ class House:
     # -- the person
 
     def channel_id(self, name: str) -> str:
-        return next(c["id"] for c in self.workspace.boot()["channels"] if c["name"] == name)
+        return self.workspace.channel_id(name)
 
     async def say(self, channel: str, text: str, thread_ts: str | None = None) -> str:
         """Write as the person; returns the message's ts."""
         answer = await self.person.chat_postMessage(channel=channel, text=text, thread_ts=thread_ts)
         return str(answer["ts"])
 
-    async def thread(self, channel: str, ts: str) -> list[Message]:
-        """Every message of a thread, the first one included."""
-        answer = await self.person.conversations_replies(channel=channel, ts=ts, limit=500)
-        return list(answer["messages"])
+    async def click(self, channel: str, message_ts: str, action_id: str, value: str) -> None:
+        """Press a button as the person."""
+        given = {"channel": channel, "message_ts": message_ts, "action_id": action_id, "value": value}
+        await self.workspace.interactions.click(self.workspace.workspace.person, given)
 
-    async def reactions(self, channel: str, ts: str) -> set[str]:
+    def reactions(self, channel: str, ts: str) -> set[str]:
         """The names on one message."""
-        answer = await self.person.reactions_get(channel=channel, timestamp=ts)
-        return {reaction["name"] for reaction in answer["message"].get("reactions", [])}
+        message = self.message(channel, ts)
+        return {reaction["name"] for reaction in message.get("reactions", [])}
 
-    async def until(self, what: str, look: Callable[[], Any]) -> Any:
-        """Await ``look()`` after every event of the workspace until it gives something true."""
+    def message(self, channel: str, ts: str) -> Message:
+        """One message as the workspace shows it now."""
+        told = self.workspace.call("reactions.get", self.workspace.bot_token, channel=channel, timestamp=ts)
+        found: Message = told["message"]
+        return found
+
+    async def until(self, what: str, look: Callable[[], T | None]) -> T:
+        """The first true answer of ``look``, asked after every change of the workspace."""
         try:
-            async with asyncio.timeout(DEADLINE_S):
-                while True:
-                    self._changed.clear()
-                    if found := await look():
-                        return found
-                    await self._changed.wait()
+            return await self.workspace.until(look, DEADLINE_S)
         except TimeoutError:
             raise AssertionError(f"never came: {what}\n{self.log()}") from None
 
     async def outcome(self, channel: str, ts: str) -> str:
-        """Wait for the one final reaction on the person's message; returns its name."""
+        """Wait until the only reaction on the person's message is a final one; returns its name."""
 
-        async def look() -> str | None:
-            names = await self.reactions(channel, ts)
-            final = names & FINAL
-            return next(iter(final)) if final and names == final else None
+        def look() -> str | None:
+            names = self.reactions(channel, ts)
+            return next(iter(names)) if len(names) == 1 and names <= FINAL else None
 
-        return str(await self.until(f"the outcome of {ts}", look))
+        return await self.until(f"the outcome of {ts}", look)
 
-    async def answer(self, channel: str, ts: str, containing: str, thread_ts: str | None = None) -> Message:
+    def answers(self, channel: str, root: str, after: str = "") -> list[Message]:
+        """What the bot has said in a thread since ``after``."""
+        thread = self.workspace.thread(channel, root)
+        return [message for message in thread if message.get("bot_id") and message["ts"] > (after or root)]
+
+    async def answer(self, channel: str, root: str, containing: str, after: str = "") -> Message:
         """Wait for a message of the bot in the thread that contains a text."""
 
-        async def look() -> Message | None:
-            for message in await self.thread(channel, thread_ts or ts):
-                if message.get("bot_id") and message["ts"] > ts and containing in whole_text(message):
-                    return message
-            return None
+        def look() -> Message | None:
+            said = self.answers(channel, root, after)
+            return next((message for message in said if containing in whole_text(message)), None)
 
-        found: Message = await self.until(f"an answer with {containing!r}", look)
-        return found
-
-    async def follow(self) -> None:
-        """Note every event of the workspace's stream, as the chat page does."""
-        url = f"{self.workspace.api_url.removesuffix('/api/')}/workspace/stream"
-        timeout = httpx.Timeout(10, read=None)
-        token = {"token": self.workspace.user_token}
-        async with (
-            httpx.AsyncClient(timeout=timeout, trust_env=False) as client,
-            client.stream("GET", url, params=token) as response,
-        ):
-            async for _ in response.aiter_lines():
-                self._changed.set()
+        return await self.until(f"an answer with {containing!r}", look)
 
 
 def command(*arguments: str) -> list[str]:
@@ -203,14 +195,11 @@ async def house(
             **(extra_env or {}),
         }
         built = House(workspace, home, env)
-        following = asyncio.create_task(built.follow(), name="follow the workspace")
         try:
-            person = workspace.boot()["me"]["id"]
+            person = workspace.workspace.person.id
             tokens = ["--bot-token", workspace.bot_token, "--app-token", workspace.app_token]
             await built.run("setup", *tokens, "--allow-user", person, "--api-url", workspace.api_url)
             yield built
         finally:
             if built.supervisor is not None and built.supervisor.returncode is None:
                 await built.stop()
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
