@@ -130,15 +130,25 @@ class Interactions:
         }
 
     def _response_url(self, channel: Channel, user: User, message: Message | None = None) -> str:
+        now_s = self._workspace.clock.monotonic()
+        self._forget_expired(now_s)
         key = secrets.token_urlsafe(24)
         self._targets[key] = ResponseTarget(
             channel=channel.id,
             user=user.id,
             message_ts=message.ts if message else "",
             thread_ts=message.thread_ts if message else None,
-            until_s=self._workspace.clock.monotonic() + RESPONSE_LIFE_S,
+            until_s=now_s + RESPONSE_LIFE_S,
         )
         return f"{self._house.url}/response/{key}"
+
+    def _forget_expired(self, now_s: float) -> None:
+        """The oldest come first: all live equally long."""
+        while self._targets:
+            oldest = next(iter(self._targets))
+            if now_s <= self._targets[oldest].until_s:
+                return
+            del self._targets[oldest]
 
     def _trigger_id(self) -> str:
         return self._workspace.next_id("") + "." + secrets.token_hex(8)

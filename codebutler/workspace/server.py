@@ -57,8 +57,8 @@ class WorkspaceServer:
     connection: ``until`` waits for what a caller is looking for.
     """
 
-    def __init__(self, options: Options = Options(), clock: Clock | None = None) -> None:  # noqa: B008 - frozen
-        self.options = options
+    def __init__(self, options: Options | None = None, clock: Clock | None = None) -> None:
+        self.options = options = options or Options()
         self.clock = clock or SystemClock()
         self.tokens = options.tokens or new_tokens()
         self.signal = Signal()
