@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from codebutler.text.escape import escape, neutralise
 
 LINE_LIMIT = 150
+_HALF_ENTITY = re.compile(r"&[a-z]*$")
 
 
 def one_line(text: str, limit: int = LINE_LIMIT) -> str:
@@ -16,6 +19,13 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
 def plain(text: str) -> str:
     """Foreign text as mrkdwn that shows it literally and pings nobody."""
     return escape(neutralise(text))
+
+
+def clip(mrkdwn: str, limit: int) -> str:
+    """At most ``limit`` characters of escaped text, without half an entity at the cut."""
+    if len(mrkdwn) <= limit:
+        return mrkdwn
+    return _HALF_ENTITY.sub("", mrkdwn[: limit - 1]) + "…"
 
 
 def code(text: str, limit: int = LINE_LIMIT) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from codebutler_worker.agents.backend import PlanStep
-from codebutler_worker.present.lines import code, count, one_line, plain, span
+from codebutler_worker.present.lines import clip, code, count, one_line, plain, span
 from codebutler_worker.present.reducer import View
 
 STOP_ACTION = "codebutler.stop"
@@ -17,6 +17,7 @@ Outcome = Literal["done", "failed", "stopped", "interrupted"]
 SIGNS: dict[Outcome, str] = {"done": "✅", "failed": "❌", "stopped": "🛑", "interrupted": "⚠️"}
 _BOXES = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 _PLAN_LINES = 8
+SECTION_CHARS = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ def button(label: str, action_id: str, value: str, style: str = "") -> dict[str,
 
 
 def with_buttons(text: str, *buttons: dict[str, Any]) -> Message:
-    """``text`` (mrkdwn, below 3,000 characters) above a row of buttons."""
+    """``text`` (mrkdwn) above a row of buttons; a section block takes 3,000 characters."""
+    text = clip(text, SECTION_CHARS)
     section = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
     return Message(text, (section, {"type": "actions", "elements": list(buttons)}))
 

@@ -1,0 +1,21 @@
+"""Conversations and agents by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from codebutler.config.schema import AgentSection, Config
+from codebutler_worker.conversation.naming import agent_name, conversation_id
+
+
+def test_a_thread_is_a_conversation_unless_the_channel_is() -> None:
+    assert conversation_id(Config(), "C1", "100.1") == "C1:100.1"
+    assert conversation_id(Config(agent=AgentSection(scope="channel")), "C1", "100.1") == "C1:"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "agent"),
+    [(None, "kimi"), ("claude", "claude"), ("agent", "native"), ("run", "run"), ("rehearsal", "rehearsal")],
+)
+def test_a_prefix_names_an_agent(prefix: str | None, agent: str) -> None:
+    assert agent_name(Config(agent=AgentSection(default="kimi")), prefix) == agent

@@ -1,0 +1,79 @@
+"""The answer as operations: parts, footer, file, and nothing that pings."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler.model import Post, Upload
+from codebutler_worker.agents.backend import Usage
+from codebutler_worker.present.answer import answer, footer
+
+FOOT = footer(Usage(1234, 5678, 0.12, 3), 34)
+
+
+def shown(operation: object) -> str:
+    assert isinstance(operation, Post)
+    (block,) = operation.blocks
+    assert block["type"] == "markdown"
+    return str(block["text"])
+
+
+def test_the_footer() -> None:
+    assert FOOT == "_tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_"
+
+
+def test_an_unknown_cost_is_left_out() -> None:
+    assert footer(Usage(1, 2, None, 1), 61) == "_tokens: 1 in / 2 out • 1m01s • 1 turn_"
+
+
+def test_a_short_answer_is_one_post_with_its_footer() -> None:
+    (post,) = answer("Fixed **it**.", FOOT, "100.1", 3500)
+    assert shown(post) == f"Fixed **it**.\n\n{FOOT}"
+    assert isinstance(post, Post)
+    assert post.thread_ts == "100.1"
+    assert post.text.startswith("Fixed *it*.")
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_nothing_is_said_as_such(text: str) -> None:
+    assert shown(answer(text, FOOT, None, 3500)[0]).startswith("(no text)")
+
+
+@pytest.mark.parametrize(
+    "hostile", ["<!channel>", "<!here|x>", "<@U0ANA>", "<!subteam^S1>", "@channel", "@here"]
+)
+def test_nothing_pings(hostile: str) -> None:
+    for operation in answer(f"look {hostile} now", FOOT, None, 3500):
+        assert isinstance(operation, Post)
+        assert hostile not in operation.text
+        assert hostile not in shown(operation)
+
+
+def test_fences_are_closed_in_every_part() -> None:
+    text = "```py\n" + "\n".join(f"line_{number} = {number}" for number in range(400)) + "\n```"
+    parts = [shown(operation) for operation in answer(text, FOOT, None, 1000)]
+    assert len(parts) > 5
+    assert all(part.count("```") % 2 == 0 for part in parts)
+    assert parts[-1].endswith(FOOT)
+
+
+def test_a_very_long_answer_is_a_file_and_its_beginning() -> None:
+    text = "word " * 5000
+    post, file = answer(text, FOOT, "100.1", 3500)
+    assert shown(post).endswith(FOOT)
+    assert len(shown(post)) <= 3500
+    assert isinstance(file, Upload)
+    assert file.filename == "answer.md"
+    assert file.content.decode() == text.strip()
+    assert file.thread_ts == "100.1"
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=3000), st.integers(200, 400))
+def test_no_part_exceeds_the_limit_and_the_last_has_the_footer(text: str, limit: int) -> None:
+    posts = [operation for operation in answer(text, FOOT, None, limit) if isinstance(operation, Post)]
+    assert posts
+    assert all(0 < len(shown(post)) <= limit for post in posts)
+    assert shown(posts[-1]).endswith(FOOT)
+    assert all(FOOT not in shown(post) for post in posts[:-1])
