@@ -12,6 +12,7 @@ import typer
 from codebutler.cli import channels, repo_files
 from codebutler.cli.git_repo import is_tracked, repo_root
 from codebutler.cli.output import is_interactive, notice, say
+from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
 from codebutler.cli.trust import vouched
 from codebutler.config.load import check_layer, parse_layer
@@ -58,6 +59,7 @@ def run(
             f"warning: git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
             f"read it, then run `codebutler trust {entry.name}`"
         )
+    reload_supervisor()
 
 
 def _prepared_layer(root: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import typer
 from codebutler.cli import repo_files
 from codebutler.cli.git_repo import repo_root
 from codebutler.cli.output import print_json, say
+from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import Step
 from codebutler.cli.surroundings import home
 from codebutler.cli.trust import vouched
@@ -37,6 +38,8 @@ def run(
     steps = migrate_home(where, check=check)
     for entry in entries if every else [chosen(entries, repo)]:
         steps += migrate_repo(registry, entry, check=check)
+    if steps and not check:
+        reload_supervisor()
     if as_json:
         print_json({"check": check, "steps": steps})
         return

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.output import say
+from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import home
 from codebutler.config.registry import Registry, find, remove
 
@@ -17,4 +18,5 @@ def run(name: Annotated[str, typer.Argument(help="The repository's name, see `co
     registry = Registry(home())
     entry = find(registry.load(), name)
     registry.update(partial(remove, name=name))
-    say(f"Removed {name}; {entry.path}/.codebutler was left as it is. A running supervisor needs a restart.")
+    say(f"Removed {name}; {entry.path}/.codebutler was left as it is.")
+    reload_supervisor()

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from codebutler.cli.output import ask, ask_hidden, is_interactive, notice, say
+from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import encode
 from codebutler.cli.surroundings import environment, home
 from codebutler.config.load import app_token_fault, bot_token_fault, check_layer, parse_layer
@@ -69,6 +70,7 @@ def run(
             notice(f"warning: {source} overrides {'.'.join(key)} of the file")
     if not slack.allowed_users:
         notice("Nobody is allowed yet: run `codebutler setup --allow-user U…` with your Slack user ID.")
+    reload_supervisor()
     say("Next: `codebutler add-repo PATH`, then `codebutler supervise`.")
 
 

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from codebutler.cli.output import say
+from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import home
 from codebutler.config.load import parse_layer
 from codebutler.config.registry import Registry, RepoEntry, find, replace
@@ -23,6 +24,7 @@ def run(name: Annotated[str, typer.Argument(help="The repository's name, see `co
     registry.update(partial(replace, entry=entry))
     honoured = [key for key in guarded if key != CHANNEL_KEY]
     say(f"Trusted the config of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
+    reload_supervisor()
 
 
 def vouched(entry: RepoEntry) -> tuple[RepoEntry, tuple[str, ...]]:

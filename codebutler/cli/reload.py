@@ -1,0 +1,28 @@
+"""After a change of the registry or a config: the running supervisor, if there is one, reads them again."""
+
+from __future__ import annotations
+
+from codebutler.cli.output import notice
+from codebutler.cli.surroundings import home
+from codebutler.errors import CodeButlerError, NotRunningError
+
+
+def reload_supervisor() -> None:
+    """Say on stderr what the supervisor made of the change; without one there is nothing to do."""
+    if not home().socket.exists():
+        return
+    from codebutler.cli.talk import talk
+    from codebutler.control.wire import ReloadRequest
+
+    try:
+        done = talk(ReloadRequest(), _ignore)
+    except NotRunningError:
+        return
+    except CodeButlerError as error:
+        notice(f"warning: the change is saved, but the running supervisor did not take it in: {error}")
+    else:
+        notice(f"The running supervisor took it in: {done.text}")
+
+
+def _ignore(_reply: object) -> None:
+    """A reload says nothing before its last word."""
