@@ -30,6 +30,7 @@ class Bench:
         self.chat = MemoryChat()
         self.clock = ManualClock()
         self.troubles: list[str] = []
+        self.tasks: list[asyncio.Task[str]] = []
         self.sender = Sender(
             self.chat,
             self.clock,
@@ -41,7 +42,9 @@ class Bench:
     def submit(
         self, op_id: str, operation: Operation, *, channel: str = C, unsure: bool = False
     ) -> asyncio.Task[str]:
-        return asyncio.ensure_future(self.sender.submit(channel, op_id, operation, unsure=unsure))
+        task = asyncio.ensure_future(self.sender.submit(channel, op_id, operation, unsure=unsure))
+        self.tasks.append(task)
+        return task
 
     async def passes(self, seconds: float) -> None:
         await self.clock.advance(seconds)
@@ -53,6 +56,7 @@ async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     async with made.sender:
         yield made
+    await asyncio.gather(*made.tasks, return_exceptions=True)
 
 
 def post(text: str = "hi", thread_ts: str | None = None) -> Post:
