@@ -17,7 +17,7 @@ from codebutler.cli.surroundings import environment, home
 from codebutler.cli.trust import vouched
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
-from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
 from codebutler.config.resolve import CHANNEL_KEY, resolve_global
 from codebutler.config.schema import AgentName, SlackSection
@@ -40,6 +40,7 @@ def run(
     where = home().ensure()
     registry = Registry(where)
     root = repo_root(path.expanduser())
+    _refuse_home_within(root, where)
     entry = RepoEntry(name=name or name_for(root), path=str(root))
     add(registry.load(), entry)  # refuse a duplicate before anything is done
     slack = resolve_global(where, environment()).config.slack
@@ -60,6 +61,15 @@ def run(
             f"read it, then run `codebutler trust {entry.name}`"
         )
     reload_supervisor()
+
+
+def _refuse_home_within(root: Path, where: Home) -> None:
+    """An agent may write in its repository; the tokens and the registry must not be there."""
+    if where.root.resolve().is_relative_to(root):
+        raise ConfigError(
+            f"{where.root} lies within {root}, where agents may write: "
+            "choose another CODEBUTLER_HOME or another repository"
+        )
 
 
 def _prepared_layer(root: Path) -> dict[str, Any]:

@@ -84,11 +84,17 @@ class LogReader:
                 *complete, partial = (partial + chunk).split("\n")
                 yield from complete
             elif self._was_replaced():
-                self._close()
-                self._open()
+                yield from self._turn_over(partial)
                 partial = ""
             else:
                 sleep(POLL_INTERVAL_S)
+
+    def _turn_over(self, partial: str) -> list[str]:
+        """Go on with the new file; returns what was still written to the old one after the last look."""
+        rest = partial + (self._file.read() if self._file else "")
+        self._close()
+        self._open()
+        return rest.splitlines()
 
     def _open(self) -> None:
         with contextlib.suppress(FileNotFoundError):

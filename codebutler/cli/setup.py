@@ -46,8 +46,8 @@ def run(
 ) -> None:
     """Connect to Slack: tokens, and who may use it. Asks for what is missing when run in a terminal."""
     answers: Answers = {
-        BOT_TOKEN_KEY: bot_token,
-        APP_TOKEN_KEY: app_token,
+        BOT_TOKEN_KEY: bot_token.strip(),
+        APP_TOKEN_KEY: app_token.strip(),
         ALLOWED_USERS_KEY: allow_user or [],
         OPENAI_KEY: openai_key,
         KIMI_KEY: kimi_key,

@@ -127,6 +127,8 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
 
 
 def _kind(token: str) -> str:
+    if re.search(r"\s", token):
+        return "one with spaces in it"
     for start, kind in _TOKEN_KINDS.items():
         if token.startswith(start):
             return kind if token != start else "only its beginning"

@@ -194,6 +194,16 @@ def test_a_planted_link_is_not_followed(connected: Cli, git_repo: Path, tmp_path
     assert list(victim.iterdir()) == []
 
 
+def test_a_repository_around_the_home_is_refused(connected: Cli, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+
+    connected.fails(
+        "add-repo", str(tmp_path), "--channel", "C0MINE000", code=78, said="where agents may write"
+    )
+
+    assert not (tmp_path / ".codebutler").exists()
+
+
 def test_a_config_that_came_with_the_repository_is_not_trusted(connected: Cli, git_repo: Path) -> None:
     config_of(git_repo).parent.mkdir()
     config_of(git_repo).write_text('{"sandbox": {"mode": "none"}, "claude": {"maxTurns": 2}}')

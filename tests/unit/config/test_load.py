@@ -135,6 +135,7 @@ def test_tokens_are_told_apart_by_kind() -> None:
     assert bot_token_fault("xoxe.xoxb-1-abc") == ""
     assert "a user token" in bot_token_fault("xoxp-1-2-abc")
     assert "only its beginning" in bot_token_fault("xoxb-")
+    assert "spaces" in bot_token_fault("xoxb-1 2")
     assert "something else" in bot_token_fault("hello")
     assert app_token_fault("xapp-1-A-1-abc") == ""
     assert "a bot token" in app_token_fault("xoxb-1-2-abc")

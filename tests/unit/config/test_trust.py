@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from codebutler.config.merge import leaves
+from codebutler.config.merge import DEFAULT, Layer, default_layer, leaves, merge, put
 from codebutler.config.schema import Config
 from codebutler.config.trust import HARMLESS, digest, is_guarded, strip_untrusted
 
@@ -62,6 +64,22 @@ def test_stripping_keeps_the_harmless_and_names_the_rest() -> None:
 
     assert kept == {"slack": {"channelName": "x"}, "claude": {"maxTurns": 3}}
     assert ignored == ("budget.repo.usdPerDay", "claude.permissionMode", "commands", "slack.channelID")
+
+
+PATHS = sorted(path for path, _ in leaves(msgspec.to_builtins(Config())))
+
+
+@given(st.dictionaries(st.sampled_from(PATHS), st.integers()))
+def test_an_untrusted_file_never_decides_a_guarded_key(chosen: dict[tuple[str, ...], int]) -> None:
+    layer: dict[str, object] = {}
+    for path, value in chosen.items():
+        put(layer, path, value)
+
+    kept, ignored = strip_untrusted(layer)
+
+    merged = merge([default_layer(), Layer("repo", kept)])
+    assert {key for key, source in merged.provenance.items() if source != DEFAULT} <= HARMLESS
+    assert {".".join(path) for path in chosen} - HARMLESS == set(ignored)
 
 
 def test_the_digest_is_of_the_bytes() -> None:
