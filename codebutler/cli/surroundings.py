@@ -1,4 +1,4 @@
-"""Where a command runs: the home and the environment of this process, read in this one place."""
+"""Where a command runs: the home and the environment of this process."""
 
 from __future__ import annotations
 

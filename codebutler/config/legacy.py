@@ -58,13 +58,6 @@ def migrate_config(values: dict[str, Any]) -> MigratedConfig:
     return MigratedConfig(migrated, tuple(notes))
 
 
-def group_name(values: dict[str, Any]) -> str:
-    """The name of the WhatsApp group, "" if the file has none: a proposal for the channel's name."""
-    section = values.get("whatsapp")
-    name = section.get("groupName", "") if isinstance(section, dict) else ""
-    return name if isinstance(name, str) else ""
-
-
 def _today(key: str) -> str:
     camel = _SNAKE.sub(lambda match: match[1].upper(), key)
     camel = camel[:1].lower() + camel[1:]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.config.legacy import group_name, is_legacy, migrate_config
+from codebutler.config.legacy import is_legacy, migrate_config
 from codebutler.config.schema import Config
 
 SEED = {
@@ -51,5 +51,3 @@ def test_what_cannot_come_along_is_named_without_its_value() -> None:
 def test_the_era_is_told_by_its_section() -> None:
     assert is_legacy(SEED)
     assert not is_legacy({"slack": {}})
-    assert group_name(SEED) == "My Repo"
-    assert group_name({"whatsapp": 3}) == ""
