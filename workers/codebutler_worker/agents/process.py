@@ -24,6 +24,7 @@ from codebutler_worker.sandbox.port import Launch
 LINE_LIMIT_BYTES = 16 * 2**20
 STDERR_TAIL_BYTES = 8 * 2**10
 READ_BYTES = 64 * 2**10
+WRITE_S = 30.0
 
 
 class LineSplitter:
@@ -145,9 +146,10 @@ class AgentProcess:
         """Send one line; False if the program no longer reads."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(line + b"\n")
-            await self._process.stdin.drain()
-        except (ConnectionError, RuntimeError):
+            async with asyncio.timeout(WRITE_S):
+                self._process.stdin.write(line + b"\n")
+                await self._process.stdin.drain()
+        except (ConnectionError, RuntimeError, TimeoutError):
             return False
         return True
 

@@ -25,7 +25,7 @@ from codebutler_worker.agents.claude.probe import find_binary, probe
 from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Limits, Turn
-from codebutler_worker.agents.claude.verdict import Verdict
+from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
 MAX_IDLE = 4
@@ -63,6 +63,7 @@ class ClaudeBackend:
         self._around: command.Surroundings | None = None
         self._probing = asyncio.Lock()
         self._turns: dict[str, Turn] = {}
+        self._stopping: set[str] = set()  # turn ids, also of turns whose process is only starting
         self._idle: dict[str, LiveSession] = {}  # by conversation, least recently used first
         self._claimed: set[str] = set()  # session ids of running turns
 
@@ -72,6 +73,7 @@ class ClaudeBackend:
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
         lost = False
+        self._stopping.discard(turn.turn_id)
         async with aclosing(self._attempt(turn)) as events:
             async for event in events:
                 lost = isinstance(event, Finished) and event.reason == "session_lost"
@@ -83,6 +85,7 @@ class ClaudeBackend:
             async with aclosing(self._attempt(fresh, fresh=True)) as events:
                 async for event in events:
                     yield event
+        self._stopping.discard(turn.turn_id)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
@@ -96,6 +99,7 @@ class ClaudeBackend:
 
     async def stop(self, turn_id: str) -> None:
         """Interrupt the turn; its stream ends with Finished(reason="stopped") within 5 s."""
+        self._stopping.add(turn_id)
         if turn := self._turns.get(turn_id):
             await turn.stop()
 
@@ -117,6 +121,9 @@ class ClaudeBackend:
             session = await self._acquire(request, session_id)
             translator = Translator(request.workdir, request.cost_before_usd, fresh=fresh)
             turn = Turn(request, session, translator, self._clock, self._limits)
+            if request.turn_id in self._stopping:
+                yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
+                return
             self._turns[request.turn_id] = turn
             async with aclosing(turn.events()) as events:
                 async for event in events:

@@ -116,12 +116,12 @@ def environment(around: Surroundings) -> dict[str, str]:
 def policy(around: Surroundings, workdir: Path) -> SandboxPolicy:
     """What the CLI may see: its login and this directory's sessions; the user's own settings read-only.
 
-    The settings are not writable, because the user's own `claude` runs the hooks and servers they name
-    outside any sandbox.
+    The settings are not writable, because the user's own `claude` runs the hooks they name outside any
+    sandbox. ``~/.claude.json`` stays hidden: it holds every project's history and the keys of its servers.
     """
     claude = around.home / ".claude"
     readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
-    readable += [around.home / ".claude.json", program_root(around.binary, around.home)]
+    readable.append(program_root(around.binary, around.home))
     return SandboxPolicy(
         workdir=workdir,
         home=around.home,

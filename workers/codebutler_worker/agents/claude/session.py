@@ -53,7 +53,11 @@ class LiveSession:
         """
         system_prompt, appended = prompts
         session = cls(await AgentProcess.spawn(launch), session_id, workdir, system_prompt)
-        await session.write(command.initialize_line(appended))
+        try:
+            await session.write(command.initialize_line(appended))
+        except BaseException:
+            await session.end(at_once=True)
+            raise
         return session
 
     @property

@@ -12,7 +12,7 @@ from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.schema import ControlRequest, Line
 from codebutler_worker.agents.claude.session import EndOfStream, Heard, LiveSession
 from codebutler_worker.agents.claude.translate import ASK_PERSON, Translator, questions
-from codebutler_worker.agents.claude.verdict import Verdict, crash
+from codebutler_worker.agents.claude.verdict import STOPPED, Verdict, crash
 
 TICK_S = 1.0
 CONTINUATION_S = 5.0
@@ -175,15 +175,17 @@ class Turn:
             await self.session.write(command.unsupported_line(heard.request_id))
 
     def _settled(self) -> Verdict | None:
-        return Verdict("stopped", "Stopped.") if self._stopping else self.translator.verdict()
+        return STOPPED if self._stopping else self.translator.verdict()
 
     async def _ended(self) -> Verdict:
         if self._stopping:
-            return Verdict("stopped", "Stopped.")
+            return STOPPED
         said = self.translator.verdict()
         return said or crash(await self.session.exit_code(), self.session.stderr_tail)
 
     def _cut_off(self, reason: Reason) -> Verdict:
+        if self._stopping:
+            return STOPPED
         match reason:
             case "timeout":
                 minutes = self._limits.timeout_s / 60

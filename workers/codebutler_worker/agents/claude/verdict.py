@@ -31,6 +31,9 @@ class Verdict:
         return self.reason == "done"
 
 
+STOPPED = Verdict("stopped", "Stopped.")
+
+
 def judge(result: ResultLine, api_error: str | None) -> Verdict:
     """``api_error`` is the CLI's own word for the last API error of the turn, None if there was none."""
     if not result.is_error:
@@ -41,7 +44,7 @@ def judge(result: ResultLine, api_error: str | None) -> Verdict:
     if any(mark in said for mark in SESSION_LOST):
         return Verdict("session_lost", "The agent's earlier session is gone: send the message again.")
     if (result.terminal_reason or "").startswith("aborted"):
-        return Verdict("stopped", "Stopped.")
+        return STOPPED
     if api_error in AUTH_ERRORS or result.api_error_status in (401, 403):
         return Verdict("auth", LOG_IN)
     if api_error in LIMIT_ERRORS or result.api_error_status in (429, 529):
