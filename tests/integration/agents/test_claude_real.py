@@ -30,24 +30,12 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.claude.turn import Limits
-from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
+from tests.walls import NoWalls
 
 E = TypeVar("E")
 SLEEP = "python3 -c 'import time; time.sleep(300)'"
-
-
-class NoWalls:
-    """Passes everything through; it calls itself a sandbox so that root may skip permissions."""
-
-    name = "test"
-
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        return Launch(argv, policy.env, policy.workdir)
-
-    async def self_test(self) -> None:
-        return
 
 
 @dataclass(slots=True)

@@ -1,0 +1,253 @@
+"""The Claude Code backend against a program of ours that misbehaves as no real one can be made to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import ClaudeSection
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
+from codebutler_worker.agents.claude.backend import MAX_IDLE, ClaudeBackend
+from codebutler_worker.agents.claude.turn import Limits
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from tests.walls import NoWalls
+
+# It plays one scene of ./script for each message it hears; a scene is a list of lines to write, or a sign.
+PROGRAM = """#!{python} -I
+import json, os, pathlib, signal, sys, time
+if "--version" in sys.argv:
+    print(pathlib.Path(__file__).with_name("version").read_text()); sys.exit()
+script = pathlib.Path("script")
+open("starts", "a").write(json.dumps(sys.argv[-2:]) + chr(10))
+for line in sys.stdin:
+    heard = json.loads(line)
+    if heard["type"] != "user":
+        continue
+    scenes = json.loads(script.read_text())
+    script.write_text(json.dumps(scenes[1:]))
+    for act in scenes[0]:
+        if isinstance(act, dict):
+            act.setdefault("session_id", sys.argv[-1])
+            print(json.dumps(act), flush=True)
+        elif act == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)
+        elif act == "flood":
+            for _ in range(20000): print('{{"type": "novelty"}}')
+            sys.stdout.flush()
+        elif act == "wide":
+            print("x" * (17 * 2**20), flush=True)
+        elif act == "half":
+            sys.stdout.write('{{"type": "resu'); sys.stdout.flush(); os._exit(3)
+        elif act == "die":
+            sys.stderr.write("it hurts" + chr(10)); sys.exit(9)
+"""
+
+INIT = {"type": "system", "subtype": "init"}
+TEXT = {"type": "assistant", "message": {"content": [{"type": "text", "text": "hello"}]}}
+RESULT = {"type": "result", "is_error": False, "result": "hello", "num_turns": 1}
+EMPTY = {"type": "result", "is_error": False, "result": "", "num_turns": 0}
+ANSWER = [INIT, TEXT, RESULT]
+
+
+@dataclass
+class Stage:
+    backend: ClaudeBackend
+    repo: Path
+
+    def play(self, *scenes: list[Any]) -> None:
+        (self.repo / "script").write_text(json.dumps(scenes))
+
+    def starts(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self.repo / "starts").read_text().splitlines()]
+
+    def turn(self, name: str = "1", session_id: str | None = None) -> TurnRequest:
+        return TurnRequest(
+            turn_id=f"t{name}",
+            conversation=f"c{name}",
+            prompt="hi",
+            workdir=self.repo,
+            session_id=session_id,
+        )
+
+    async def run(self, name: str = "1", session_id: str | None = None) -> list[AgentEvent]:
+        async with asyncio.timeout(30):
+            return [event async for event in self.backend.start(self.turn(name, session_id))]
+
+
+def backend_of(tmp_path: Path, sandbox: Sandbox | None = None, **settings: str) -> ClaudeBackend:
+    section = ClaudeSection(binary=str(tmp_path / "claude"), **settings)  # type: ignore[arg-type]
+    limits = Limits(60, stall_s=2, idle_s=60)
+    return ClaudeBackend(section, sandbox or NoWalls(), tmp_path, {}, SystemClock(), limits)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, git_repo: Path) -> AsyncIterator[Stage]:
+    program = tmp_path / "claude"
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "version").write_text("2.1.328 (Claude Code)")
+    backend = backend_of(tmp_path)
+    yield Stage(backend, git_repo)
+    await backend.close()
+
+
+def end(events: list[AgentEvent]) -> Finished:
+    assert isinstance(events[-1], Finished)
+    assert sum(isinstance(event, Finished) for event in events) == 1
+    return events[-1]
+
+
+def session_of(events: list[AgentEvent]) -> str:
+    return next(event.session_id for event in events if isinstance(event, Started))
+
+
+async def test_a_result_is_enough_though_the_process_stays_deaf(stage: Stage) -> None:
+    stage.play([*ANSWER, "deaf"])
+    assert end(await stage.run()).ok
+    async with asyncio.timeout(5):
+        await stage.backend.close()
+
+
+@pytest.mark.parametrize("noise", ["flood", "wide"])
+async def test_noise_does_not_hide_the_answer(stage: Stage, noise: str) -> None:
+    stage.play([INIT, noise, TEXT, RESULT])
+    events = await stage.run()
+    assert end(events).text == "hello"
+    assert [event.text for event in events if isinstance(event, Text)] == ["hello"]
+
+
+async def test_half_a_line_at_the_end_is_no_answer(stage: Stage) -> None:
+    stage.play([INIT, TEXT, "half"])
+    finished = end(await stage.run())
+    assert (finished.ok, finished.reason) == (False, "failed")
+    assert "exit code 3" in finished.text
+
+
+async def test_a_crash_tells_why(stage: Stage) -> None:
+    stage.play([INIT, "die"])
+    assert end(await stage.run()).text.endswith("(exit code 9): it hurts")
+
+
+async def test_a_hanging_program_is_stopped_though_it_ignores_signals(stage: Stage) -> None:
+    stage.play([INIT, "deaf"])
+    assert end(await stage.run()).reason == "stalled"
+
+
+async def test_stopping_a_deaf_program_takes_less_than_five_seconds(stage: Stage) -> None:
+    stage.play([INIT, "deaf"])
+    events = stage.backend.start(stage.turn())
+    assert isinstance(await anext(events), Started)
+    async with asyncio.timeout(5):
+        stop = asyncio.create_task(stage.backend.stop("t1"))
+        rest = [event async for event in events]
+        await stop
+    assert end(rest).reason == "stopped"
+
+
+async def test_a_stop_before_the_program_is_up_counts(stage: Stage) -> None:
+    stage.play(ANSWER)
+    events: list[AgentEvent] = []
+
+    async def collect() -> None:
+        events.extend([event async for event in stage.backend.start(stage.turn())])
+
+    task = asyncio.create_task(collect())
+    await asyncio.sleep(0)
+    await stage.backend.stop("t1")
+    async with asyncio.timeout(10):
+        await task
+    assert end(events).reason == "stopped"
+
+
+@pytest.mark.parametrize("poison", [[INIT, EMPTY], ["die"], [INIT, "half"]])
+async def test_a_session_that_yields_nothing_is_replaced_once(stage: Stage, poison: list[Any]) -> None:
+    stage.play(poison, ANSWER)
+    events = await stage.run(session_id="old")
+    assert end(events).ok
+    assert [event.fresh for event in events if isinstance(event, Started)][-1]
+    assert [words[0] for words in stage.starts()] == ["--resume", "--session-id"]
+
+
+async def test_a_poisoned_fresh_session_is_not_tried_again(stage: Stage) -> None:
+    stage.play(["die"], ["die"], ANSWER)
+    assert end(await stage.run(session_id="old")).reason == "failed"
+    assert len(stage.starts()) == 2
+
+
+async def test_a_session_that_did_something_is_never_rerun(stage: Stage) -> None:
+    stage.play([INIT, TEXT, "die"], ANSWER)
+    assert end(await stage.run(session_id="old")).reason == "failed"
+    assert len(stage.starts()) == 1
+
+
+async def test_a_process_that_worked_by_itself_is_not_trusted_with_the_next_message(stage: Stage) -> None:
+    stage.play([*ANSWER, INIT, TEXT, RESULT], ANSWER)
+    session = session_of(await stage.run())
+    [kept] = stage.backend._idle.values()
+    async with asyncio.timeout(5):
+        while kept._heard.qsize() < 3:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+    assert end(await stage.run(session_id=session)).ok
+    assert [words[0] for words in stage.starts()] == ["--session-id", "--resume"]
+
+
+async def test_a_process_that_died_while_idle_is_replaced(stage: Stage) -> None:
+    stage.play([*ANSWER, "die"], ANSWER)
+    session = session_of(await stage.run())
+    [kept] = stage.backend._idle.values()
+    assert await kept.exit_code(5) == 9
+    assert end(await stage.run(session_id=session)).ok
+    assert len(stage.starts()) == 2
+
+
+async def test_the_least_recently_used_process_makes_room(stage: Stage) -> None:
+    stage.play(*[ANSWER] * (MAX_IDLE + 1))
+    for name in range(MAX_IDLE + 1):
+        assert end(await stage.run(str(name))).ok
+    assert list(stage.backend._idle) == [f"c{name}" for name in range(1, MAX_IDLE + 1)]
+
+
+async def test_another_conversation_takes_a_session_over(stage: Stage) -> None:
+    stage.play(ANSWER, ANSWER)
+    session = session_of(await stage.run("1"))
+    assert end(await stage.run("2", session)).ok
+    assert list(stage.backend._idle) == ["c2"]
+    assert stage.starts()[-1] == ["--resume", session]
+
+
+async def test_a_missing_program_says_how_to_install_it(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "claude").unlink()
+    finished = end(await stage.run())
+    assert (finished.ok, finished.reason) == (False, "unavailable")
+    assert "npm install" in finished.text
+
+
+async def test_an_old_program_is_refused_and_looked_at_again_after_an_update(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.play(ANSWER)
+    (tmp_path / "version").write_text("2.0.9 (Claude Code)")
+    finished = end(await stage.run())
+    assert (finished.reason, "too old" in finished.text) == ("unavailable", True)
+    (tmp_path / "version").write_text("2.1.200 (Claude Code)")
+    assert end(await stage.run()).ok
+
+
+class Broken(NoWalls):
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        raise SandboxUnavailableError("no walls today: install bubblewrap")
+
+
+async def test_without_its_sandbox_nothing_is_started(stage: Stage, tmp_path: Path) -> None:
+    finished = end([event async for event in backend_of(tmp_path, Broken()).start(stage.turn())])
+    assert (finished.reason, finished.text) == ("unavailable", "no walls today: install bubblewrap")
+    assert not (stage.repo / "starts").exists()

@@ -1,0 +1,17 @@
+"""A sandbox without walls, for tests of what stands behind it."""
+
+from __future__ import annotations
+
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+
+
+class NoWalls:
+    """Passes everything through; it calls itself a sandbox, so that root may skip an agent's permissions."""
+
+    name = "test"
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        return Launch(argv, policy.env, policy.workdir)
+
+    async def self_test(self) -> None:
+        return
