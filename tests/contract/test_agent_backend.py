@@ -1,0 +1,153 @@
+"""What every AgentBackend promises, whoever the agent is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import ClaudeSection
+from codebutler_worker.agents.backend import (
+    AgentBackend,
+    AgentEvent,
+    Answer,
+    Finished,
+    Started,
+    Text,
+    ToolUse,
+    TurnRequest,
+)
+from codebutler_worker.agents.claude.backend import ClaudeBackend
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import require
+from tests.walls import NoWalls
+
+DEADLINE_S = 30
+UNKNOWN = "11111111-1111-4111-8111-111111111111"
+
+
+class Rig(Protocol):
+    """An agent, and the prompts that make it answer at once or work until it is ended."""
+
+    backend: AgentBackend
+
+    def quick(self) -> str: ...
+
+    def endless(self) -> str: ...
+
+
+@dataclass
+class ClaudeRig:
+    backend: AgentBackend
+    model: ModelServer
+
+    def quick(self) -> str:
+        self.model.play(Reply("Answered."))
+        return "answer"
+
+    def endless(self) -> str:
+        command = "python3 -c 'import time; time.sleep(300)'"
+        self.model.play(Reply("Working.", (Call("Bash", {"command": command, "description": "wait"}),)))
+        return "work"
+
+
+@pytest.fixture(params=["claude"])
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    binary = require("claude")
+    home = tmp_path / "home"
+    home.mkdir()
+    async with ModelServer() as model:
+        env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+        settings = ClaudeSection(binary=str(binary))
+        backend = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
+        yield ClaudeRig(backend, model)
+        await backend.close()
+
+
+def turn(repo: Path, prompt: str, name: str = "1", session_id: str | None = None) -> TurnRequest:
+    return TurnRequest(
+        turn_id=f"t{name}", conversation=f"c{name}", prompt=prompt, workdir=repo, session_id=session_id
+    )
+
+
+async def run(rig: Rig, request: TurnRequest) -> list[AgentEvent]:
+    async with asyncio.timeout(DEADLINE_S):
+        return [event async for event in rig.backend.start(request)]
+
+
+def session_of(events: list[AgentEvent]) -> str:
+    return next(event.session_id for event in events if isinstance(event, Started))
+
+
+async def test_a_turn_starts_speaks_and_finishes_once(rig: Rig, git_repo: Path) -> None:
+    events = await run(rig, turn(git_repo, rig.quick()))
+    assert isinstance(events[0], Started)
+    assert any(isinstance(event, Text) for event in events)
+    assert [event for event in events if isinstance(event, Finished)] == [events[-1]]
+    assert isinstance(events[-1], Finished)
+    assert (events[-1].ok, events[-1].reason) == (True, "done")
+    assert events[-1].text
+
+
+async def test_a_later_turn_resumes_the_session(rig: Rig, git_repo: Path) -> None:
+    session = session_of(await run(rig, turn(git_repo, rig.quick())))
+    again = await run(rig, turn(git_repo, rig.quick(), session_id=session))
+    assert [event for event in again if isinstance(event, Started)] == [Started(session)]
+
+
+async def test_a_session_that_nobody_knows_is_replaced(rig: Rig, git_repo: Path) -> None:
+    events = await run(rig, turn(git_repo, rig.quick(), session_id=UNKNOWN))
+    started = [event for event in events if isinstance(event, Started)]
+    assert started[-1].fresh
+    assert started[-1].session_id != UNKNOWN
+    assert isinstance(events[-1], Finished)
+    assert events[-1].ok
+
+
+async def test_a_stopped_turn_ends_in_time(rig: Rig, git_repo: Path) -> None:
+    events = rig.backend.start(turn(git_repo, rig.endless()))
+    seen: list[AgentEvent] = []
+    async with asyncio.timeout(DEADLINE_S):
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, (ToolUse, Text)):
+                break
+    async with asyncio.timeout(5):
+        stop = asyncio.create_task(rig.backend.stop("t1"))
+        rest = [event async for event in events]
+        await stop
+    assert isinstance(rest[-1], Finished)
+    assert (rest[-1].ok, rest[-1].reason) == (False, "stopped")
+
+
+async def test_conversations_run_side_by_side(rig: Rig, git_repo: Path) -> None:
+    working = rig.backend.start(turn(git_repo, rig.endless(), "1"))
+    async with asyncio.timeout(DEADLINE_S):
+        async for event in working:
+            if isinstance(event, (ToolUse, Text)):
+                break
+    events = await run(rig, turn(git_repo, rig.quick(), "2"))
+    assert isinstance(events[-1], Finished)
+    assert events[-1].ok
+    async with asyncio.timeout(5):
+        await rig.backend.close()
+        assert any([isinstance(event, Finished) async for event in working])
+
+
+async def test_a_turn_that_is_not_there_takes_nothing(rig: Rig, git_repo: Path) -> None:
+    await run(rig, turn(git_repo, rig.quick()))
+    assert not await rig.backend.steer("t1", "more")
+    assert not await rig.backend.answer("t1", "1", Answer(allow=True))
+    await rig.backend.stop("t1")
+    await rig.backend.stop("never")
+
+
+async def test_closing_twice_is_harmless(rig: Rig, git_repo: Path) -> None:
+    await run(rig, turn(git_repo, rig.quick()))
+    await rig.backend.close()
+    await rig.backend.close()
