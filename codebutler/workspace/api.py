@@ -19,7 +19,6 @@ from codebutler.workspace.params import Params, decode
 from codebutler.workspace.state import BOT_SCOPES, Json, MethodError, User
 
 MAX_BODY_BYTES = 4_000_000
-HANG_S = 3600.0
 LOGIN_PAGE = (
     "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in to this workspace</body></html>"
 )
@@ -66,7 +65,7 @@ class WebApi:
             return answer()
         done = None if fault.kind == "reset" else answer()
         if fault.kind == "hang":
-            await self._clock.sleep(HANG_S)
+            await _gone(request)
         transport = transport_of(request)
         if transport is not None:
             transport.abort()
@@ -150,6 +149,12 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
         if len(parts) > most_bytes:
             raise MethodError("request_too_large")
     return bytes(parts)
+
+
+async def _gone(request: Request) -> None:
+    """Until the caller gives up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
 
 
 def _rate_limited(retry_after_s: int) -> Response:

@@ -107,7 +107,10 @@ class Announcer:
             self._hub.deliver("events_api", self._callback(event, channel))
 
     def _mentions_bot(self, channel: Channel, message: Message) -> bool:
-        return not channel.is_im and not message.by_app and f"<@{self._workspace.bot.id}>" in message.text
+        """Slack: no app_mention for direct conversations, the app's own posts and join notices."""
+        if channel.is_im or message.by_app or message.subtype == "channel_join":
+            return False
+        return f"<@{self._workspace.bot.id}>" in message.text
 
     def _hidden(self, channel: Channel, subtype: str, **fields: object) -> Json:
         ts = self._workspace.next_ts()

@@ -30,6 +30,7 @@ def message(workspace: Workspace, channel: Channel, told_of: Message, *, metadat
     optional: Json = {
         "subtype": told_of.subtype,
         "client_msg_id": told_of.client_msg_id,
+        "inviter": told_of.inviter,
         "blocks": told_of.blocks,
         "attachments": told_of.attachments,
         "files": told_of.files,

@@ -120,6 +120,7 @@ class WorkspaceServer:
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=1,
         )

@@ -164,6 +164,8 @@ class Hub:
         for connection in self._connections:
             connection.outgoing.put_nowait(None)
         tasks = tuple(self._tasks)
+        for future in self._awaited.values():
+            future.cancel()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -231,7 +233,7 @@ class Hub:
         finally:
             timer.cancel()
             self._awaited.pop(envelope_id, None)
-        return future.result() if future.done() else None
+        return future.result() if future.done() and not future.cancelled() else None
 
     def _take_frame(self, text: str) -> None:
         try:

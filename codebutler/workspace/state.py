@@ -70,6 +70,7 @@ class Message(Struct, kw_only=True):
     by_app: bool = False
     subtype: str = ""
     client_msg_id: str = ""
+    inviter: str = ""
     thread_ts: str | None = None
     blocks: list[Json] = field(default_factory=list)
     attachments: list[Json] = field(default_factory=list)

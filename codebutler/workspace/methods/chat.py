@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
 from codebutler.workspace import blocks as block_kit
@@ -12,6 +13,7 @@ from codebutler.workspace.state import Channel, Json, Message, MethodError
 MAX_TEXT_CHARS = 40_000
 MAX_UPDATE_CHARS = 4_000
 MAX_ATTACHMENTS = 100
+AT_NAME = re.compile(r"(?<![\w<@])@(\w+)")
 
 
 def post_message(call: Call) -> Json:
@@ -19,7 +21,7 @@ def post_message(call: Call) -> Json:
     message = Message(
         ts=call.workspace.next_ts(),
         user=call.actor.id,
-        text=_text(call, MAX_TEXT_CHARS),
+        text=_linked(call, _text(call, MAX_TEXT_CHARS)),
         by_app=call.actor.is_bot,
         client_msg_id="" if call.actor.is_bot else str(uuid.uuid4()),
         blocks=block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or []),
@@ -132,6 +134,14 @@ def _text(call: Call, most: int) -> str:
     if not text.strip() and not params.has("blocks") and not params.has("attachments"):
         raise MethodError("no_text")
     return text
+
+
+def _linked(call: Call, text: str) -> str:
+    """A person's @name becomes a mention, which Slack's own apps do while one types."""
+    if call.actor.is_bot or "@" not in text:
+        return text
+    ids = {user.name.lower(): user.id for user in call.workspace.users.values()}
+    return AT_NAME.sub(lambda at: f"<@{ids[at[1].lower()]}>" if at[1].lower() in ids else at[0], text)
 
 
 def _attachments(call: Call) -> list[Json] | None:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.paging import make_cursor, open_cursor, page
-from codebutler.workspace.state import Channel, Json, MethodError, normal_ts
+from codebutler.workspace.state import Channel, Json, Message, MethodError, User, normal_ts
 
 MAX_INVITED = 100
 
@@ -42,7 +42,8 @@ def join(call: Call) -> Json:
     if channel.is_im:
         raise MethodError("method_not_supported_for_channel_type")
     already = call.actor.id in channel.members
-    channel.members.add(call.actor.id)
+    if not already:
+        _admit(call, channel, call.actor, inviter="")
     told: Json = {"channel": render.conversation(channel, call.actor)}
     if already:
         told.update(warning="already_in_channel", response_metadata={"warnings": ["already_in_channel"]})
@@ -57,7 +58,9 @@ def invite(call: Call) -> Json:
     users = [call.workspace.user(user_id) for user_id in ids]
     if all(user.id in channel.members for user in users):
         raise MethodError("already_in_channel")
-    channel.members.update(user.id for user in users)
+    for user in users:
+        if user.id not in channel.members:
+            _admit(call, channel, user, inviter=call.actor.id)
     return {"channel": render.conversation(channel, call.actor)}
 
 
@@ -105,6 +108,20 @@ def replies(call: Call) -> Json:
     last = min(high, low + max(1, limit - len(shown)))
     shown += known[low:last]
     return _told(call, channel, shown, make_cursor(shown[-1]) if last < high else "")
+
+
+def _admit(call: Call, channel: Channel, user: User, inviter: str) -> None:
+    """Make somebody a member, told in the channel as Slack tells it."""
+    channel.members.add(user.id)
+    message = Message(
+        ts=call.workspace.next_ts(),
+        user=user.id,
+        text=f"<@{user.id}> has joined the channel",
+        subtype="channel_join",
+        inviter=inviter,
+    )
+    channel.add(message)
+    call.house.announcer.posted(channel, message)
 
 
 def _readable(call: Call) -> Channel:

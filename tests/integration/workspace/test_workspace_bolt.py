@@ -30,7 +30,7 @@ BUTTONS = [
 
 
 def build_app(client: AsyncWebClient) -> AsyncApp:
-    app = AsyncApp(client=client, token=client.token)
+    app = AsyncApp(client=client)
 
     @app.message("hello")
     async def greet(message: dict[str, Any], say: Any) -> None:
@@ -85,7 +85,9 @@ async def test_a_message_reaches_the_handler_and_its_answer_the_thread(
 
 
 async def test_a_mention_arrives_as_app_mention_too(app: AsyncApp, server: WorkspaceServer) -> None:
-    ts = server.say("demo", f"<@{server.workspace.bot.id}> are you there?")
+    ts = server.say("demo", "@CodeButler are you there? Not me@codebutler.example")
+    assert server.thread("demo", ts)[0]["text"].startswith(f"<@{server.workspace.bot.id}> are")
+    assert server.thread("demo", ts)[0]["text"].endswith("me@codebutler.example")
     assert (await reply(server, ts))["text"] == "you called?"
 
 

@@ -133,7 +133,11 @@ async def test_a_channel_somebody_else_made_must_be_joined(
     assert await refused(person.conversations_create(name="Not Valid")) == "invalid_name_specials"
     assert await refused(bot.chat_postMessage(channel=made, text="x")) == "not_in_channel"
     await bot.conversations_join(channel=made)
+    again = await bot.conversations_join(channel=made)
+    assert again["warning"] == "already_in_channel"
     await bot.chat_postMessage(channel=made, text="x")
+    history = await bot.conversations_history(channel=made)
+    assert [message.get("subtype") for message in history["messages"]] == [None, "channel_join"]
     pages = await bot.conversations_list(limit=2)
     names = [found["name"] async for page in pages for found in page["channels"]]
     assert names == ["demo", "other", "fresh"]
