@@ -121,9 +121,17 @@ def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
 
 
 def _readable(argv: tuple[str, ...], policy: SandboxPolicy) -> list[Path]:
-    """What is named and exists; the program itself need not be named."""
+    """What is named and exists; the program itself need not be named.
+
+    Not what lies where the agent writes: it shows anyway, and a link planted there would show its target.
+    """
     program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
-    return [path.absolute() for path in (*policy.readable, *program) if path.exists()]
+    written = (policy.workdir, *policy.home_paths)
+    return [
+        path.absolute()
+        for path in (*policy.readable, *program)
+        if path.exists() and not any(path.absolute().is_relative_to(place) for place in written)
+    ]
 
 
 def _refuse_links(root: Path, path: Path) -> None:

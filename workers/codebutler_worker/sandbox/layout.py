@@ -63,13 +63,17 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
 def _refuse_too_wide(inside: Inside, checkout: Checkout, system: System) -> None:
     for path in (inside.home, *system.roots):
         if path.is_relative_to(checkout.root):
-            raise SandboxUnavailableError(f"{checkout.root} contains {path}: register a directory below it instead")
+            raise SandboxUnavailableError(
+                f"{checkout.root} contains {path}: register a directory below it instead"
+            )
     for path in system.roots:
         if path.is_relative_to(inside.home):
             raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
     for path in inside.home_paths:
         if checkout.root.is_relative_to(path):
-            raise SandboxUnavailableError(f"{checkout.root} lies in the agent's own {path}: move it elsewhere")
+            raise SandboxUnavailableError(
+                f"{checkout.root} lies in the agent's own {path}: move it elsewhere"
+            )
 
 
 def _identity(checkout: Checkout, system: System) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ def _system(inside: Inside, system: System) -> list[str]:
 
 def _home(inside: Inside, system: System) -> list[str]:
     options = ["--tmpfs", str(inside.home)]
-    shown = (*system.roots, *(real for _, real in inside.readable))
+    shown = (*system.roots, *(link for link, _ in system.links), *(real for _, real in inside.readable))
     for path, real in inside.readable:
         if not _below(real, system.roots):
             options += ["--ro-bind", str(real), str(real)]
