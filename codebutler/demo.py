@@ -61,7 +61,7 @@ async def run_demo(
 
     Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
     """
-    repo = wishes.path.resolve() if wishes.path else _sample(scratch / "sample")
+    repo = await asyncio.to_thread(_repository, wishes.path, scratch)
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
     options = Options(channels=(_channel(name),), port=wishes.port, suggestions=SUGGESTIONS)
@@ -85,10 +85,21 @@ async def run_demo(
         await supervise(home, own_env, Stopping())
 
 
-def _sample(place: Path) -> Path:
+def _repository(path: Path | None, scratch: Path) -> Path:
+    """A sample, or a copy of the person's own: a demo changes nothing of theirs."""
     git = shutil.which("git")
     if git is None:
         raise CodeButlerError("git is not installed: install it, the demo's repository needs it")
+    if path is None:
+        return _sample(git, scratch / "sample")
+    place = scratch / (path.resolve().name or "repo")
+    done = subprocess.run([git, "clone", "-q", "--", path.resolve(), place], capture_output=True, text=True)
+    if done.returncode:
+        raise CodeButlerError(f"{path} is not a git repository: run `git init` there, or name another")
+    return place
+
+
+def _sample(git: str, place: Path) -> Path:
     for name, text in SAMPLE.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)

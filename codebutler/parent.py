@@ -127,7 +127,7 @@ class Parent:
 
         Raises ConfigError for a damaged registry: then all stays as it was.
         """
-        table = RepoTable.read(self._parts.home, self._parts.env)
+        table = RepoTable.read(self._parts.home, self._parts.env).keeping(self.table)
         before = {served.entry.name: self._settings(served) for served in self.table.served}
         after = {served.entry.name: self._settings(served) for served in table.served}
         for name in before.keys() - after.keys():
@@ -189,6 +189,7 @@ class Parent:
                 "problem": unserved.problem,
             }
             for unserved in self.table.unserved
+            if self.table.named(unserved.entry.name) is None
         ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -94,6 +95,13 @@ class RepoTable:
                 unserved.append(Unserved(entry, str(error)))
         return cls(tuple(served), tuple(unserved))
 
+    def keeping(self, earlier: RepoTable) -> RepoTable:
+        """A repository that was served and is still registered stays so while its file cannot be read: an
+        agent that breaks its own configuration takes nothing out of service."""
+        broken = {each.entry.name: each for each in self.unserved}
+        kept = [each for each in earlier.served if _same_place(each.entry, broken.get(each.entry.name))]
+        return RepoTable((*self.served, *kept), self.unserved)
+
     def by_channel(self) -> dict[str, Repo]:
         """Channel ID to repository; with ``listenChannels`` set, only those channels."""
         return {
@@ -113,6 +121,10 @@ class RepoTable:
         for each in self.served:
             found |= secrets_of(each.config)
         return found
+
+
+def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:
+    return broken is not None and broken.entry.path == entry.path and Path(entry.path).is_dir()
 
 
 def secrets_of(config: Config) -> set[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def run(
     path: Annotated[
-        Path | None, typer.Argument(help="A repository of yours; a sample one if left out.")
+        Path | None, typer.Argument(help="Work on a copy of this repository; a sample if left out.")
     ] = None,
     port: Annotated[int, typer.Option(help="Listen here; 0 takes a free port.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
@@ -52,7 +52,7 @@ class _Announcement:
             typer.echo(msgspec.json.encode(demo).decode())
             return
         say(f"Open {demo.url}")
-        say(f"You talk to the agent of {demo.path}. Ctrl-C ends the demo.")
+        say(f"You talk to the agent of {demo.path}, a throw-away copy. Ctrl-C ends the demo.")
         if not demo.sandboxed:
             notice(
                 "bubblewrap does not work here: the rehearsal agent runs without a sandbox (sandbox.mode none)"
