@@ -40,6 +40,7 @@ LAST_WORDS_S = 1.0
 BURIAL_S = 5.0
 STALL_S = 1.0
 ERROR_CHARS = 300
+LAST_ERROR_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Life:
         self._greeted = False
         self._eof = asyncio.Event()
         self._why = ""
-        self._last_error = ""
+        self._last_error = ("", 0.0)
         now_s = kit.clock.monotonic()
         self._started_s = self._seen_s = self._active_s = now_s
         self._ready_s: float | None = None
@@ -121,8 +122,10 @@ class Life:
                     await self._link.wait_dead()
         for line in self._logs.flush():
             self._log("WRN", line)
-        lived_s = 0.0 if self._ready_s is None else self._kit.clock.monotonic() - self._ready_s
-        return Death(code, lived_s, self.asked, self._why or self._last_error)
+        now_s = self._kit.clock.monotonic()
+        text, at_s = self._last_error
+        lived_s = 0.0 if self._ready_s is None else now_s - self._ready_s
+        return Death(code, lived_s, self.asked, self._why or (text if now_s - at_s < LAST_ERROR_S else ""))
 
     def shutdown(self, reason: StopReason, grace_s: float) -> None:
         """Ask the process to finish within ``grace_s`` seconds; then it is killed. 0 kills at once.
@@ -196,9 +199,9 @@ class Life:
             case Log():
                 self._record(message)
             case Audit():
-                self._kit.services.audit(self._repo, message)
-            case Goodbye():
-                self._last_error = ""
+                self._audit(message)
+            case Goodbye(reason=reason):
+                self._note_error(reason)
 
     def _greet(self, message: ToParent) -> None:
         if not isinstance(message, Hello) or message.pid != self._link.pid:
@@ -233,9 +236,19 @@ class Life:
             # The journal offers it again at the next start, and the worker knows it by its key.
             self._log("WRN", f"event {seq} stays in the journal: {error}")
 
+    def _audit(self, record: Audit) -> None:
+        try:
+            self._kit.services.audit(self._repo, record)
+        except OSError as error:
+            # Nothing may be executed without a trace: a full disk must not become a way around the audit.
+            raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
+
+    def _note_error(self, text: str) -> None:
+        self._last_error = (shorten(text, ERROR_CHARS), self._kit.clock.monotonic())
+
     def _record(self, message: Log) -> None:
         if message.tag == "ERR":
-            self._last_error = shorten(message.text, ERROR_CHARS)
+            self._note_error(message.text)
         for text in self._logs.admit(message.text, self._kit.clock.monotonic()):
             self._kit.services.log(self._repo.name, message.tag, text)
 
@@ -246,6 +259,8 @@ class Life:
         await self.ready.wait()
         while self.asked is None:
             entry = await self._deliveries.next()
+            if self.asked is not None:
+                return  # it counts as sent and not stored: the next life gets it
             self._active_s = self._kit.clock.monotonic()
             try:
                 self._link.send(Deliver(seq=entry.seq, event=entry.event, request=entry.request))
