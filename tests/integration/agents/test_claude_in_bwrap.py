@@ -1,0 +1,117 @@
+"""The real Claude Code behind the real walls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import ClaudeSection
+from codebutler_worker.agents.backend import AgentEvent, Finished, Started, ToolResult, ToolUse, TurnRequest
+from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.leftovers import descendants
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import require
+
+
+@dataclass
+class Cell:
+    binary: Path
+    model: ModelServer
+    home: Path
+    repo: Path
+
+    def backend(self) -> ClaudeBackend:
+        env = {"ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+        settings = ClaudeSection(binary=str(self.binary))
+        return ClaudeBackend(settings, BwrapSandbox(), self.home, env, SystemClock())
+
+    def turn(self, session_id: str | None = None) -> TurnRequest:
+        return TurnRequest(
+            turn_id="t", conversation="c", prompt="go", workdir=self.repo, session_id=session_id
+        )
+
+    def shell(self, command: str) -> None:
+        self.model.play(Reply("", (Call("Bash", {"command": command, "description": "a command"}),)))
+
+
+@pytest.fixture
+async def cell(tmp_path: Path, git_repo: Path) -> AsyncIterator[Cell]:
+    require("bwrap")
+    binary = require("claude")
+    home = tmp_path / "home"
+    (home / ".claude").mkdir(parents=True)
+    (home / ".claude" / "settings.json").write_text("{}")
+    (home / "diary").write_text("private")
+    async with ModelServer() as model:
+        yield Cell(binary, model, home, git_repo)
+
+
+async def run(backend: ClaudeBackend, turn: TurnRequest) -> list[AgentEvent]:
+    async with asyncio.timeout(60):
+        return [event async for event in backend.start(turn)]
+
+
+async def test_it_works_in_the_repository_and_nowhere_else(cell: Cell) -> None:
+    backend = cell.backend()
+    spoil = f"echo evil > {cell.home}/.claude/settings.json"
+    cell.shell(f"echo done > work.txt; {spoil}; cat {cell.home}/diary; echo user $(id -u)")
+    cell.model.play(Reply("Finished."))
+    events = await run(backend, cell.turn())
+    assert isinstance(events[-1], Finished)
+    assert (events[-1].ok, events[-1].text) == (True, "Finished.")
+    assert (cell.repo / "work.txt").read_text() == "done\n"
+    assert (cell.home / ".claude" / "settings.json").read_text() == "{}"
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert "private" not in said
+    assert "user 0" not in said
+    await backend.close()
+
+
+async def test_its_session_outlives_its_process(cell: Cell) -> None:
+    session = ""
+    for prompt in ("one", "two"):
+        backend = cell.backend()
+        cell.model.play(Reply(prompt))
+        events = await run(backend, cell.turn(session or None))
+        started = [event for event in events if isinstance(event, Started)]
+        assert [event.fresh for event in started] == [False]
+        session = session or started[0].session_id
+        await backend.close()
+    assert "one" in cell.model.said()
+    kept = {path.name for path in (cell.home / ".claude").iterdir()}
+    assert kept == {"projects", "settings.json"}
+
+
+async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
+    backend = cell.backend()
+    cell.shell("touch begun; nohup setsid sleep 300 & python3 -c 'import time; time.sleep(300)'")
+    events = backend.start(cell.turn())
+    async with asyncio.timeout(30):
+        async for event in events:
+            if isinstance(event, ToolUse):
+                break
+        while not (cell.repo / "begun").exists():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.02)
+    [turn] = backend._turns.values()
+    inside = await descendants(turn.session.pid)
+    assert inside
+    async with asyncio.timeout(5):
+        stop = asyncio.create_task(backend.stop("t"))
+        rest = [event async for event in events]
+        await stop
+    assert isinstance(rest[-1], Finished)
+    assert rest[-1].reason == "stopped"
+    assert not [pid for pid in inside if alive(pid)]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
