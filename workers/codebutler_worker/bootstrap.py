@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from codebutler.clock import Clock, SystemClock
+from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import CodeButlerError
 from codebutler.protocol.channel import Channel
@@ -87,7 +88,7 @@ async def _work(
 def _roster(settings: RepoSettings, clock: Clock) -> Agents:
     from codebutler_worker.roster import Roster
 
-    return Roster(settings, Path.home(), clock)
+    return Roster(settings, Path.home(), Home.from_env(os.environ).root, clock)
 
 
 def _level(settings: RepoSettings) -> str:

@@ -17,11 +17,15 @@ from codebutler_worker.sandbox.select import select_sandbox
 
 
 class Roster:
-    """Backends by name. Every one of them works behind the same sandbox."""
+    """Backends by name, all behind the same sandbox.
 
-    def __init__(self, settings: RepoSettings, home: Path, clock: Clock) -> None:
+    ``home`` is the user's home directory, ``state`` the supervisor's, which no agent may see.
+    """
+
+    def __init__(self, settings: RepoSettings, home: Path, state: Path, clock: Clock) -> None:
         self._settings = settings
         self._home = home
+        self._state = state
         self._clock = clock
         self._sandbox: Sandbox | None = None
         self._made: dict[str, AgentBackend] = {}
@@ -45,7 +49,9 @@ class Roster:
 
     async def _walls(self) -> Sandbox:
         if self._sandbox is None:
-            self._sandbox = await select_sandbox(self._settings.config.sandbox.mode)
+            mode = self._settings.config.sandbox.mode
+            # The parent has already taken out what an untrusted file says.
+            self._sandbox = await select_sandbox(mode, trusted=True, hidden=(self._state,))
         return self._sandbox
 
 

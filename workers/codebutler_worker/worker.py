@@ -69,6 +69,8 @@ class Worker:
                 self._desk.report.log("WRN", f"{interrupted} turns were interrupted; their threads are asked")
             tasks.append(asyncio.create_task(self._scheduler.run(), name="scheduler"))
             tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
+            for task in tasks:
+                task.add_done_callback(self._ended)
             async for message in self._channel.messages():
                 await self._handle(message)
             return self._exit_code
@@ -132,8 +134,7 @@ class Worker:
         reserve_s = min(order.grace_s / 3, END_AGENTS_S)
         await self._within(order.grace_s - reserve_s, self._finish())
         self._scheduler.pause()
-        await self._scheduler.close()
-        await self._within(reserve_s, self._desk.agents.close())
+        await self._within(reserve_s, self._end_agents())
         if order.reason == "sleep" and (self._scheduler.busy or self._desk.outbox.pending):
             # Asleep, nobody would go on with it: a failed exit is restarted.
             self._exit_code = EXIT_FAILED
@@ -144,6 +145,9 @@ class Worker:
     async def _finish(self) -> None:
         await self._scheduler.idle()
         await self._desk.outbox.drained()
+
+    async def _end_agents(self) -> None:
+        await asyncio.gather(self._scheduler.close(), self._desk.agents.close())
 
     async def _within(self, seconds: float, work: Coroutine[None, None, None]) -> None:
         with suppress(TimeoutError):
@@ -158,11 +162,17 @@ class Worker:
         running, queued = self._scheduler.running, self._scheduler.queued
         self._channel.send(Heartbeat(running=running, queued=queued, outbox=self._desk.outbox.pending))
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Without one of its loops a worker would only look alive: it ends, and a new one takes over."""
+        if not task.cancelled() and (error := task.exception()):
+            self._desk.report.log("ERR", f"the {task.get_name()} broke: {error!r}")
+            self._exit_code = EXIT_FAILED
+            self._channel.close()
+
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._scheduler.close()
-        await self._within(END_AGENTS_S, self._desk.agents.close())
+        await self._within(END_AGENTS_S, self._end_agents())
         await self._desk.close()
         self._channel.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import ButtonClicked, Command, MessageEdited, MessagePosted, Prompt, SlashCommand
-from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns, Stored
+from codebutler.model import ButtonClicked, Command, MessageEdited, MessagePosted, Post, Prompt, SlashCommand
+from codebutler.protocol.messages import Audit, Heartbeat, Send, SendFailed, StopTurns, Stored
 from codebutler_worker.agents.backend import (
     Approval,
     Finished,
@@ -153,13 +153,15 @@ async def test_our_own_words_are_answered_without_a_turn(tmp_path: Path, name: s
 async def test_status_and_list_name_what_runs(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         parent.says("fix <!channel> it", "100.1")
-        await parent.run(0)
+        run = await parent.run(0)
         command(parent, "status", "200.1")
         status = await parent.post_with("1 running, 0 queued")
         assert "• running · claude · fix" in status.text
         assert "<!channel>" not in status.text
+        run.finish()
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         command(parent, "list", "300.1")
-        assert "running" in (await parent.post_with("latest conversations")).text
+        assert "• done · claude · fix" in (await parent.post_with("latest conversations")).text
 
 
 async def test_a_slash_command_is_answered_in_the_channel(tmp_path: Path) -> None:
@@ -316,3 +318,45 @@ async def test_an_event_that_breaks_us_is_answered_and_passed(tmp_path: Path) ->
         parent.says("one", "200.1")
         (await parent.run(0)).finish("One.")
         await parent.post_with("One.")
+
+
+async def test_a_lost_session_is_told_of(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("go on", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-new", fresh=True))
+        assert (await parent.post_with("could not be resumed")).thread_ts == "100.1"
+
+
+async def test_an_empty_prompt_is_asked_back(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("  ", "100.1", prefix="claude")
+        await parent.post_with("Say what I should do")
+        assert parent.backend.runs == []
+
+
+async def test_an_agent_that_does_not_stop_is_forced(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.backend.obeys_stop = False
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        command(parent, "stop", "100.2", "100.1")
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
+        assert run.closed.is_set()
+
+
+async def test_an_update_of_a_refused_message_is_given_up(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, verbosity="normal"), mute=True) as parent:
+        parent.says("work", "100.1")
+        (await parent.run(0)).finish("Done.")
+        await parent.post_with("Done.")
+        await parent.until(lambda: len(parent.said(Audit)) == 1)
+        for send in parent.said(Send):
+            if isinstance(send.operation, Post) and "working" in send.operation.text:
+                parent.channel.send(SendFailed(op_id=send.op_id, code="channel_not_found"))
+            else:
+                parent.take(send)
+        parent.mute = False
+        await parent.until(parent.is_idle, flow=True)
+        assert parent.updates == []
+        assert any("channel_not_found" in line for line in parent.logs("WRN"))

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from codebutler.config.schema import RepoSettings
 from codebutler.model import COMMAND_WORDS, Command
 from codebutler_worker.conversation.desk import Draft, Place
+from codebutler_worker.conversation.naming import conversation_id
 from codebutler_worker.conversation.queueing import Todo, withdraw_turn
-from codebutler_worker.conversation.states import LIVE, STATES, UNFINISHED
+from codebutler_worker.conversation.states import LIVE, UNFINISHED
 from codebutler_worker.present.lines import code, count, one_line, plain
 from codebutler_worker.store.rows import TurnRow, TurnState
 
@@ -82,10 +83,11 @@ def _status(asked: Asked) -> Todo:
 
 
 def _list(asked: Asked) -> Todo:
-    latest: dict[str, TurnRow] = {}
-    for turn in reversed(asked.draft.uow.turns.in_states(*STATES)):
-        latest.setdefault(turn.conversation, turn)
-    shown = [_line(asked.draft, turn) for turn in list(latest.values())[:LISTED]]
+    uow = asked.draft.uow
+    whole = conversation_id(asked.settings.config, asked.settings.channel_id, "")
+    conversations = dict.fromkeys([whole, *(row.conversation for row in uow.sessions.recent(LISTED))])
+    latest = [turn for name in conversations if (turn := uow.turns.latest_of(name)) is not None]
+    shown = [_line(asked.draft, turn) for turn in latest]
     asked.reply(
         "\n".join(["The latest conversations here:", *shown]) if shown else "No conversations here yet."
     )

@@ -39,6 +39,7 @@ from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.lines import one_line
 
 LOGGED_CHARS = 500
+SAY_WHAT = "Say what I should do, or `!help`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,9 @@ class Inbox:
 
     def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:
         note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
-        if isinstance(request, Prompt):
+        if isinstance(request, Prompt) and not request.text.strip() and not event.files:
+            draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), SAY_WHAT)
+        elif isinstance(request, Prompt):
             said = Incoming(
                 channel=event.channel,
                 ts=event.ts,
@@ -91,7 +94,7 @@ class Inbox:
                 late=event.late,
             )
             return enqueue(draft, self.settings.config, said).logged("MSG", note)
-        if isinstance(request, Command):
+        elif isinstance(request, Command):
             return self._command(draft, request, event.channel, event.thread_ts, event.ts).logged("MSG", note)
         return Todo().logged("MSG", note)
 

@@ -28,6 +28,7 @@ from codebutler_worker.conversation.progress import ProgressMessage
 from codebutler_worker.conversation.prompt import Said, system_prompt, user_prompt
 from codebutler_worker.conversation.queueing import QUEUED, WORKING, place_of, swap_reactions
 from codebutler_worker.conversation.states import move
+from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import count
 from codebutler_worker.present.progress import Message
@@ -39,6 +40,9 @@ STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
 RETRY_COMMIT_S = 5.0
 NO_ONE_TO_ASK = "Nobody can be asked from this chat yet: decide within the rules, or end with what you need."
+SESSION_LOST = (
+    "⚠️ The earlier session could not be resumed, so this is a fresh one: it knows this message only."
+)
 NO_LEAVE = "Leave cannot be given from this chat yet: do without, or end with what you need."
 
 
@@ -94,6 +98,7 @@ class Turn:
         self._backend: AgentBackend | None = None
         self._drive: asyncio.Task[None] | None = None
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
         self._progress: ProgressMessage | None = None
 
     @property
@@ -105,6 +110,7 @@ class Turn:
         fresh = "resumed session" if self._session_id else "new session"
         self._desk.report.log("CLD", f"processing {count(self._begun.messages, 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
+        drive.add_done_callback(lambda _: self._over.set())
         showing = self._show_progress()
         try:
             await _first(drive, self._outcome)
@@ -123,7 +129,7 @@ class Turn:
         if self._backend is not None:
             await self._backend.stop(self.row.id)
         if self._drive is not None:
-            await asyncio.wait({self._drive}, timeout=STOP_GRACE_S if self._backend else 0)
+            await wait_for(self._desk.clock, self._over, STOP_GRACE_S if self._backend else 0)
             self._drive.cancel()
 
     async def steer(self, text: str) -> bool:
@@ -177,9 +183,9 @@ class Turn:
 
     async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
         match event:
-            case Started(session_id=session_id):
+            case Started(session_id=session_id, fresh=fresh):
                 self._session_id = session_id
-                await self._desk.commit(self._remember_session)
+                await self._desk.commit(lambda draft: self._remember_session(draft, fresh=fresh))
             case Approval(id=request_id):
                 await backend.answer(self.row.id, request_id, Answer(allow=False, text=NO_LEAVE))
             case Question(id=request_id):
@@ -190,8 +196,10 @@ class Turn:
             if self._progress is not None:
                 self._progress.refresh()
 
-    def _remember_session(self, draft: Draft) -> None:
+    def _remember_session(self, draft: Draft, *, fresh: bool) -> None:
         turn = self.row
+        if fresh:
+            draft.post(self._place, SESSION_LOST)
         known = draft.uow.sessions.get(turn.conversation, turn.agent)
         session_id = self._session_id or ""
         draft.uow.messages.acknowledge(turn.id)
