@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from codebutler.clock import SystemClock
-from codebutler.errors import ChatAuthError, ChatError, ChatUnreachableError
+from codebutler.clock import ManualClock, SystemClock, settle
+from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.slack.frames import Envelope
 from codebutler.slack.link import SocketTiming
 from codebutler.slack.socket import SocketModeClient, SocketStatus
@@ -153,6 +153,31 @@ async def test_old_connection_is_closed_after_the_drain_time() -> None:
         await run
 
 
+async def test_what_is_in_hand_when_the_drain_time_ends_is_still_acknowledged() -> None:
+    async with SocketServer() as server:
+        bench, clock = Bench(server), ManualClock()
+        bench.gate.clear()
+        patient = SocketTiming(silence_s=1e9)
+        client = SocketModeClient(server.open, bench._handle, clock, Random(1), timing=patient)
+        run = asyncio.create_task(client.run())
+        old = await server.peer()
+        await old.hello()
+        await old.event("slow")
+        await bench.until(lambda: bench.seen == ["slow"])
+        await old.disconnect("refresh_requested")
+        connecting = asyncio.create_task(server.peer())
+        while not connecting.done():
+            await clock.advance(1)
+        await connecting.result().hello(2)
+        while client.status.reconnects == 0:
+            await settle()
+        await clock.advance(patient.drain_s + 1)
+        bench.gate.set()
+        await old.acked("slow")
+        await client.stop()
+        await run
+
+
 async def test_link_disabled_ends_the_trying_and_says_so() -> None:
     async with running() as (bench, run):
         peer = await first(bench)
@@ -198,6 +223,56 @@ async def test_half_open_connection_is_noticed_and_replaced() -> None:
         await again.hello()
         await bench.until(lambda: bench.client.status.reconnects == 1)
         peer.connection.transport.abort()
+
+
+async def test_silence_is_noticed_even_if_pings_are_stuck() -> None:
+    async with SocketServer() as server:
+        bench = Bench(server)
+        deaf = SocketTiming(ping_interval_s=60, silence_s=0.2, backoff_base_s=0.01, close_timeout_s=0.2)
+        client = SocketModeClient(server.open, bench._handle, SystemClock(), Random(1), timing=deaf)
+        run = asyncio.create_task(client.run())
+        await (await server.peer()).hello()
+        await (await server.peer()).hello()
+        await client.wait_connected()
+        assert client.status.reconnects == 1
+        await client.stop()
+        await run
+
+
+async def test_stop_does_not_wait_for_the_next_attempt() -> None:
+    async with SocketServer() as server:
+        bench = Bench(server)
+
+        def refuse(_ticket: int) -> None:
+            raise ChatRateLimitedError(600)
+
+        server.on_open = refuse
+        run = asyncio.create_task(bench.client.run())
+        await bench.until(lambda: "rate limited" in bench.client.status.trouble)
+        async with asyncio.timeout(DEADLINE_S):
+            await bench.client.stop()
+            await run
+        assert server.tickets == 1
+
+
+async def test_retry_after_of_a_ticket_is_honoured() -> None:
+    async with SocketServer() as server:
+        bench = Bench(server)
+        loop = asyncio.get_running_loop()
+        asked_s: list[float] = []
+
+        def refuse(ticket: int) -> None:
+            asked_s.append(loop.time())
+            if ticket == 1:
+                raise ChatRateLimitedError(0.3)
+
+        server.on_open = refuse
+        run = asyncio.create_task(bench.client.run())
+        await (await server.peer()).hello()
+        await bench.client.wait_connected()
+        assert asked_s[1] - asked_s[0] >= 0.3
+        await bench.client.stop()
+        await run
 
 
 async def test_refused_tickets_are_tried_again_until_one_is_given() -> None:

@@ -145,6 +145,16 @@ async def test_a_lost_answer_is_looked_for_and_not_posted_twice(in_thread: bool)
         assert b.chat.calls.count("post") == 1
 
 
+async def test_a_request_that_timed_out_is_given_time_to_arrive_before_looking() -> None:
+    async with bench() as b:
+        b.chat.fail_next("post", LOST)
+        b.submit("op", post())
+        await b.passes(1.9)
+        assert b.chat.calls == ["post"]
+        await b.passes(5)
+        assert b.chat.texts(C) == ["hi"]
+
+
 async def test_a_request_that_never_arrived_is_posted_after_looking() -> None:
     async with bench() as b:
         b.chat.fail_next("post", LOST)
@@ -308,6 +318,15 @@ async def test_everything_waits_for_a_refused_token_and_goes_on_once_it_works() 
         await asyncio.gather(*tasks, later)
         assert b.troubles == ["refused", ""]
         assert b.chat.texts(C) == ["1"]
+
+
+async def test_a_token_that_worked_in_between_is_asked_after_soon_again() -> None:
+    async with bench() as b:
+        for number in range(4):
+            b.chat.fail_next("post", ChatAuthError("refused", "token_expired"))
+            task = b.submit(f"op{number}", post())
+            await b.passes(10)
+            assert task.done()
 
 
 async def test_a_token_that_passes_the_probe_only_is_not_hammered() -> None:
