@@ -51,6 +51,7 @@ for line in sys.stdin:
             sys.stderr.write("it hurts" + chr(10)); sys.exit(9)
 """
 
+OLD = "11111111-1111-4111-8111-111111111111"
 INIT = {"type": "system", "subtype": "init"}
 TEXT = {"type": "assistant", "message": {"content": [{"type": "text", "text": "hello"}]}}
 RESULT = {"type": "result", "is_error": False, "result": "hello", "num_turns": 1}
@@ -171,21 +172,33 @@ async def test_a_stop_before_the_program_is_up_counts(stage: Stage) -> None:
 @pytest.mark.parametrize("poison", [[INIT, EMPTY], ["die"], [INIT, "half"]])
 async def test_a_session_that_yields_nothing_is_replaced_once(stage: Stage, poison: list[Any]) -> None:
     stage.play(poison, ANSWER)
-    events = await stage.run(session_id="old")
+    events = await stage.run(session_id=OLD)
     assert end(events).ok
     assert [event.fresh for event in events if isinstance(event, Started)][-1]
     assert [words[0] for words in stage.starts()] == ["--resume", "--session-id"]
 
 
+async def test_a_session_id_that_is_none_never_becomes_an_argument(stage: Stage) -> None:
+    stage.play(ANSWER)
+    events = await stage.run(session_id="--mcp-config=evil.json")
+    assert end(events).ok
+    assert [words[0] for words in stage.starts()] == ["--session-id"]
+
+
+async def test_a_forged_session_id_is_not_believed(stage: Stage) -> None:
+    stage.play([{**INIT, "session_id": "--evil"}, TEXT, RESULT])
+    assert session_of(await stage.run()) == stage.starts()[0][1]
+
+
 async def test_a_poisoned_fresh_session_is_not_tried_again(stage: Stage) -> None:
     stage.play(["die"], ["die"], ANSWER)
-    assert end(await stage.run(session_id="old")).reason == "failed"
+    assert end(await stage.run(session_id=OLD)).reason == "failed"
     assert len(stage.starts()) == 2
 
 
 async def test_a_session_that_did_something_is_never_rerun(stage: Stage) -> None:
     stage.play([INIT, TEXT, "die"], ANSWER)
-    assert end(await stage.run(session_id="old")).reason == "failed"
+    assert end(await stage.run(session_id=OLD)).reason == "failed"
     assert len(stage.starts()) == 1
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from codebutler.clock import Clock
 from codebutler.config.schema import ClaudeSection
@@ -72,13 +72,14 @@ class ClaudeBackend:
         if turn.session_id in self._claimed:
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
-        lost = False
         self._stopping.discard(turn.turn_id)
-        async with aclosing(self._attempt(turn)) as events:
-            async for event in events:
-                lost = isinstance(event, Finished) and event.reason == "session_lost"
-                if not lost:
-                    yield event
+        lost = turn.session_id is not None and not is_session_id(turn.session_id)
+        if not lost:
+            async with aclosing(self._attempt(turn)) as events:
+                async for event in events:
+                    lost = isinstance(event, Finished) and event.reason == "session_lost"
+                    if not lost:
+                        yield event
         if lost:
             log.warning("session %s cannot be resumed: beginning a fresh one", turn.session_id)
             fresh = replace(turn, session_id=None, cost_before_usd=0.0)
@@ -119,7 +120,9 @@ class ClaudeBackend:
         kept = False
         try:
             session = await self._acquire(request, session_id)
-            translator = Translator(request.workdir, request.cost_before_usd, fresh=fresh)
+            translator = Translator(
+                request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
+            )
             turn = Turn(request, session, translator, self._clock, self._limits)
             if request.turn_id in self._stopping:
                 yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
@@ -208,6 +211,14 @@ class ClaudeBackend:
         if self._idle.get(conversation) is session:
             del self._idle[conversation]
             await session.end()
+
+
+def is_session_id(text: str) -> bool:
+    """A UUID, and so nothing that could be read as an option."""
+    try:
+        return str(UUID(text)) == text.lower()
+    except ValueError:
+        return False
 
 
 def fits(session: LiveSession, request: TurnRequest) -> bool:

@@ -22,6 +22,7 @@ TELLING = (
     "skill",
     "description",
     "prompt",
+    "plan",
 )
 
 

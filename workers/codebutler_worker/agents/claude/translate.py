@@ -42,12 +42,17 @@ SHELL = "local_bash"
 class Translator:
     """One turn of one session, as the CLI tells it.
 
+    ``session_id`` is the one we started it with: a tool can write to the CLI's stdout, so what comes from
+    there is not believed where it would become an argument.
+
     ``cost_before_usd`` is the session's total before this turn. ``fresh`` marks the Started event of a
     session that replaces a lost one.
     """
 
-    def __init__(self, workdir: Path, cost_before_usd: float = 0.0, *, fresh: bool = False) -> None:
-        self.session_id = ""
+    def __init__(
+        self, workdir: Path, cost_before_usd: float = 0.0, *, session_id: str = "", fresh: bool = False
+    ) -> None:
+        self.session_id = session_id
         self.ignored = 0
         self.running: set[str] = set()
         self.asking: dict[str, ControlRequest] = {}
@@ -58,6 +63,7 @@ class Translator:
         self._workdir = workdir
         self._cost_before_usd = cost_before_usd
         self._fresh = fresh
+        self._started = False
         self._sent: set[str] = set()
         self._follows_messages = False
         self._continuing = False
@@ -129,10 +135,11 @@ class Translator:
             case "init":
                 self.result = None
                 self._continuing = False
-                if self.session_id or not line.session_id:
+                if self._started:
                     return []
-                self.session_id = line.session_id
-                return [Started(line.session_id, self._fresh)]
+                self._started = True
+                self.session_id = self.session_id or line.session_id
+                return [Started(self.session_id, self._fresh)]
             case "api_retry":
                 what = f"answered {line.error_status}" if line.error_status else "did not answer"
                 wait_s = line.retry_delay_ms / 1000
@@ -189,7 +196,6 @@ class Translator:
         self._continuing = False
         self.running.clear()
         self.asking.clear()
-        self.session_id = self.session_id or line.session_id
         used, before = line.usage, self._usage
         read = used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
         self._usage = Usage(
