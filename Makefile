@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help run test check format lint types imports sizes wheel-check bench clean
+.PHONY: help run test check format lint types imports sizes wheel-check bench screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ wheel-check: $(READY) ## build the wheel and try it in a fresh environment
 
 bench: $(READY) ## measure; prints ratios against limits of the same run
 	$(BIN)/python -m bench
+
+screenshot: $(READY) ## take the README's picture anew
+	CODEBUTLER_SCREENSHOT=docs/images/workspace.png $(BIN)/python -m pytest -q tests/e2e/test_page.py -k newcomer
 
 clean: ## remove what was built
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

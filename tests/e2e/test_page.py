@@ -1,0 +1,106 @@
+"""A person at the chat page in a real browser: types, and sees the agent's answer in the thread.
+
+`make screenshot` runs this with CODEBUTLER_SCREENSHOT set: the README's picture is what the test saw.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Page, async_playwright, expect
+
+from tests.e2e.house import DEADLINE_S, house
+from tests.e2e.test_matrix import rehearsal
+from tests.programs import require
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PATIENCE_MS = DEADLINE_S * 1000
+
+
+@asynccontextmanager
+async def page_at(url: str, width: int = 1280, height: int = 800) -> AsyncIterator[tuple[Page, list[str]]]:
+    """A browser page, and every error its scripts reported."""
+    chromium = str(require("chromium"))
+    errors: list[str] = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        page = await browser.new_page(viewport={"width": width, "height": height})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        await page.goto(url)
+        yield page, errors
+        await browser.close()
+
+
+async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        await rehearsal(built, git_repo)
+        async with page_at(built.workspace.url) as (page, errors):
+            await expect(page.locator("#channel-name")).to_have_text("# sample")
+            await page.get_by_label("Message #sample").fill("read README.md")
+            await page.keyboard.press("Enter")
+            mine = page.locator("#messages .message").first
+            await expect(mine.locator("[data-reaction=white_check_mark]")).to_be_visible(timeout=PATIENCE_MS)
+            await expect(page.locator("#thread")).to_be_visible()
+            await expect(page.locator("#replies")).to_contain_text("A sample repository", timeout=PATIENCE_MS)
+            await page.get_by_label("Reply…").fill("what does git status say?")
+            await page.keyboard.press("Enter")
+            second = page.locator("#replies .message", has_text="what does git status say?")
+            await expect(second.locator("[data-reaction=white_check_mark]")).to_be_visible(
+                timeout=PATIENCE_MS
+            )
+            assert "token" not in page.url
+            if picture := os.environ.get("CODEBUTLER_SCREENSHOT"):
+                await page.screenshot(path=picture)
+            assert errors == []
+
+
+async def test_on_a_phone_the_thread_fills_the_screen_and_closes(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        ts = await built.say(channel, "list the files")
+        await built.answer(channel, ts, "README.md")
+        async with page_at(built.workspace.url, width=390, height=780) as (page, errors):
+            await page.locator(".replies").click()
+            await expect(page.locator("#replies")).to_contain_text("README.md")
+            box = await page.locator("#thread").bounding_box()
+            assert box is not None
+            assert box["width"] == 390
+            await page.get_by_label("Close thread").click()
+            await expect(page.locator("#thread")).to_be_hidden()
+            overflow = await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+            assert not overflow
+            assert errors == []
+
+
+async def test_what_a_message_says_never_becomes_markup(tmp_path: Path) -> None:
+    hostile = (
+        '<img src=x onerror="document.title=1"> <script>document.title=2</script> [x](javascript:alert(1))'
+    )
+    async with house(tmp_path, "general") as built:
+        channel = built.channel_id("general")
+        blocks = [{"type": "markdown", "text": hostile}]
+        await built.person.chat_postMessage(channel=channel, text=hostile)
+        built.workspace.call(
+            "chat.postMessage", built.workspace.bot_token, channel=channel, text=hostile, blocks=blocks
+        )
+        async with page_at(built.workspace.url) as (page, errors):
+            await expect(page.locator("#messages .message")).to_have_count(2)
+            await expect(page.locator("#messages .markdown p")).to_contain_text("onerror")
+            assert await page.title() == "#general · Workspace"
+            assert (
+                await page.locator("#messages img, #messages script, #messages a[href^=javascript]").count()
+                == 0
+            )
+            assert errors == []
