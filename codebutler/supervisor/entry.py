@@ -10,8 +10,14 @@ import signal
 from multiprocessing.connection import Connection
 
 
-def run(target: str, connection: Connection) -> None:
-    """Call ``target`` ("package.module:function") with the worker's end of the pipe."""
+def run(target: str, connection: Connection, printing: Connection) -> None:
+    """Call ``target`` ("package.module:function") with the worker's end of the pipe.
+
+    ``printing`` becomes stdout and stderr: what is printed belongs into the parent's log, not on its terminal.
+    """
+    os.dup2(printing.fileno(), 1)
+    os.dup2(printing.fileno(), 2)
+    printing.close()
     # A session of its own: Ctrl-C in the terminal is for the parent, which then asks the workers to stop.
     with contextlib.suppress(OSError):
         os.setsid()

@@ -3,7 +3,7 @@
 multiprocessing's fork server imports the worker's modules once and forks itself for each worker, so that a
 worker costs milliseconds and shares its memory. It is a process of its own, started with a scrubbed
 environment and without our descriptors: a worker can inherit neither a token nor another worker's pipe.
-Workers read /dev/null; what they print by mistake goes to our stderr.
+Workers read /dev/null; what they print by mistake, tracebacks above all, comes home line by line.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
 from codebutler.supervisor import entry
+from codebutler.supervisor.output import Output
 
 WORKER_TARGET = "codebutler_worker.bootstrap:main"
 WORKER_PRELOAD = ("codebutler_worker.preload",)
@@ -50,11 +51,12 @@ KEPT_PREFIXES = ("LC_", "XDG_")
 class WorkerProcess:
     """A worker and the pipe to it: the real WorkerLink."""
 
-    def __init__(self, process: ForkServerProcess, channel: Channel[ToParent]) -> None:
+    def __init__(self, process: ForkServerProcess, channel: Channel[ToParent], output: Output) -> None:
         assert process.pid is not None
         self.pid = process.pid
         self._process = process
         self._channel = channel
+        self._output = output
         self._loop = asyncio.get_running_loop()
         self._dead: asyncio.Future[int] = self._loop.create_future()
         self._pidfd = _pidfd_open(process.pid)
@@ -63,6 +65,10 @@ class WorkerProcess:
     def messages(self) -> AsyncIterator[ToParent]:
         """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
         return self._channel.messages()
+
+    def printed(self) -> AsyncIterator[str]:
+        """Each line on the worker's stdout and stderr, where nothing should be but a traceback."""
+        return self._output.lines()
 
     def send(self, message: object) -> None:
         """Queue one message. Raises FrameTooLargeError."""
@@ -87,8 +93,9 @@ class WorkerProcess:
                 signal.pidfd_send_signal(self._pidfd, signal_number)
 
     def close(self) -> None:
-        """Close this end of the pipe."""
+        """Close this end of the pipes."""
         self._channel.close()
+        self._output.close()
 
     def _on_sentinel(self) -> None:
         self._loop.remove_reader(self._process.sentinel)
@@ -134,14 +141,21 @@ class ForkServer:
         From the loop's own thread: multiprocessing looks after its processes without locks.
         """
         ours, theirs = self._context.Pipe(duplex=True)
-        with ours, theirs:
-            process = self._context.Process(
-                target=entry.run, args=(self._target, theirs), name=name, daemon=True
-            )
-            with _presentable():
-                process.start()
-            sock = socket.socket(fileno=os.dup(ours.fileno()))
-        return WorkerProcess(process, await Channel.over(sock, to_parent_codec()))
+        printed, printing = self._context.Pipe(duplex=False)
+        with ours, theirs, printed, printing:
+            channel = await Channel.over(socket.socket(fileno=os.dup(ours.fileno())), to_parent_codec())
+            output = await Output.over(os.dup(printed.fileno()))
+            try:
+                process = self._context.Process(
+                    target=entry.run, args=(self._target, theirs, printing), name=name, daemon=True
+                )
+                with _presentable():
+                    process.start()
+            except BaseException:
+                channel.close()
+                output.close()
+                raise
+        return WorkerProcess(process, channel, output)
 
 
 def scrubbed(environment: dict[str, str]) -> dict[str, str]:

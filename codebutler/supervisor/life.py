@@ -82,6 +82,7 @@ class Life:
         self._kit = kit
         self._greeted = False
         self._eof = asyncio.Event()
+        self._quiet = asyncio.Event()
         self._why = ""
         self._last_error = ("", 0.0)
         now_s = kit.clock.monotonic()
@@ -98,7 +99,12 @@ class Life:
 
     async def run(self) -> Death:
         """Returns when the process is dead and everything it said has been heard. Cancelling kills it."""
-        parts = {"receive": self._receive(), "deliver": self._deliver(), "watch": self._watch()}
+        parts = {
+            "receive": self._receive(),
+            "printed": self._printed(),
+            "deliver": self._deliver(),
+            "watch": self._watch(),
+        }
         tasks = [
             asyncio.create_task(self._guard(part), name=f"worker:{self._repo.name}:{name}")
             for name, part in parts.items()
@@ -109,6 +115,7 @@ class Life:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
                     await self._eof.wait()
+                    await self._quiet.wait()
         finally:
             self.settled.set()
             self._sends.answer = None
@@ -178,6 +185,13 @@ class Life:
             self._eof.set()
         await clock.sleep(self._kit.timing.eof_s)
         self._link.kill(signal.SIGKILL)
+
+    async def _printed(self) -> None:
+        try:
+            async for line in self._link.printed():
+                self._record(Log(tag="ERR", text=line))
+        finally:
+            self._quiet.set()
 
     async def _take(self, message: ToParent) -> None:
         if not self._greeted:

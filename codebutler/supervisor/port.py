@@ -35,6 +35,9 @@ class WorkerLink(Protocol):
     def messages(self) -> AsyncIterator[ToParent]:
         """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
 
+    def printed(self) -> AsyncIterator[str]:
+        """Each line the worker prints on stdout or stderr; it talks by messages, so this is a mishap."""
+
     def send(self, message: object) -> None: ...
 
     async def drain(self) -> None: ...
@@ -45,7 +48,7 @@ class WorkerLink(Protocol):
     def kill(self, signal_number: int) -> None: ...
 
     def close(self) -> None:
-        """Close this end of the pipe."""
+        """Close this end of the pipes."""
 
 
 class Spawner(Protocol):

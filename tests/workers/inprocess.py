@@ -29,6 +29,7 @@ class FakeWorker:
         self.signals: list[int] = []
         self._stubborn = stubborn
         self._inbox: asyncio.Queue[ToParent | ProtocolError | None] = asyncio.Queue()
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._dead: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def messages(self) -> AsyncIterator[ToParent]:
@@ -36,6 +37,10 @@ class FakeWorker:
             if isinstance(message, ProtocolError):
                 raise message
             yield message
+
+    async def printed(self) -> AsyncIterator[str]:
+        while (line := await self._lines.get()) is not None:
+            yield line
 
     def send(self, message: object) -> None:
         self.heard.append(message)
@@ -63,6 +68,9 @@ class FakeWorker:
         for message in messages:
             self._inbox.put_nowait(message)
 
+    def print(self, line: str) -> None:
+        self._lines.put_nowait(line)
+
     def become_ready(self) -> None:
         self.say(Hello(version=PROTOCOL_VERSION, pid=self.pid), Ready())
 
@@ -70,6 +78,7 @@ class FakeWorker:
         if not self._dead.done():
             self._dead.set_result(code)
             self._inbox.put_nowait(None)
+            self._lines.put_nowait(None)
 
     def hang_up(self) -> None:
         """Close the pipe and live on."""

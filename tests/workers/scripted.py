@@ -121,6 +121,11 @@ def die(pipe: Pipe, seq: int, argument: str) -> None:
     os._exit(int(argument))
 
 
+def stumble(pipe: Pipe, seq: int, argument: str) -> None:
+    pipe.say(Stored(seq=seq))
+    raise ArithmeticError(argument)
+
+
 def freeze(pipe: Pipe, seq: int, argument: str) -> None:
     pipe.say(Stored(seq=seq))
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -175,6 +180,7 @@ WORDS = {
     "leave": leave,
     "die": die,
     "freeze": freeze,
+    "stumble": stumble,
     "flood": flood,
     "garbage": garbage,
     "oversized": oversized,

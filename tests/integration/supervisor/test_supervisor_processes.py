@@ -192,6 +192,18 @@ async def test_a_frozen_worker_is_killed_and_replaced(fork_server: ForkServer) -
         assert not alive(first)
 
 
+async def test_a_traceback_comes_home_and_names_the_reason(fork_server: ForkServer) -> None:
+    async with house(fork_server) as home:
+        home.supervisor.add(repo())
+        await started(home)
+        home.supervisor.deliver(entry(1, "stumble over a stone"))
+        await home.services.until(lambda: "it starts again" in home.services.log_text("shop"))
+        assert "Traceback" in home.services.log_text("shop")
+        assert "the worker exited with code 1 (ArithmeticError: over a stone)" in home.services.log_text(
+            "shop"
+        )
+
+
 async def test_a_flooding_worker_is_bounded_and_disturbs_nobody(fork_server: ForkServer) -> None:
     async with house(fork_server) as home:
         home.supervisor.add(repo("loud", "C01"))
@@ -241,11 +253,13 @@ async def test_shutdown_ends_every_worker_and_a_grace_of_zero_kills(fork_server:
         assert not any(alive(pid) for pid in pids if pid)
 
 
-async def test_a_worker_that_hangs_at_its_start_is_killed(fork_server: ForkServer) -> None:
+async def test_a_worker_that_hangs_dumps_its_stack_and_is_killed(fork_server: ForkServer) -> None:
     async with house(fork_server, Timing(start_s=0.3, abort_s=0.2)) as home:
         home.supervisor.add(repo(hang_at_start="1"))
         await started(home)
-        await home.services.until(lambda: "not ready after" in home.services.log_text("shop"))
+        await home.services.until(lambda: "it starts again" in home.services.log_text("shop"))
+        assert "not ready after 0.3 s" in home.services.log_text("shop")
+        assert "Fatal Python error: Aborted" in home.services.log_text("shop")
 
 
 @needs_proc

@@ -286,6 +286,13 @@ async def test_the_reason_of_a_death_is_the_workers_last_word() -> None:
         assert "written by a newer one" in on.services.notices[0][1]
 
 
+async def test_what_a_worker_prints_is_logged() -> None:
+    async with stage() as on:
+        on.worker.print("Fatal Python error: Aborted")
+        await settle()
+        assert ("shop", "ERR", "Fatal Python error: Aborted") in on.services.logs
+
+
 async def test_exit_78_waits_for_other_settings() -> None:
     async with stage() as on:
         on.worker.die(78)
