@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import ManualClock
+from codebutler.observe.audit import Act, AuditLog, verify
+
+
+def act(text: str = "ls") -> Act:
+    return Act(
+        kind="run", user="U01", channel="C01", thread="1.0", text=text, decision="allowed", exit_code=0
+    )
+
+
+def hide(text: str) -> str:
+    return text.replace("xoxb-1", "[redacted]")
+
+
+def write(path: Path, *texts: str) -> None:
+    with AuditLog(path, ManualClock(), hide) as audit:
+        for text in texts:
+            audit.append(act(text))
+
+
+def test_a_line_holds_the_contracts_fields_and_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "audit.jsonl"
+    write(path, "echo xoxb-1\n\ud800")
+    line = json.loads(path.read_text())
+    fields = "time user channel thread kind text decision exit_code duration_s prev"
+    assert set(line) == set(fields.split())
+    assert line["text"] == "echo [redacted]\n\\ud800"
+    assert line["time"] == "2026-01-01T00:00:00.000+00:00"
+    assert line["prev"] == ""
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_each_line_is_bound_to_the_one_before_also_over_restarts(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    write(path, "a", "b")
+    write(path)
+    write(path, "c" * 3_000_000, "d")
+    write(path, "e")
+    lines = path.read_bytes().splitlines()
+    assert [json.loads(line)["text"][:1] for line in lines] == ["a", "b", "c", "d", "e"]
+    for before, line in itertools.pairwise(lines):
+        assert json.loads(line)["prev"] == hashlib.sha256(before).hexdigest()
+    assert verify(path) is None
+
+
+@pytest.mark.parametrize(
+    ("tamper", "broken"),
+    [
+        (lambda lines: [lines[0], lines[1].replace(b"rm", b"ls"), *lines[2:]], 3),
+        (lambda lines: [lines[0], *lines[2:]], 2),
+        (lambda lines: [lines[0], lines[0], *lines[1:]], 2),
+        (lambda lines: lines[1:], 1),
+        (lambda lines: [lines[0], b"not json", *lines[2:]], 2),
+        (lambda lines: [lines[0], lines[2], lines[1], lines[3]], 2),
+        (lambda lines: [*lines, b'{"torn'], 5),
+    ],
+)
+def test_tampering_is_found_at_its_line(tmp_path: Path, tamper: object, broken: int) -> None:
+    path = tmp_path / "audit.jsonl"
+    write(path, "ls", "rm -r x", "pwd", "id")
+    assert callable(tamper)
+    path.write_bytes(b"\n".join(tamper(path.read_bytes().splitlines())) + b"\n")
+    assert verify(path) == broken
+
+
+def test_a_line_torn_by_a_crash_stays_and_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    write(path, "a", "b")
+    path.write_bytes(path.read_bytes()[:-20])
+    assert verify(path) == 2
+    write(path, "c")
+    lines = path.read_bytes().splitlines()
+    assert len(lines) == 4
+    assert json.loads(lines[2])["decision"] == "torn"
+    assert verify(path) is None
+
+
+def test_threads_do_not_break_the_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path, ManualClock(), hide) as audit:
+
+        def append_many() -> None:
+            for number in range(100):
+                audit.append(act(str(number)))
+
+        threads = [threading.Thread(target=append_many) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(path.read_bytes().splitlines()) == 400
+    assert verify(path) is None
+
+
+def test_a_symlink_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic"), AuditLog(tmp_path / "audit.jsonl", ManualClock(), hide):
+        pass
