@@ -262,11 +262,12 @@ def replace_section(desk: Desk, **changes: object) -> ClaudeSection:
     return msgspec.structs.replace(desk.backend._settings, **changes)
 
 
-@pytest.mark.parametrize("text", ["/usage", "/compact", "/clear now"])
-async def test_a_leading_slash_is_text(desk: Desk, text: str) -> None:
+@pytest.mark.parametrize("text", ["/usage", "/compact", "/clear now", "!touch owned", "# remember"])
+async def test_a_message_is_never_a_command_of_the_cli(desk: Desk, text: str) -> None:
     desk.model.play(Reply("I read it."))
     assert last(await desk.run(text)).text == "I read it."
     assert text in desk.model.said()
+    assert not (desk.repo / "owned").exists()
 
 
 async def test_a_hostile_checkout_runs_nothing_but_its_instructions_arrive(desk: Desk) -> None:

@@ -63,7 +63,8 @@ class ClaudeBackend:
         self._around: command.Surroundings | None = None
         self._probing = asyncio.Lock()
         self._turns: dict[str, Turn] = {}
-        self._stopping: set[str] = set()  # turn ids, also of turns whose process is only starting
+        self._active: set[str] = set()  # turn ids, also of turns whose process is only starting
+        self._stopping: set[str] = set()  # those of them that were asked to stop
         self._idle: dict[str, LiveSession] = {}  # by conversation, least recently used first
         self._claimed: set[str] = set()  # session ids of running turns
 
@@ -72,21 +73,14 @@ class ClaudeBackend:
         if turn.session_id in self._claimed:
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
-        self._stopping.discard(turn.turn_id)
-        lost = turn.session_id is not None and not is_session_id(turn.session_id)
-        if not lost:
-            async with aclosing(self._attempt(turn)) as events:
-                async for event in events:
-                    lost = isinstance(event, Finished) and event.reason == "session_lost"
-                    if not lost:
-                        yield event
-        if lost:
-            log.warning("session %s cannot be resumed: beginning a fresh one", turn.session_id)
-            fresh = replace(turn, session_id=None, cost_before_usd=0.0)
-            async with aclosing(self._attempt(fresh, fresh=True)) as events:
+        self._active.add(turn.turn_id)
+        try:
+            async with aclosing(self._with_second_try(turn)) as events:
                 async for event in events:
                     yield event
-        self._stopping.discard(turn.turn_id)
+        finally:
+            self._active.discard(turn.turn_id)
+            self._stopping.discard(turn.turn_id)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
@@ -100,7 +94,8 @@ class ClaudeBackend:
 
     async def stop(self, turn_id: str) -> None:
         """Interrupt the turn; its stream ends with Finished(reason="stopped") within 5 s."""
-        self._stopping.add(turn_id)
+        if turn_id in self._active:
+            self._stopping.add(turn_id)
         if turn := self._turns.get(turn_id):
             await turn.stop()
 
@@ -111,6 +106,22 @@ class ClaudeBackend:
         idle = list(self._idle.values())
         self._idle.clear()
         await asyncio.gather(*(session.end() for session in idle))
+
+    async def _with_second_try(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
+        """The turn in the session it names; if that one is lost, once more in a fresh one."""
+        lost = turn.session_id is not None and not is_session_id(turn.session_id)
+        if not lost:
+            async with aclosing(self._attempt(turn)) as events:
+                async for event in events:
+                    lost = isinstance(event, Finished) and event.reason == "session_lost"
+                    if not lost:
+                        yield event
+        if lost:
+            log.warning("the session of %s cannot be resumed: beginning a fresh one", turn.conversation)
+            fresh = replace(turn, session_id=None, cost_before_usd=0.0)
+            async with aclosing(self._attempt(fresh, fresh=True)) as events:
+                async for event in events:
+                    yield event
 
     async def _attempt(self, request: TurnRequest, *, fresh: bool = False) -> AsyncGenerator[AgentEvent]:
         """One run in one session. Ends with Finished; reason "session_lost" only if nothing was done yet."""
@@ -124,7 +135,7 @@ class ClaudeBackend:
                 request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
             )
             turn = Turn(request, session, translator, self._clock, self._limits)
-            if request.turn_id in self._stopping:
+            if self._closed or request.turn_id in self._stopping:
                 yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
                 return
             self._turns[request.turn_id] = turn
