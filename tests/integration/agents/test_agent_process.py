@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.leftovers import descendants, process_table_ps
+from codebutler_worker.agents.leftovers import (
+    MARK,
+    descendants,
+    kill_orphans,
+    new_mark,
+    ownerless,
+    pid_namespace,
+    process_table_ps,
+)
 from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
@@ -117,6 +125,28 @@ async def test_what_a_dead_program_left_behind_dies_too(tmp_path: Path) -> None:
     assert not dead(child)
     await process.stop()
     assert dead(child)
+
+
+async def test_the_programs_of_a_dead_worker_are_found_and_killed(tmp_path: Path) -> None:
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    env = {"PATH": os.environ["PATH"]}
+    orphan = await asyncio.create_subprocess_exec(
+        "sleep", "300", env=env | {MARK: f"{gone.pid}-{pid_namespace()}-x"}
+    )
+    ours = await asyncio.create_subprocess_exec("sleep", "300", env=env | {MARK: new_mark()})
+    try:
+        assert await kill_orphans() >= 1
+        assert await orphan.wait() == -signal.SIGKILL
+        assert ours.returncode is None
+    finally:
+        ours.kill()
+        await ours.wait()
+
+
+@pytest.mark.parametrize("mark", ["", "x", "1", "999999999-1-x", "999999999", "-", "1-2-3-4"])
+def test_what_is_not_surely_ours_is_left_alone(mark: str) -> None:
+    assert not ownerless(mark)
 
 
 async def test_stopping_twice_and_at_once_is_harmless(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -15,6 +16,17 @@ from pathlib import Path
 
 MARK = "CODEBUTLER_AGENT_ID"
 """Set to a different value for each program, so that whatever it leaves behind can be told."""
+
+
+def new_mark() -> str:
+    """A mark that also says whose programs they are: ``<our pid>-<our pid namespace>-<random>``."""
+    return f"{os.getpid()}-{pid_namespace()}-{secrets.token_hex(16)}"
+
+
+def pid_namespace() -> int:
+    """Which processes our pids name: a pid out of a container means another process outside of it."""
+    space = Path("/proc/self/ns/pid")
+    return space.stat().st_ino if space.exists() else 0
 
 
 def alive(pid: int) -> bool:
@@ -64,18 +76,40 @@ async def processes() -> dict[int, tuple[int, str]]:
 
 
 async def marked(mark: str) -> dict[int, str]:
-    """Every process that inherited ``mark``, with its start time: what left the family tree before we looked.
+    """Every process that inherited ``mark``, with its start time: what left the family tree before we looked."""
+    return {pid: started for pid, (started, found) in (await marks()).items() if found == mark}
+
+
+async def kill_orphans() -> int:
+    """Kill the programs of workers that are no more; returns how many there were.
+
+    A killed worker takes sandboxed agents with it; this is for those that run without walls.
+    """
+    orphans = {pid: started for pid, (started, mark) in (await marks()).items() if ownerless(mark)}
+    await kill_leftovers(orphans)
+    return len(orphans)
+
+
+def ownerless(mark: str) -> bool:
+    """The mark names a process of our namespace that is no more."""
+    owner, space, _ = (*mark.split("-"), "", "")[:3]
+    return owner.isdigit() and space == str(pid_namespace()) and not alive(int(owner))
+
+
+async def marks() -> dict[int, tuple[str, str]]:
+    """pid -> (start time, mark) of every marked process we may look into.
 
     Only where /proc shows environments (Linux); elsewhere, and for what cleared its own, the sandbox must do.
     """
     if sys.platform != "linux":
         return {}
-    wanted = f"{MARK}={mark}".encode()
-    found: dict[int, str] = {}
+    wanted = f"{MARK}=".encode()
+    found: dict[int, tuple[str, str]] = {}
     for pid, (_, started) in (await processes()).items():
         with contextlib.suppress(OSError):
-            if wanted in Path("/proc", str(pid), "environ").read_bytes().split(b"\0"):
-                found[pid] = started
+            for variable in Path("/proc", str(pid), "environ").read_bytes().split(b"\0"):
+                if variable.startswith(wanted):
+                    found[pid] = (started, variable.removeprefix(wanted).decode(errors="replace"))
     return found
 
 

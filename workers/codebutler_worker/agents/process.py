@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
 import threading
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
@@ -18,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked
+from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
 from codebutler_worker.sandbox.port import Launch
 
 LINE_LIMIT_BYTES = 16 * 2**20
@@ -97,7 +96,7 @@ class AgentProcess:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("agents are started from the main thread only")
         loop = asyncio.get_running_loop()
-        mark = secrets.token_hex(16)
+        mark = new_mark()
         try:
             transport, protocol = await loop.subprocess_exec(
                 lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
