@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -61,11 +61,15 @@ class Connection:
 
 
 class Hub:
-    """The app's end of Socket Mode. ``signal`` is notified of every connection, ack and loss."""
+    """The app's end of Socket Mode. ``signal`` is notified of every connection, ack and loss.
+
+    ``on_ack`` is for measuring: told the seconds between an envelope's sending and its ack.
+    """
 
     def __init__(self, clock: Clock, app_id: str, timing: Timing, signal: Signal) -> None:
         self.counts = Counts()
         self.enabled = True
+        self.on_ack: Callable[[float], None] | None = None
         self._clock = clock
         self._app_id = app_id
         self._timing = timing
@@ -74,6 +78,7 @@ class Hub:
         self._connections: list[Connection] = []
         self._turn = 0
         self._awaited: dict[str, asyncio.Future[Json]] = {}
+        self._sent_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -208,6 +213,7 @@ class Hub:
             envelope.update(retry_attempt=retry, retry_reason="timeout" if retry else "")
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._awaited[envelope_id] = future
+        self._sent_s[envelope_id] = self._clock.monotonic()
         self.counts.sent += 1
         connection.outgoing.put_nowait(envelope)
         return envelope_id, future
@@ -233,6 +239,7 @@ class Hub:
         finally:
             timer.cancel()
             self._awaited.pop(envelope_id, None)
+            self._sent_s.pop(envelope_id, None)
         return future.result() if future.done() and not future.cancelled() else None
 
     def _take_frame(self, text: str) -> None:
@@ -248,6 +255,8 @@ class Hub:
         payload = frame.get("payload")
         future.set_result(payload if isinstance(payload, dict) else {})
         self.counts.acked += 1
+        if self.on_ack is not None:
+            self.on_ack(self._clock.monotonic() - self._sent_s[str(frame["envelope_id"])])
         self._signal.notify()
 
     async def _close_later(self, connection: Connection, reason: Reason) -> None:
