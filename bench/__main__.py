@@ -1,0 +1,67 @@
+"""`python -m bench [NAME …]`: measure, print one table, exit 1 if a figure was missed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from bench import ack, many, memory, start, turn, wake
+from bench.figures import Figure, table
+from bench.scene import QUICK, BenchError, Pace
+
+MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
+    "start": start.measure,
+    "ack": ack.measure,
+    "turn": turn.measure,
+    "memory": memory.measure,
+    "wake": wake.measure,
+    "many": many.measure,
+}
+
+
+def main() -> int:
+    """0 when every figure was reached, 1 when one was missed or could not be had."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; all if left out"
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
+    parser.add_argument("--place", type=Path, help="measure on the disk of this directory")
+    given = parser.parse_args()
+    if unknown := set(given.names) - MEASUREMENTS.keys():
+        parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
+    names = given.names or list(MEASUREMENTS)
+    figures, failed = asyncio.run(_measure(names, QUICK if given.quick else Pace(), given.place))
+    print(_json(figures) if given.json else table(figures))
+    return 1 if failed or not all(figure.reached for figure in figures) else 0
+
+
+async def _measure(names: list[str], pace: Pace, where: Path | None) -> tuple[list[Figure], bool]:
+    figures: list[Figure] = []
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="cb-bench-", dir=where, ignore_cleanup_errors=True) as place:
+        for name in names:
+            print(f"{name} … (load {os.getloadavg()[0]:.1f})", file=sys.stderr)
+            try:
+                figures += await MEASUREMENTS[name](Path(place).resolve() / name, pace)
+            except BenchError as error:
+                failed = True
+                print(f"{name}: {error}", file=sys.stderr)
+    return figures, failed
+
+
+def _json(figures: list[Figure]) -> str:
+    told = [msgspec.to_builtins(f) | {"ratio": f.ratio, "reached": f.reached} for f in figures]
+    return msgspec.json.encode(told).decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""From an envelope to its ack at a steady rate: ours, which keeps the event, beside slack_bolt's, which does not.
+
+Held to slack_bolt's ack plus one durable commit of the same disk. The runs alternate, and medians of runs are
+quoted, because the machine is shared. The events are deletions of messages nobody knows: taken in, journaled
+and stored by the worker like any other, but no agent starts for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.figures import Figure, median, percentile
+from bench.scene import DEADLINE_S, Pace, scene
+from codebutler.workspace.server import Options, WorkspaceServer
+
+WARM_UP_EVENTS = 100
+ROW = "x" * 400
+
+
+@dataclass
+class Runs:
+    """The median and the 99th percentile of each run, in milliseconds."""
+
+    medians: list[float] = field(default_factory=list)
+    p99s: list[float] = field(default_factory=list)
+
+    def add(self, seconds: list[float]) -> None:
+        self.medians.append(median(seconds) * 1000)
+        self.p99s.append(percentile(seconds, 99) * 1000)
+
+
+async def measure(place: Path, pace: Pace) -> list[Figure]:
+    """Two figures: median and 99th percentile."""
+    ours, bolts, disk = Runs(), Runs(), Runs()
+    async with (
+        scene(place) as product,
+        WorkspaceServer(Options(channels=product.names)) as other,
+        _bolt(other),
+    ):
+        await product.supervise()
+        for number in range(pace.rounds):
+            ours.add(await _acks(product.server, pace))
+            bolts.add(await _acks(other, pace))
+            disk.add(await asyncio.to_thread(_commits, place / f"disk{number}.db", pace.commits))
+    print(f"  ack ms median, p99 of each run: ours {_told(ours)} bolt {_told(bolts)} commit {_told(disk)}")
+    return [
+        _figure("envelope → ack, median", ours.medians, bolts.medians, disk.medians, 1.5),
+        _figure("envelope → ack, p99", ours.p99s, bolts.p99s, disk.p99s, 3.0),
+    ]
+
+
+def _figure(what: str, ours: list[float], bolts: list[float], disk: list[float], reach: float) -> Figure:
+    return Figure(
+        what=what,
+        measured=median(ours),
+        against=median(bolts) + median(disk),
+        against_what=f"slack_bolt {median(bolts):.2f} + commit {median(disk):.2f}",
+        reach=reach,
+    )
+
+
+def _told(runs: Runs) -> str:
+    return " ".join(f"{m:.2f}/{p:.2f}" for m, p in zip(runs.medians, runs.p99s, strict=True))
+
+
+async def _acks(server: WorkspaceServer, pace: Pace) -> list[float]:
+    """The seconds each ack took, those of the warm-up left out."""
+    taken: list[float] = []
+    server.hub.on_ack = taken.append
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    for number in range(WARM_UP_EVENTS + pace.events):
+        await asyncio.sleep(max(0.0, began_s + number / pace.per_s - loop.time()))
+        _tell_deletion(server)
+    await server.until(lambda: server.hub.pending == 0, DEADLINE_S)
+    server.hub.on_ack = None
+    return taken[WARM_UP_EVENTS:]
+
+
+def _tell_deletion(server: WorkspaceServer) -> None:
+    workspace = server.workspace
+    channel = next(iter(workspace.channels.values()))
+    ts = workspace.next_ts()
+    previous = {"type": "message", "user": workspace.person.id, "text": "gone", "ts": ts}
+    server.house.announcer.deleted(channel, ts, previous)
+
+
+def _commits(path: Path, count: int) -> list[float]:
+    """The seconds each of ``count`` durable commits of one row took."""
+    taken: list[float] = []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, content TEXT)")
+        for _ in range(count):
+            began_s = time.monotonic()
+            connection.execute("INSERT INTO rows (content) VALUES (?)", (ROW,))
+            taken.append(time.monotonic() - began_s)
+    return taken
+
+
+@asynccontextmanager
+async def _bolt(server: WorkspaceServer) -> AsyncIterator[None]:
+    """slack_bolt, connected to the workspace in a process of its own."""
+    process = _start_bolt(server)
+    try:
+        await server.until(lambda: server.hub.connections == 1, DEADLINE_S)
+        yield
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.wait)
+
+
+def _start_bolt(server: WorkspaceServer) -> subprocess.Popen[bytes]:
+    env = {
+        "PATH": os.environ["PATH"],
+        "BOT_TOKEN": server.bot_token,
+        "APP_TOKEN": server.app_token,
+        "API_URL": server.api_url,
+    }
+    return subprocess.Popen([sys.executable, str(Path(__file__).with_name("bolt_app.py"))], env=env)

@@ -1,0 +1,26 @@
+#!/bin/bash
+# Stands in for Claude Code: speaks just enough of its stream-json, and says when it began and when it answered.
+now() { stamp=${EPOCHREALTIME:-$(perl -MTime::HiRes=time -e 'printf "%.6f", time')}; }
+now
+began=$stamp
+if [ "$1" = --version ]; then
+    echo '2.1.328 (Claude Code)'
+    exit
+fi
+for session; do :; done
+while IFS= read -r line; do
+    case $line in
+    *'"initialize"'*)
+        echo '{"type":"control_response","response":{"subtype":"success","request_id":"initialize","response":{}}}'
+        ;;
+    *'"type":"user"'*)
+        printf '{"type":"system","subtype":"init","session_id":"%s","claude_code_version":"2.1.328"}\n' "$session"
+        echo '{"type":"assistant","message":{"model":"bench","content":[{"type":"text","text":"Looking."}]}}'
+        # Long enough for what the beginning of a turn sends to be over, so that it is not measured again.
+        sleep 1
+        now
+        printf '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":1},"session_id":"%s","result":"began %s, answered %s"}\n' \
+            "$session" "$began" "$stamp"
+        ;;
+    esac
+done

@@ -1,0 +1,205 @@
+"""The stage of a measurement: a workspace in this process, a home with repositories, a real supervisor.
+
+The supervisor is a process of its own, so what is measured shares no event loop with what measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from codebutler.config.paths import Home, RepoPaths
+from codebutler.config.registry import Registry, RepoEntries, RepoEntry
+from codebutler.control.wire import StatusReply, StatusRequest, ask
+from codebutler.errors import NotRunningError
+from codebutler.workspace.server import Options, WorkspaceServer
+
+DEADLINE_S = 60.0
+AGENT = Path(__file__).with_name("agent.sh")
+
+
+class BenchError(Exception):
+    """Something did not happen that has to happen before anything can be measured."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long and how often is measured. Spans are seconds."""
+
+    rounds: int = 3
+    events: int = 1000
+    per_s: float = 100.0
+    commits: int = 500
+    turns: int = 12
+    pause_s: float = 1.5
+    wakes: int = 7
+    idle_repos: int = 10
+    settle_s: float = 8.0
+    many_repos: int = 100
+    helps: int = 11
+
+
+QUICK = Pace(rounds=1, events=300, commits=200, turns=5, wakes=3, settle_s=6.0, helps=5)
+
+
+@dataclass
+class Scene:
+    """Made by ``scene``; the repositories are named as their channels."""
+
+    server: WorkspaceServer
+    home: Home
+    names: tuple[str, ...]
+    env: dict[str, str]
+    supervisor: subprocess.Popen[bytes] | None = field(default=None)
+
+    async def supervise(self) -> float:
+        """Start the supervisor; returns the seconds until it is connected and every worker is ready."""
+        began_s = time.monotonic()
+        self.supervisor = self._start()
+        await self.until_status(all_ready)
+        return time.monotonic() - began_s
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self.output.open("ab") as log:
+            return subprocess.Popen(
+                command("supervise"), env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    async def until_status(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Ask for the status until it is as wanted. Raises BenchError with the supervisor's own words."""
+        status: dict[str, Any] | None = None
+        deadline_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline_s:
+            if self.supervisor is None or self.supervisor.poll() is not None:
+                break
+            status = await self._status()
+            if status is not None and wanted(status):
+                return status
+            await asyncio.sleep(0.02)
+        raise BenchError(f"not as wanted, last {status}\n{self.output.read_text(errors='replace')}")
+
+    async def _status(self) -> dict[str, Any] | None:
+        try:
+            async with aclosing(ask(self.home.socket, StatusRequest())) as replies:
+                async for reply in replies:
+                    if isinstance(reply, StatusReply):
+                        return reply.status
+        except NotRunningError:
+            return None
+        return None
+
+    async def asked(self, text: str, answered: str) -> tuple[float, dict[str, Any]]:
+        """Say ``text`` in the first channel; returns when (Unix time) and the reply that has ``answered``."""
+        ts = self.server.say(self.names[0], text)
+
+        def look() -> dict[str, Any] | None:
+            thread = self.server.thread(self.names[0], ts)
+            said = [message for message in thread if message.get("bot_id")]
+            return next((message for message in said if answered in whole_text(message)), None)
+
+        try:
+            return float(ts), await self.server.until(look, DEADLINE_S)
+        except TimeoutError:
+            told = self.server.thread(self.names[0], ts)
+            words = self.output.read_text(errors="replace")
+            raise BenchError(f"no answer with {answered!r}: {told}\n{words}") from None
+
+    @property
+    def output(self) -> Path:
+        """What the supervisor prints."""
+        return self.home.root / "supervise.out"
+
+    async def stop(self) -> None:
+        """End the supervisor, if it runs."""
+        if self.supervisor is None or self.supervisor.poll() is not None:
+            return
+        self.supervisor.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.to_thread(self.supervisor.wait, 30)
+        except subprocess.TimeoutExpired:
+            self.supervisor.kill()
+            await asyncio.to_thread(self.supervisor.wait)
+
+
+def all_ready(status: dict[str, Any]) -> bool:
+    """Connected, and every worker runs."""
+    repos = status["repos"]
+    return status["slack"]["state"] == "connected" and all(r["worker"]["state"] == "running" for r in repos)
+
+
+def whole_text(message: dict[str, Any]) -> str:
+    """A message's text and the texts of its blocks."""
+    blocks = [str(block.get("text", "")) for block in message.get("blocks", [])]
+    return "\n".join([str(message.get("text", "")), *blocks])
+
+
+def command(*arguments: str) -> list[str]:
+    """`codebutler`, run by this interpreter."""
+    return [sys.executable, "-I", "-m", "codebutler", *arguments]
+
+
+@asynccontextmanager
+async def scene(place: Path, repos: int = 1, *, idle_sleep_minutes: float = 0) -> AsyncIterator[Scene]:
+    """``repos`` repositories in ``place``, which must not exist yet, whose agent is ``agent.sh``."""
+    names = tuple(f"repo{number}" for number in range(repos))
+    user = place / "user"
+    user.mkdir(parents=True)
+    (place / "bin").mkdir()
+    shutil.copy2(AGENT, place / "bin" / "claude")
+    home = Home(place / "home").ensure()
+    async with WorkspaceServer(Options(channels=names)) as server:
+        _write_home(home, server, place / "bin" / "claude", idle_sleep_minutes)
+        entries = [_repo(place / "repos" / name, name, server.channel_id(name)) for name in names]
+        Registry(home).update(lambda _: _tuple(entries))
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(user),
+            "LANG": "C.UTF-8",
+            "CODEBUTLER_HOME": str(home.root),
+        }
+        built = Scene(server, home, names, env)
+        try:
+            yield built
+        finally:
+            await built.stop()
+
+
+def _tuple(entries: list[RepoEntry]) -> RepoEntries:
+    return tuple(entries)
+
+
+def _write_home(home: Home, server: WorkspaceServer, agent: Path, idle_sleep_minutes: float) -> None:
+    config = {
+        "slack": {
+            "botToken": server.bot_token,
+            "appToken": server.app_token,
+            "apiBaseUrl": server.api_url,
+            "allowedUsers": [server.workspace.person.id],
+        },
+        "agent": {"default": "claude", "debounceSeconds": 0},
+        "claude": {"binary": str(agent)},
+        "worker": {"idleSleepMinutes": idle_sleep_minutes},
+        "sandbox": {"mode": "auto" if shutil.which("bwrap") else "none"},
+        "dashboard": {"enabled": False},
+    }
+    home.config.touch(mode=0o600)
+    home.config.write_bytes(msgspec.json.encode(config))
+
+
+def _repo(path: Path, name: str, channel_id: str) -> RepoEntry:
+    path.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(path)], check=True, capture_output=True)
+    with RepoPaths(path).open(create=True):
+        return RepoEntry(name=name, path=str(path.resolve()), channel_id=channel_id)
