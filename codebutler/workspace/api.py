@@ -112,10 +112,13 @@ class WebApi:
         return PlainTextResponse(f"OK - {len(body)}")
 
     def _give_file(self, request: Request) -> Response:
-        """Slack answers a wrong token, and a file that is not there, with HTTP 200 and its login page."""
+        """Slack answers whoever may not read the file with HTTP 200 and its login page."""
         workspace = self._house.workspace
+        user = workspace.by_token(bearer(request))
         stored = workspace.files.get(request.path_params["file"])
-        if workspace.by_token(bearer(request)) is None or stored is None or stored.content is None:
+        if user is None or stored is None or stored.content is None:
+            return HTMLResponse(LOGIN_PAGE)
+        if not workspace.may_read(user, stored):
             return HTMLResponse(LOGIN_PAGE)
         return Response(
             stored.content,

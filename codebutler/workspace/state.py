@@ -47,7 +47,7 @@ class User(Struct, kw_only=True):
 
 
 class StoredFile(Struct, kw_only=True):
-    """An uploaded file. ``content`` is None until the bytes came, ``shared`` once it was completed."""
+    """An uploaded file. ``content`` is None until the bytes came; ``shared_in`` holds channel IDs."""
 
     id: str
     owner: str
@@ -58,7 +58,8 @@ class StoredFile(Struct, kw_only=True):
     created_s: int
     mimetype: str
     content: bytes | None = None
-    shared: bool = False
+    completed: bool = False
+    shared_in: set[str] = field(default_factory=set)
 
 
 class Message(Struct, kw_only=True):
@@ -234,6 +235,12 @@ class Workspace:
         if found := self.channels.get(channel_id):
             return found
         raise MethodError("channel_not_found")
+
+    def may_read(self, user: User, stored: StoredFile) -> bool:
+        """A file is its owner's, and that of the members of the channels it was shared in."""
+        return stored.owner == user.id or any(
+            user.id in self.channels[channel_id].members for channel_id in stored.shared_in
+        )
 
     def next_ts(self) -> str:
         """A message timestamp later than every one before."""

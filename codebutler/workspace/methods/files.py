@@ -45,7 +45,8 @@ def complete_upload(call: Call) -> Json:
         raise MethodError("no_files_provided")
     channels = _channels(call)
     for stored in files:
-        stored.shared = True
+        stored.completed = True
+        stored.shared_in.update(channel.id for channel in channels)
     told = [render.file(stored) for stored in files]
     for channel in channels:
         message = Message(
@@ -65,7 +66,7 @@ def complete_upload(call: Call) -> Json:
 
 def info(call: Call) -> Json:
     stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
-    if stored is None or not (stored.shared or stored.owner == call.actor.id):
+    if stored is None or not call.workspace.may_read(call.actor, stored):
         raise MethodError("file_not_found")
     return {"file": render.file(stored), "comments": [], "response_metadata": {"next_cursor": ""}}
 
@@ -74,7 +75,7 @@ def _uploaded(call: Call, given: Json) -> StoredFile:
     stored = call.workspace.files.get(str(given.get("id")))
     if stored is None or stored.owner != call.actor.id or stored.content is None:
         raise MethodError("file_not_found")
-    if stored.shared:
+    if stored.completed:
         raise MethodError("file_already_completed")
     if given.get("title"):
         stored.title = str(given["title"])

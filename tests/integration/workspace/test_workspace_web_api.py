@@ -132,6 +132,7 @@ async def test_a_channel_somebody_else_made_must_be_joined(
     assert await refused(person.conversations_create(name="fresh")) == "name_taken"
     assert await refused(person.conversations_create(name="Not Valid")) == "invalid_name_specials"
     assert await refused(bot.chat_postMessage(channel=made, text="x")) == "not_in_channel"
+    assert await refused(bot.conversations_history(channel=made)) == "not_in_channel"
     await bot.conversations_join(channel=made)
     again = await bot.conversations_join(channel=made)
     assert again["warning"] == "already_in_channel"
@@ -172,12 +173,39 @@ async def test_a_file_goes_up_and_comes_down_for_members_only(
     assert page.lower().startswith(b"<!doctype html")
 
 
+async def test_a_file_belongs_to_its_owner_and_where_it_was_shared(
+    bot: AsyncWebClient, person: AsyncWebClient, server: WorkspaceServer
+) -> None:
+    private = server.call("conversations.open", server.user_token, users=server.add_user("friend").id)
+    sent = await person.files_upload_v2(channel=private["channel"]["id"], filename="a.txt", content="secret")
+    assert (await download(sent["file"]["url_private"], server.user_token))[2] == b"secret"
+    assert (await download(sent["file"]["url_private"], server.bot_token))[1].startswith("text/html")
+    assert await refused(bot.files_info(file=sent["file"]["id"])) == "file_not_found"
+    ticket = await person.files_getUploadURLExternal(filename="b.txt", length=1)
+    assert await upload(ticket["upload_url"], b"x") == 200
+    assert await upload(ticket["upload_url"], b"x") == 404
+    stolen = bot.files_completeUploadExternal(files=[{"id": ticket["file_id"], "title": "b"}])
+    assert await refused(stolen) == "file_not_found"
+
+
 async def download(url: str, token: str) -> tuple[int, str, bytes]:
     async with (
         aiohttp.ClientSession() as session,
         session.get(url, headers={"Authorization": f"Bearer {token}"}) as response,
     ):
         return response.status, response.headers["content-type"], await response.read()
+
+
+async def test_an_upload_of_another_length_than_announced_is_refused(bot: AsyncWebClient) -> None:
+    ticket = await bot.files_getUploadURLExternal(filename="b.txt", length=1)
+    assert await upload(ticket["upload_url"], b"xx") == 400
+    done = bot.files_completeUploadExternal(files=[{"id": ticket["file_id"], "title": "b"}])
+    assert await refused(done) == "file_not_found"
+
+
+async def upload(url: str, content: bytes) -> int:
+    async with aiohttp.ClientSession() as session, session.post(url, data=content) as response:
+        return response.status
 
 
 async def test_a_rate_limit_is_waited_out_by_the_clients_own_handler(
