@@ -1,0 +1,141 @@
+"""The rehearsal agent's hands: a few small system programs, each started through the sandbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.errors import CodeButlerError
+from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.agents.rehearsal.intents import Git
+from codebutler_worker.sandbox.destinations import status_beneath
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+
+MAX_OUTPUT_BYTES = 256 * 2**10
+SKIPPED = (".git", ".codebutler", "node_modules", ".venv", "__pycache__")
+ENV = {
+    "PATH": "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+# A repository's own configuration can name programs for git to run.
+GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+QUESTIONS = {
+    "status": ("status", "--short", "--branch"),
+    "diff": ("diff", "--no-ext-diff", "--no-textconv", "HEAD"),
+    "log": ("log", "--oneline", "--no-decorate", "-n", "20"),
+}
+
+
+class ToolError(CodeButlerError):
+    """A tool of the rehearsal agent failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a program said: its exit code, and stdout or, on failure, stderr."""
+
+    code: int
+    text: str
+    cut: bool = False
+
+
+class Tools:
+    """Works in ``workdir``; ``home`` is where the sandbox's HOME is, of which nothing is kept.
+
+    Every method raises ToolError with one line, and SandboxUnavailableError.
+    """
+
+    def __init__(self, sandbox: Sandbox, workdir: Path, home: Path) -> None:
+        self._sandbox = sandbox
+        self._policy = SandboxPolicy(workdir=workdir, home=home, env=ENV, network=False)
+
+    async def files(self, path: str) -> list[str]:
+        """The files below ``path``, sorted."""
+        skip = [word for name in SKIPPED for word in ("-name", name, "-prune", "-o")]
+        found = await self._run("find", self._target(path), *skip, "-type", "f", "-print")
+        return sorted(line.removeprefix("./") for line in _checked(found).splitlines())
+
+    async def read(self, path: str) -> str:
+        """The text of a file."""
+        text = _checked(await self._run("cat", self._target(path)))
+        if "\0" in text:
+            raise ToolError(f"{path} is not a text file.")
+        return text
+
+    async def search(self, text: str, path: str) -> list[str]:
+        """Lines that contain ``text``, as file:line:text."""
+        skip = (f"--exclude-dir={name}" for name in SKIPPED)
+        found = await self._run("grep", "-rnIF", *skip, "-e", text, self._target(path))
+        # grep(1): 1 = no line was selected.
+        return [] if found.code == 1 else [line.removeprefix("./") for line in _checked(found).splitlines()]
+
+    async def git(self, ask: Git) -> str:
+        """What git says to status, diff or log."""
+        return _checked(await self._run(*GIT, *QUESTIONS[ask.question]))
+
+    async def write(self, path: str, text: str) -> None:
+        """Make ``text`` the whole content of a file, and its directory if it is missing."""
+        target = self._target(path)
+        _checked(await self._run("mkdir", "-p", str(Path(target).parent) or "."))
+        _checked(await self._run("tee", target, stdin=text))
+
+    async def append(self, path: str, text: str) -> None:
+        """Put ``text`` on lines of its own at the end of a file."""
+        _checked(await self._run("tee", "-a", self._target(path), stdin=text))
+
+    async def replace(self, path: str, old: str, new: str) -> int:
+        """Replace each ``old``; how many there were."""
+        output = await self._run("cat", self._target(path))
+        text = _checked(output)
+        if output.cut or "\0" in text or "\ufffd" in text:
+            raise ToolError(f"{path} is too large or is not a text file.")
+        count = text.count(old)
+        if count:
+            await self.write(path, text.replace(old, new))
+        return count
+
+    async def wait(self, seconds: int) -> None:
+        """Do nothing, in a process."""
+        _checked(await self._run("sleep", str(seconds)))
+
+    def _target(self, path: str) -> str:
+        """The argument for ``path``: never an option. Also where there are no walls, no link is followed."""
+        if path in (".", "./"):
+            return "."
+        try:
+            status_beneath(self._policy.workdir, path)
+        except OSError as error:
+            raise ToolError(f"{path}: {error.strerror}.") from error
+        return f"./{path}"
+
+    async def _run(self, *argv: str, stdin: str | None = None) -> Output:
+        launch = self._sandbox.wrap(argv, self._policy)
+        lines: list[bytes] = []
+        size = 0
+        async with await AgentProcess.spawn(launch) as process:
+            if stdin is not None:
+                await process.write_line(stdin.removesuffix("\n").encode())
+            process.close_stdin()
+            async for line in process.lines():
+                size += len(line) + 1
+                if size > MAX_OUTPUT_BYTES:
+                    lines.append(line[: MAX_OUTPUT_BYTES - size])
+                    break
+                lines.append(line)
+            else:
+                await process.wait()
+        if size > MAX_OUTPUT_BYTES:
+            return Output(0, b"\n".join(lines).decode(errors="replace"), cut=True)
+        code = process.returncode if process.returncode is not None else 1
+        text = b"\n".join(lines).decode(errors="replace") if code == 0 else process.stderr_tail
+        return Output(code, text)
+
+
+def _checked(output: Output) -> str:
+    if output.code != 0:
+        lines = output.text.strip().splitlines()
+        raise ToolError(lines[-1] if lines else f"exit code {output.code}")
+    return output.text

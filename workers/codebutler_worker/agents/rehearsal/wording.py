@@ -1,0 +1,91 @@
+"""What the rehearsal agent says, in Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MAX_LINES = 200
+
+INTRODUCTION = (
+    "_I am the rehearsal agent: scripted, offline, no model behind me. Say `help` to see what I can do._"
+)
+HELP = """\
+I am the **rehearsal agent**: scripted and offline, so that you can try CodeButler without an account. There is \
+no model behind me, but I really work in this repository. I understand sentences like these:
+
+- `list the files` or `list the files in src`
+- `read README.md`
+- `search for TODO` or `search for "def main" in src`
+- `git status`, `git diff`, `git log`
+- `create hello.txt with Hello!`
+- `append one more line to hello.txt`
+- `replace Hello with Goodbye in hello.txt`
+- `wait 30 seconds` (time to try `!stop`)
+- `what did I say?`
+
+For a real agent set `"agent": {"default": "claude"}` in the configuration, or begin a message with `claude:`."""
+
+
+def listing(path: str, files: Sequence[str]) -> str:
+    where = "here" if path in (".", "./") else f"in `{path}`"
+    if not files:
+        return f"There are no files {where}."
+    return "\n".join(
+        [f"**{_count(len(files), 'file')}** {where}:", "", *_bullets([f"`{name}`" for name in files])]
+    )
+
+
+def content(path: str, text: str) -> str:
+    return f"`{path}` is empty." if not text.strip() else f"**`{path}`**\n\n{fenced(text, _language(path))}"
+
+
+def hits(text: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return f"`{text}` is nowhere to be found."
+    return f"**{_count(len(lines), 'line')}** with `{text}`:\n\n{fenced(chr(10).join(lines))}"
+
+
+def git(question: str, text: str) -> str:
+    silence = "Nothing has changed." if question == "diff" else "git has nothing to say."
+    return (
+        f"`git {question}`:\n\n{fenced(text, 'diff' if question == 'diff' else '')}"
+        if text.strip()
+        else silence
+    )
+
+
+def replaced(path: str, old: str, count: int) -> str:
+    if not count:
+        return f"`{path}` does not contain `{old}`; I changed nothing."
+    return f"Replaced {_count(count, 'occurrence')} of `{old}` in `{path}`."
+
+
+def recalled(earlier: Sequence[str]) -> str:
+    if not earlier:
+        return "This is the first thing you say to me in this conversation."
+    quotes = "\n\n".join("> " + text.replace("\n", "\n> ") for text in earlier)
+    return f"Before this you said, in this conversation:\n\n{quotes}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block that its content cannot end."""
+    lines = text.rstrip("\n").split("\n")
+    more = [f"… {_count(len(lines) - MAX_LINES, 'more line')}"] if len(lines) > MAX_LINES else []
+    fence = "```"
+    while any(fence in line for line in lines):
+        fence += "`"
+    return "\n".join([fence + language, *lines[:MAX_LINES], *more, fence])
+
+
+def _bullets(items: Sequence[str]) -> list[str]:
+    more = [f"- … {len(items) - MAX_LINES} more"] if len(items) > MAX_LINES else []
+    return [*(f"- {item}" for item in items[:MAX_LINES]), *more]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _language(path: str) -> str:
+    suffix = path.rpartition(".")[2] if "." in path else ""
+    return suffix if suffix.isalnum() and len(suffix) < 6 and suffix not in ("txt", "md") else ""
