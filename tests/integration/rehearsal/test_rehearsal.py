@@ -1,0 +1,231 @@
+"""The rehearsal agent at work in a real repository, without and with walls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import ManualClock, SystemClock
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Answer,
+    Approval,
+    Finished,
+    Plan,
+    Started,
+    Text,
+    ToolResult,
+    ToolUse,
+    TurnRequest,
+    Usage,
+)
+from codebutler_worker.agents.leftovers import descendants
+from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.sandbox.port import Sandbox
+from tests.programs import require
+
+
+@pytest.fixture(params=["none", "bwrap"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    return NoSandbox() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
+
+
+@pytest.fixture
+def backend(sandbox: Sandbox, tmp_path: Path) -> RehearsalBackend:
+    return RehearsalBackend(sandbox, tmp_path / "home", SystemClock())
+
+
+def turn(repo: Path, prompt: str, session_id: str | None = None, turn_id: str = "t1") -> TurnRequest:
+    return TurnRequest(turn_id=turn_id, conversation="c", prompt=prompt, workdir=repo, session_id=session_id)
+
+
+async def run(backend: RehearsalBackend, request: TurnRequest) -> list[AgentEvent]:
+    async with asyncio.timeout(30):
+        return [event async for event in backend.start(request)]
+
+
+def finished(events: list[AgentEvent]) -> Finished:
+    """The end, of which there is exactly one."""
+    ends = [event for event in events if isinstance(event, Finished)]
+    assert ends == [events[-1]]
+    return ends[0]
+
+
+async def answer(backend: RehearsalBackend, repo: Path, prompt: str) -> str:
+    end = finished(await run(backend, turn(repo, prompt)))
+    assert end.ok, end.text
+    return end.text
+
+
+async def test_it_lists_reads_and_searches(backend: RehearsalBackend, git_repo: Path) -> None:
+    listing = await answer(backend, git_repo, "list the files")
+    assert "`README.md`" in listing
+    assert "`src/app.py`" in listing
+    assert ".git" not in listing
+    assert "A sample repository." in await answer(backend, git_repo, "read README.md")
+    assert "src/app.py:1:def greet(name):" in await answer(backend, git_repo, "search for greet in src")
+    assert "nowhere" in await answer(backend, git_repo, "search for zebra")
+
+
+async def test_it_edits(backend: RehearsalBackend, git_repo: Path) -> None:
+    await answer(backend, git_repo, "create docs/new/hello.txt with Hello!")
+    hello = git_repo / "docs" / "new" / "hello.txt"
+    assert hello.read_text() == "Hello!\n"
+    await answer(backend, git_repo, "append Hello again to docs/new/hello.txt")
+    said = await answer(backend, git_repo, "replace Hello with Bye in docs/new/hello.txt")
+    assert "2 occurrences" in said
+    assert hello.read_text() == "Bye!\nBye again\n"
+    assert "?? docs/" in await answer(backend, git_repo, "git status")
+
+
+async def test_it_shows_diff_and_log(backend: RehearsalBackend, git_repo: Path) -> None:
+    assert "Nothing has changed" in await answer(backend, git_repo, "git diff")
+    await answer(backend, git_repo, "replace Sample with Example in README.md")
+    assert "+# Example" in await answer(backend, git_repo, "git diff")
+    assert "Start" in await answer(backend, git_repo, "git log")
+
+
+async def test_its_events_are_those_of_an_agent(backend: RehearsalBackend, git_repo: Path) -> None:
+    events = await run(backend, turn(git_repo, "read README.md"))
+    assert [type(event) for event in events] == [Started, ToolUse, ToolResult, Text, Usage, Finished]
+    assert finished(events).usage.turns == 2
+
+
+async def test_several_requests_have_a_plan(backend: RehearsalBackend, git_repo: Path) -> None:
+    events = await run(backend, turn(git_repo, "list the files\n\nread README.md"))
+    plans = [[step.state for step in event.steps] for event in events if isinstance(event, Plan)]
+    assert plans == [["in_progress", "pending"], ["done", "in_progress"], ["done", "done"]]
+
+
+async def test_it_says_what_it_is(backend: RehearsalBackend, git_repo: Path) -> None:
+    said = await answer(backend, git_repo, "please fix all bugs")
+    assert "rehearsal agent" in said
+    assert "offline" in said
+    assert "rehearsal agent" in await answer(backend, git_repo, "list the files")
+
+
+async def test_a_failed_tool_fails_the_turn(backend: RehearsalBackend, git_repo: Path) -> None:
+    events = await run(backend, turn(git_repo, "read missing.txt"))
+    assert not finished(events).ok
+    assert finished(events).reason == "failed"
+    assert "missing.txt" in finished(events).text
+    assert [event.ok for event in events if isinstance(event, ToolResult)] == [False]
+
+
+@pytest.mark.parametrize(
+    "prompt", ["read ../secret", "create ../secret with x", "read link", "create link with x"]
+)
+async def test_it_stays_in_the_repository(backend: RehearsalBackend, git_repo: Path, prompt: str) -> None:
+    secret = git_repo.parent / "secret"
+    secret.write_text("the secret")
+    (git_repo / "link").symlink_to(secret)
+    end = finished(await run(backend, turn(git_repo, prompt)))
+    assert "the secret" not in end.text
+    assert secret.read_text() == "the secret"
+
+
+async def test_a_session_is_remembered(backend: RehearsalBackend, git_repo: Path) -> None:
+    first = await run(backend, turn(git_repo, "list the files"))
+    assert isinstance(first[0], Started)
+    assert not first[0].fresh
+    again = await run(backend, turn(git_repo, "what did I say?", first[0].session_id))
+    assert again[0] == Started(first[0].session_id)
+    assert "list the files" in finished(again).text
+    assert "rehearsal agent" not in finished(again).text
+
+
+async def test_a_session_of_somebody_else_is_a_fresh_one(backend: RehearsalBackend, git_repo: Path) -> None:
+    events = await run(backend, turn(git_repo, "help", "0198f0aa-0000-7000-8000-000000000000"))
+    assert isinstance(events[0], Started)
+    assert events[0].fresh
+
+
+async def test_stop_ends_a_running_program(backend: RehearsalBackend, git_repo: Path) -> None:
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(run(backend, turn(git_repo, "wait 500 seconds")))
+        while not (programs := await descendants(os.getpid())):
+            pass
+        await backend.stop("t1")
+        assert finished(await running).reason == "stopped"
+    assert not programs.keys() & (await descendants(os.getpid())).keys()
+
+
+async def test_closing_the_stream_ends_the_turn(backend: RehearsalBackend, git_repo: Path) -> None:
+    stream = backend.start(turn(git_repo, "wait 500 seconds"))
+
+    async def consume() -> None:
+        async for _ in stream:
+            used.set()
+
+    used = asyncio.Event()
+    consumer = asyncio.create_task(consume())
+    async with asyncio.timeout(10):
+        await used.wait()
+        consumer.cancel()
+        await asyncio.gather(consumer, return_exceptions=True)
+    assert not await backend.answer("t1", "any", Answer(True))
+
+
+async def test_without_walls_to_stand_behind_nothing_runs(sandbox: Sandbox, tmp_path: Path) -> None:
+    backend = RehearsalBackend(sandbox, tmp_path / "home", SystemClock())
+    end = finished(await run(backend, turn(tmp_path / "gone", "list the files")))
+    assert (end.ok, end.reason) == (False, "unavailable")
+
+
+def scripted(script: Script, clock: ManualClock, tmp_path: Path) -> RehearsalBackend:
+    return RehearsalBackend(NoSandbox(), tmp_path, clock, script)
+
+
+async def test_a_script_decides_what_happens(tmp_path: Path, git_repo: Path) -> None:
+    hold, clock = Hold(), ManualClock()
+    end = Finished(False, "broken", "limit")
+    script = Script(
+        [[Emit(Text("one")), hold, Delay(5), Emit(Text("two")), Emit(end)], [Emit(Text("other"))]]
+    )
+    backend = scripted(script, clock, tmp_path)
+    events: list[AgentEvent] = []
+
+    async def consume() -> None:
+        async for event in backend.start(turn(git_repo, "anything")):
+            events.append(event)  # noqa: PERF401 - the test looks at it meanwhile
+
+    consumer = asyncio.create_task(consume())
+    await hold.reached.wait()
+    assert events[1:] == [Text("one")]
+    hold.gate.set()
+    await clock.advance(4)
+    assert events[1:] == [Text("one")]
+    await clock.advance(2)
+    await consumer
+    assert events[1:] == [Text("one"), Text("two"), end]
+    assert finished(await run(backend, turn(git_repo, "x"))).ok
+    assert "rehearsal agent" in finished(await run(backend, turn(git_repo, "x"))).text
+
+
+async def test_a_script_asks_and_waits(tmp_path: Path, git_repo: Path) -> None:
+    approval = Approval("a1", "Bash", "rm x", {"command": "rm x"})
+    backend = scripted(Script([[Ask(approval), Emit(Text("allowed"))]]), ManualClock(), tmp_path)
+    events = []
+    async with asyncio.timeout(10):
+        async for event in backend.start(turn(git_repo, "x")):
+            events.append(event)
+            if event == approval:
+                assert not await backend.answer("t1", "other", Answer(True))
+                assert await backend.answer("t1", "a1", Answer(True))
+                assert not await backend.answer("t1", "a1", Answer(True))
+    assert Text("allowed") in events
+
+
+async def test_a_held_script_is_stopped(tmp_path: Path, git_repo: Path) -> None:
+    hold = Hold()
+    backend = scripted(Script([[hold]]), ManualClock(), tmp_path)
+    running = asyncio.create_task(run(backend, turn(git_repo, "x")))
+    await hold.reached.wait()
+    await backend.stop("t1")
+    assert finished(await running).reason == "stopped"

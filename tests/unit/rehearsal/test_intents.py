@@ -1,0 +1,90 @@
+"""The sentences the rehearsal agent understands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler_worker.agents.rehearsal.intents import (
+    Append,
+    Git,
+    Intent,
+    ListFiles,
+    Read,
+    Recall,
+    Refused,
+    Replace,
+    Search,
+    Wait,
+    Write,
+    is_inside,
+    understand,
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("list the files", ListFiles()),
+        ("Please list all files in src.", ListFiles("src")),
+        ("@U1 what files are there?", ListFiles()),
+        ("ls", ListFiles()),
+        ("ls src/", ListFiles("src/")),
+        ("read README.md", Read("README.md")),
+        ("show me the file `src/app.py`", Read("src/app.py")),
+        ("cat 'a b.txt'", Read("a b.txt")),
+        ("search for TODO", Search("TODO")),
+        ('search for "def main" in src', Search("def main", "src")),
+        ("grep hello world", Search("hello world")),
+        ("find greet in the folder src?", Search("greet", "src")),
+        ("what does git status say?", Git("status")),
+        ("what changed?", Git("status")),
+        ("show the git diff", Git("diff")),
+        ("git log please", Git("log")),
+        ("create hello.txt with Hello!", Write("hello.txt", "Hello!")),
+        ("write a new file called `docs/a.md` with the text: # A", Write("docs/a.md", "# A")),
+        ('create x.txt with "quoted text"', Write("x.txt", "quoted text")),
+        ("create x.py with\n```py\nprint(1)\n```", Write("x.py", "print(1)")),
+        ("create x.txt with 'a' and 'b'", Write("x.txt", "'a' and 'b'")),
+        ("write hello there to notes.txt", Write("notes.txt", "hello there")),
+        ("append one more line to notes.txt", Append("notes.txt", "one more line")),
+        ("replace Hello with Bye in hello.txt", Replace("hello.txt", "Hello", "Bye")),
+        ("replace `a b` by `` in x.txt", Replace("x.txt", "a b", "")),
+        ("wait 30 seconds", Wait(30)),
+        ("what did I say?", Recall()),
+        ("[written while you were offline] read README.md", Read("README.md")),
+    ],
+)
+def test_a_sentence(said: str, meant: Intent) -> None:
+    assert understand(said) == [meant]
+
+
+@pytest.mark.parametrize("said", ["hello", "how are you?", "fix the bug in the parser", "", "   ", "help"])
+def test_what_is_not_understood(said: str) -> None:
+    assert understand(said) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../x", "/etc/passwd", "a/../../x", ".git/config", "a/.git/hooks/x", ".codebutler/config.json", "~/x"],
+)
+def test_paths_that_leave_the_repository(path: str) -> None:
+    assert not is_inside(path)
+    assert understand(f"read {path}") == [Refused(path)]
+    assert understand(f"create {path} with x") == [Refused(path)]
+
+
+def test_several_messages_are_several_requests() -> None:
+    assert understand("list the files\n\nread README.md") == [ListFiles(), Read("README.md")]
+
+
+def test_a_text_may_have_paragraphs() -> None:
+    said = "create a.txt with one\n\ntwo\n\ngit status"
+    assert understand(said) == [Write("a.txt", "one\n\ntwo"), Git("status")]
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_survived(said: str) -> None:
+    for intent in understand(said):
+        assert isinstance(intent, Refused) or is_inside(getattr(intent, "path", "."))
