@@ -22,6 +22,7 @@ from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler_worker.conversation.desk import Agents, Desk, Reporter
 from codebutler_worker.conversation.outbox import Outbox
+from codebutler_worker.roster import Roster
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.worker import Worker, greet
@@ -86,8 +87,6 @@ async def _work(
 
 
 def _roster(settings: RepoSettings, clock: Clock) -> Agents:
-    from codebutler_worker.roster import Roster
-
     return Roster(settings, Path.home(), Home.from_env(os.environ).root, clock)
 
 

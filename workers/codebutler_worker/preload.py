@@ -11,7 +11,6 @@ import gc
 import sqlalchemy.dialects.sqlite.pysqlite
 
 import codebutler_worker.bootstrap
-import codebutler_worker.roster
 
 __all__ = ["codebutler_worker", "sqlalchemy"]
 

@@ -1,0 +1,128 @@
+"""A real worker process from the real fork server: the rehearsal agent at work in a real repository."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection
+from codebutler.model import Event, MessagePosted, Post, Prompt, Request
+from codebutler.protocol.messages import (
+    Configure,
+    Deliver,
+    Goodbye,
+    Hello,
+    Ready,
+    Send,
+    Sent,
+    Shutdown,
+    ToParent,
+)
+from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
+
+DEADLINE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def forks() -> ForkServer:
+    server = ForkServer()
+    server.start()
+    return server
+
+
+def settings(repo: Path) -> RepoSettings:
+    config = Config(
+        agent=AgentSection(default="rehearsal", debounce_seconds=0), sandbox=SandboxSection(mode="none")
+    )
+    return RepoSettings(name="sample", path=str(repo), channel_id="C0REPO", config=config)
+
+
+def message(text: str, ts: str = "100.1") -> tuple[Event, Request]:
+    return MessagePosted(channel="C0REPO", ts=ts, user="U0ANA", text=text), Prompt(text=text)
+
+
+async def heard(process: WorkerProcess, messages: AsyncIterator[ToParent], kind: type[ToParent]) -> ToParent:
+    """The next message of a kind; operations are taken meanwhile."""
+    async with asyncio.timeout(DEADLINE_S):
+        async for one in messages:
+            if isinstance(one, Send):
+                process.send(Sent(op_id=one.op_id, ts="9000.1" if isinstance(one.operation, Post) else ""))
+            if isinstance(one, kind):
+                return one
+    raise AssertionError(f"the pipe ended before {kind}")
+
+
+async def ready(forks: ForkServer, repo: Path) -> tuple[WorkerProcess, AsyncIterator[ToParent]]:
+    process = await forks.spawn("sample")
+    messages = process.messages()
+    await heard(process, messages, Hello)
+    process.send(Configure(settings=settings(repo)))
+    await heard(process, messages, Ready)
+    return process, messages
+
+
+async def answer(process: WorkerProcess, messages: AsyncIterator[ToParent]) -> str:
+    """The text of the next post that carries a footer."""
+    while True:
+        one = await heard(process, messages, Send)
+        assert isinstance(one, Send)
+        if isinstance(one.operation, Post) and one.operation.blocks:
+            text = str(one.operation.blocks[0].get("text", ""))
+            if "_tokens:" in text:
+                return text
+
+
+async def test_it_answers_and_ends_when_told_to(forks: ForkServer, git_repo: Path) -> None:
+    process, messages = await ready(forks, git_repo)
+    event, request = message("read README.md")
+    process.send(Deliver(seq=1, event=event, request=request))
+    assert "A sample repository" in await answer(process, messages)
+    assert (git_repo / ".codebutler" / ".gitignore").read_text() == "*\n"
+    process.send(Shutdown(reason="shutdown", grace_s=10))
+    await heard(process, messages, Goodbye)
+    async with asyncio.timeout(DEADLINE_S):
+        assert await process.wait_dead() == 0
+    process.close()
+
+
+async def test_it_ends_when_the_parent_is_gone(forks: ForkServer, git_repo: Path) -> None:
+    process, _ = await ready(forks, git_repo)
+    process.close()
+    async with asyncio.timeout(5):
+        assert await process.wait_dead() == 0
+
+
+async def test_ctrl_c_is_for_the_parent_and_a_polite_kill_ends_it(forks: ForkServer, git_repo: Path) -> None:
+    process, messages = await ready(forks, git_repo)
+    process.kill(signal.SIGINT)
+    process.kill(signal.SIGTERM)
+    goodbye = await heard(process, messages, Goodbye)
+    assert goodbye == Goodbye(reason="shutdown")
+    async with asyncio.timeout(DEADLINE_S):
+        assert await process.wait_dead() == 0
+    process.close()
+
+
+def test_what_every_worker_shares_holds_nothing_of_the_parents_or_the_migrations() -> None:
+    code = (
+        "import gc, sys, codebutler_worker.preload; assert gc.get_freeze_count() > 10_000; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"sqlalchemy", "msgspec", "codebutler_worker"} <= loaded
+    assert not loaded & {
+        "alembic",
+        "codebutler_migrations",
+        "aiohttp",
+        "httpx",
+        "starlette",
+        "slack_sdk",
+        "typer",
+    }
