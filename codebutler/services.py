@@ -72,7 +72,7 @@ class ParentServices:
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         """An audit line always; the person is told when ``tell`` says so."""
-        thread = getattr(event, "thread_ts", None) or getattr(event, "ts", "")
+        thread = str(getattr(event, "thread_ts", None) or getattr(event, "ts", ""))
         self._audit.append(
             Act(
                 user=event.user,

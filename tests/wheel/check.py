@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _build(work: Path) -> Path:
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", work / "dist", ROOT]
+    command: list[str | Path] = [sys.executable, "-m", "build", "--wheel", "--outdir", work / "dist", ROOT]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return next((work / "dist").glob("*.whl"))
 
