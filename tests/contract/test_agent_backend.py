@@ -23,6 +23,8 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.sandbox.none import NoSandbox
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 from tests.walls import NoWalls
@@ -56,17 +58,33 @@ class ClaudeRig:
         return "work"
 
 
-@pytest.fixture(params=["claude"])
+@dataclass
+class RehearsalRig:
+    backend: AgentBackend
+
+    def quick(self) -> str:
+        return "list files"
+
+    def endless(self) -> str:
+        return "wait 300 seconds"
+
+
+@pytest.fixture(params=["claude", "rehearsal"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    binary = require("claude")
     home = tmp_path / "home"
     home.mkdir()
+    if request.param == "rehearsal":
+        rehearsal = RehearsalRig(RehearsalBackend(NoSandbox(), home, SystemClock()))
+        yield rehearsal
+        await rehearsal.backend.close()
+        return
+    binary = require("claude")
     async with ModelServer() as model:
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         settings = ClaudeSection(binary=str(binary))
-        backend = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
-        yield ClaudeRig(backend, model)
-        await backend.close()
+        claude = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
+        yield ClaudeRig(claude, model)
+        await claude.close()
 
 
 def turn(repo: Path, prompt: str, name: str = "1", session_id: str | None = None) -> TurnRequest:
