@@ -156,6 +156,15 @@ def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, ex
     assert watch.due(turn) == expected
 
 
+def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
+    watch = Watch(0, Limits(timeout_s=1000, stall_s=100, start_s=30))
+    turn = heard()
+    watch.pass_time(29, turn)
+    assert watch.due(turn) is None
+    watch.pass_time(30, turn)
+    assert watch.due(turn) == "stalled"
+
+
 def test_every_line_is_a_sign_of_life() -> None:
     watch = Watch(0, Limits(timeout_s=1000, stall_s=100))
     turn = heard()

@@ -23,11 +23,13 @@ class Limits:
     """How long a turn may take, and how long its process is kept afterwards (``idle_s``).
 
     Waiting for a person counts for nothing. ``stall_s``: silence while no tool runs (the CLI's own watchdog
-    takes 300 s). ``background_s``: how long the answer waits for shell commands left in the background.
+    takes 300 s), ``start_s``: before its first line. ``background_s``: how long the answer waits for shell
+    commands left in the background.
     """
 
     timeout_s: float
     stall_s: float = 600.0
+    start_s: float = 60.0
     background_s: float = 60.0
     idle_s: float = 600.0
 
@@ -40,10 +42,12 @@ class Watch:
         self._limits = limits
         self._spent_s = 0.0
         self._silent_s = 0.0
+        self._stall_s = min(limits.start_s, limits.stall_s)
         self._answered_s = 0.0
 
     def heard(self) -> None:
         """The CLI gave a sign of life."""
+        self._stall_s = self._limits.stall_s
         self._silent_s = 0.0
 
     def pass_time(self, now: float, turn: Translator) -> None:
@@ -62,7 +66,7 @@ class Watch:
             if turn.tasks:
                 return "done" if self._answered_s >= self._limits.background_s else None
             return "done" if self._silent_s >= CONTINUATION_S else None
-        if self._silent_s >= self._limits.stall_s and not turn.busy:
+        if self._silent_s >= self._stall_s and not turn.busy:
             return "stalled"
         return None
 
@@ -192,7 +196,6 @@ class Turn:
                 text = f"Stopped after {minutes:g} minutes (claude.timeout): press Continue to go on."
                 return Verdict("timeout", text)
             case "stalled":
-                minutes = self._limits.stall_s / 60
-                return Verdict("stalled", f"Claude Code was silent for {minutes:g} minutes and was stopped.")
+                return Verdict("stalled", "Claude Code fell silent and was stopped: send the message again.")
             case _:
                 return self._settled() or Verdict("failed", "Claude Code gave no result.")
