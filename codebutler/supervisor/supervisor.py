@@ -78,12 +78,16 @@ class Supervisor:
             handle.start()
 
     async def remove(self, name: str, grace_s: float) -> None:
-        """Let the worker finish and look after the repository no more. Raises RegistryError."""
+        """Let the worker finish and look after the repository no more. Raises RegistryError.
+
+        Name and channel are free again when this returns: a store has one worker at a time.
+        """
         handle = self._handle(name)
-        del self._handles[name]
-        del self._channels[handle.repo.channel_id]
         handle.close(grace_s)
-        await asyncio.gather(self._tasks.pop(name), return_exceptions=True)
+        await asyncio.gather(self._tasks[name], return_exceptions=True)
+        self._handles.pop(name, None)
+        self._tasks.pop(name, None)
+        self._channels.pop(handle.repo.channel_id, None)
 
     def reconfigure(self, repo: RepoSettings, grace_s: float = RESTART_GRACE_S) -> None:
         """Go on with other settings for the repository of that name. Raises RegistryError."""
