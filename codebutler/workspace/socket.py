@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from codebutler.clock import Clock
 from codebutler.workspace.signal import Signal
@@ -123,6 +123,8 @@ class Hub:
         try:
             async for text in socket.iter_text():
                 self._take_frame(text)
+        except WebSocketDisconnected:
+            pass  # the writer found out first
         finally:
             self._connections.remove(connection)
             writer.cancel()

@@ -86,21 +86,21 @@ async def test_e02_claude_edits_a_file(tmp_path: Path, git_repo: Path) -> None:
 async def test_e03_the_thread_is_the_session_also_after_a_restart(tmp_path: Path, git_repo: Path) -> None:
     async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
         channel = await claude(built, git_repo)
-        model.play(Reply("The word is pear."), Reply("I said pear."), Reply("Still pear."), Reply("No idea."))
+        model.play(Reply("The word is quincunx."), Reply("I said quincunx."), Reply("Still quincunx."), Reply("No idea."))
         ts = await built.say(channel, "tell me a word")
-        await built.answer(channel, ts, "The word is pear.")
+        await built.answer(channel, ts, "The word is quincunx.")
         second = await built.say(channel, "which word was it?", thread_ts=ts)
-        await built.answer(channel, ts, "I said pear.")
+        await built.answer(channel, ts, "I said quincunx.")
         assert await built.outcome(channel, second) == "white_check_mark"
         assert await built.stop() == 0
         await built.supervise()
         await built.say(channel, "and now?", thread_ts=ts)
-        await built.answer(channel, ts, "Still pear.")
+        await built.answer(channel, ts, "Still quincunx.")
         fresh = await built.say(channel, "which word?")
         await built.answer(channel, fresh, "No idea.")
-        assert "The word is pear." in model.said(1)
-        assert "I said pear." in model.said(2)
-        assert "pear" not in model.said(3)
+        assert "The word is quincunx." in model.said(1)
+        assert "I said quincunx." in model.said(2)
+        assert "quincunx" not in model.said(3)
 
 
 async def test_e04_an_error_of_the_service_is_told_in_a_line(tmp_path: Path, git_repo: Path) -> None:
