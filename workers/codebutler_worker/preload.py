@@ -1,18 +1,21 @@
 """Imported once, in the fork server: every worker shares these modules' memory instead of importing its own.
 
-The one module that works at import: freezing what is there now keeps the garbage collector of each child from
-writing into the shared pages, which would copy them.
+The one module that works at import. Collecting garbage is put off meanwhile, and what is there at the end is frozen:
+the collector of each worker would otherwise write into the shared pages, which copies them.
 """
 
 from __future__ import annotations
 
 import gc
 
-import sqlalchemy.dialects.sqlite.pysqlite
+gc.disable()
 
-import codebutler_worker.bootstrap
+import sqlalchemy.dialects.sqlite.pysqlite  # noqa: E402 - after the collector is off
 
-__all__ = ["codebutler_worker", "sqlalchemy"]
+from codebutler_worker.warmup import warm_up  # noqa: E402
 
-gc.collect()
+__all__ = ["sqlalchemy"]
+
+warm_up()
 gc.freeze()
+gc.enable()
