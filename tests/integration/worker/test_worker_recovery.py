@@ -193,3 +193,33 @@ async def test_a_store_of_a_newer_version_ends_the_worker_for_good(tmp_path: Pat
     await listening
     parent.channel.close()
     await parent.channel.wait_closed()
+
+
+async def test_an_answer_outlives_a_store_that_cannot_be_written_for_a_while(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"))
+        await parent.until(lambda: b"session-1" in _sessions(tmp_path))
+        blocker = sqlite3.connect(tmp_path / ".codebutler" / "store.db", isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        run.does(Finished(True, "Worth keeping.", "done"))
+        await parent.until(lambda: [line for line in parent.logs("ERR") if "answer waits" in line])
+        assert parent.posts == []
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        await parent.post_with("Worth keeping.")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert len(parent.posts) == 1
+
+
+async def test_what_is_said_at_the_end_is_one_commit_with_the_answer_first(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, verbosity="normal"), mute=True) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        await parent.post_with("working")  # the last operation of the beginning
+        before = len(parent.operations)
+        run.finish("Done.")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        ending = [type(operation).__name__ for operation in parent.operations[before:]]
+        assert ending == ["Post", "React", "React"]  # the progress edit waits for its post's ts
