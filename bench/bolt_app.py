@@ -21,7 +21,7 @@ async def main() -> None:
     client = AsyncWebClient(os.environ["BOT_TOKEN"], base_url=os.environ["API_URL"])
     app = AsyncApp(client=client)
     app.event({"type": "message", "subtype": "message_deleted"})(take)
-    await AsyncSocketModeHandler(app, os.environ["APP_TOKEN"]).start_async()
+    await AsyncSocketModeHandler(app, os.environ["APP_TOKEN"]).start_async()  # type: ignore[no-untyped-call] # theirs
 
 
 if __name__ == "__main__":

@@ -38,10 +38,9 @@ class BenchError(Exception):
 class Pace:
     """How long and how often is measured. Spans are seconds."""
 
-    rounds: int = 3
-    events: int = 1000
+    rounds: int = 6
+    events: int = 400
     per_s: float = 100.0
-    commits: int = 500
     turns: int = 12
     pause_s: float = 1.5
     wakes: int = 7
@@ -51,7 +50,7 @@ class Pace:
     helps: int = 11
 
 
-QUICK = Pace(rounds=1, events=300, commits=200, turns=5, wakes=3, settle_s=6.0, helps=5)
+QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5)
 
 
 @dataclass
