@@ -156,6 +156,16 @@ async def test_stop_ends_a_running_program(backend: RehearsalBackend, git_repo: 
     assert not programs.keys() & (await descendants(os.getpid())).keys()
 
 
+async def test_stop_ends_a_program_that_only_starts(backend: RehearsalBackend, git_repo: Path) -> None:
+    events: list[AgentEvent] = []
+    async with asyncio.timeout(20):
+        async for event in backend.start(turn(git_repo, "wait 500 seconds")):
+            events.append(event)
+            if isinstance(event, ToolUse):
+                await backend.stop("t1")
+    assert finished(events).reason == "stopped"
+
+
 async def test_closing_the_stream_ends_the_turn(backend: RehearsalBackend, git_repo: Path) -> None:
     stream = backend.start(turn(git_repo, "wait 500 seconds"))
 
