@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection
+from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.model import Event, MessagePosted, Post, Prompt, Request
 from codebutler.protocol.messages import (
     Configure,
@@ -25,6 +25,7 @@ from codebutler.protocol.messages import (
     ToParent,
 )
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
+from tests.programs import require
 
 DEADLINE_S = 30.0
 
@@ -36,9 +37,9 @@ def forks() -> ForkServer:
     return server
 
 
-def settings(repo: Path) -> RepoSettings:
+def settings(repo: Path, mode: SandboxMode) -> RepoSettings:
     config = Config(
-        agent=AgentSection(default="rehearsal", debounce_seconds=0), sandbox=SandboxSection(mode="none")
+        agent=AgentSection(default="rehearsal", debounce_seconds=0), sandbox=SandboxSection(mode=mode)
     )
     return RepoSettings(name="sample", path=str(repo), channel_id="C0REPO", config=config)
 
@@ -58,11 +59,13 @@ async def heard(process: WorkerProcess, messages: AsyncIterator[ToParent], kind:
     raise AssertionError(f"the pipe ended before {kind}")
 
 
-async def ready(forks: ForkServer, repo: Path) -> tuple[WorkerProcess, AsyncIterator[ToParent]]:
+async def ready(
+    forks: ForkServer, repo: Path, mode: SandboxMode = "none"
+) -> tuple[WorkerProcess, AsyncIterator[ToParent]]:
     process = await forks.spawn("sample")
     messages = process.messages()
     await heard(process, messages, Hello)
-    process.send(Configure(settings=settings(repo)))
+    process.send(Configure(settings=settings(repo, mode)))
     await heard(process, messages, Ready)
     return process, messages
 
@@ -78,8 +81,11 @@ async def answer(process: WorkerProcess, messages: AsyncIterator[ToParent]) -> s
                 return text
 
 
-async def test_it_answers_and_ends_when_told_to(forks: ForkServer, git_repo: Path) -> None:
-    process, messages = await ready(forks, git_repo)
+@pytest.mark.parametrize("mode", ["none", "bwrap"])
+async def test_it_answers_and_ends_when_told_to(forks: ForkServer, git_repo: Path, mode: SandboxMode) -> None:
+    if mode == "bwrap":
+        require("bwrap")
+    process, messages = await ready(forks, git_repo, mode)
     event, request = message("read README.md")
     process.send(Deliver(seq=1, event=event, request=request))
     assert "A sample repository" in await answer(process, messages)

@@ -17,7 +17,9 @@ def read_memory(state_dir: Path) -> str:
         )
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
-        return file.read(MAX_BYTES).decode("utf-8", "replace")
+        return os.read(descriptor, MAX_BYTES).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""The agents by name, and reading memory.md as a file somebody else may have put there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import ManualClock
+from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxSection
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler_worker.conversation.memory_file import MAX_BYTES, read_memory
+from codebutler_worker.roster import Roster
+
+
+def roster(tmp_path: Path, mode: SandboxMode) -> Roster:
+    config = Config(sandbox=SandboxSection(mode=mode))
+    settings = RepoSettings(name="sample", path=str(tmp_path), channel_id="C0REPO", config=config)
+    return Roster(settings, tmp_path, tmp_path / "state", ManualClock())
+
+
+async def test_an_agent_is_made_once(tmp_path: Path) -> None:
+    agents = roster(tmp_path, "none")
+    first = await agents.get("rehearsal")
+    assert first.name == "rehearsal"
+    assert await agents.get("rehearsal") is first
+    assert (await agents.get("claude")).name == "claude"
+    await agents.close()
+
+
+@pytest.mark.parametrize("name", ["kimi", "native", "run", "nobody"])
+async def test_what_does_not_work_here_is_said_in_one_line(tmp_path: Path, name: str) -> None:
+    agents = roster(tmp_path, "none")
+    with pytest.raises(AgentUnavailableError, match=f"`{name}` is not available here yet") as caught:
+        await agents.get(name)
+    assert "`claude:`" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    await agents.close()
+
+
+async def test_without_walls_no_agent_is_made(tmp_path: Path) -> None:
+    agents = roster(tmp_path, "docker")
+    for _ in range(2):
+        with pytest.raises(SandboxUnavailableError):
+            await agents.get("rehearsal")
+    await agents.close()
+
+
+def test_memory_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    assert read_memory(tmp_path) == ""
+    (tmp_path / "memory.md").write_bytes(b"- known\xff\n" + b"x" * MAX_BYTES)
+    memory = read_memory(tmp_path)
+    assert memory.startswith("- known")
+    assert len(memory) <= MAX_BYTES
+
+
+def test_memory_is_not_read_through_a_link_nor_from_anything_but_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("token")
+    memory = tmp_path / "memory.md"
+    memory.symlink_to(secret)
+    assert read_memory(tmp_path) == ""
+    memory.unlink()
+    os.mkfifo(memory)
+    assert read_memory(tmp_path) == ""
+    memory.unlink()
+    memory.mkdir()
+    assert read_memory(tmp_path) == ""
