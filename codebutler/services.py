@@ -15,6 +15,7 @@ from codebutler.observe.logs import Logs
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.sender import Sender
 from codebutler.tasks import Tasks
+from codebutler.text.escape import escape
 
 
 class ParentServices:
@@ -47,11 +48,8 @@ class ParentServices:
         await self._journal.settle(seq)
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
-        await self.notice(
-            repo.channel_id,
-            f"⚠️ The worker of *{repo.name}* keeps failing ({why}). It is tried again every ten minutes; "
-            "what you write meanwhile is kept. `codebutler logs` on its machine says more.",
-        )
+        kept = "What you write meanwhile is kept; `codebutler logs` on its machine says more."
+        await self.notice(repo.channel_id, f"⚠️ *{repo.name}*: {escape(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         self._audit.append(

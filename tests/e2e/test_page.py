@@ -60,6 +60,7 @@ async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo:
             await expect(second.locator("[data-reaction=white_check_mark]")).to_be_visible(
                 timeout=PATIENCE_MS
             )
+            await expect(page.locator("#replies .actions button")).to_have_count(0, timeout=PATIENCE_MS)
             assert "token" not in page.url
             if picture := os.environ.get("CODEBUTLER_SCREENSHOT"):
                 await page.screenshot(path=picture)

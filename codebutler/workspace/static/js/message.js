@@ -39,7 +39,7 @@ export class MessageView {
 
   #avatar(message) {
     const bot = this.#isBot(message);
-    const avatar = tag("span", bot ? "avatar bot" : "avatar", bot ? "🤵" : this.#author(message).slice(0, 1).toUpperCase());
+    const avatar = tag("span", bot ? "avatar bot" : "avatar", bot ? "" : this.#author(message).slice(0, 1).toUpperCase());
     avatar.setAttribute("aria-hidden", "true");
     return avatar;
   }
@@ -50,7 +50,7 @@ export class MessageView {
     const stamp = tag("time", "", time(message.ts));
     stamp.dateTime = new Date(Number(message.ts) * 1000).toISOString();
     line.append(stamp);
-    if (message.edited) line.append(tag("span", "edited", " (edited)"));
+    if (message.edited && !message.blocks?.length) line.append(tag("span", "edited", " (edited)"));
     return line;
   }
 

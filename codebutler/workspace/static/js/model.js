@@ -43,8 +43,9 @@ export class Model extends EventTarget {
   }
 
   put(channel, message) {
-    const known = this.of(channel).get(message.ts) || {};
-    this.of(channel).set(message.ts, { ...known, ...message, channel });
+    const { reactions, reply_count } = this.of(channel).get(message.ts) || {};
+    // What the new version leaves out is gone (an edit without blocks removes them); these two are not content.
+    this.of(channel).set(message.ts, { reactions, reply_count, ...message, channel });
   }
 
   /** Take one event of the stream in and tell the views which message it touches. */
