@@ -61,6 +61,8 @@ async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo:
                 timeout=PATIENCE_MS
             )
             await expect(page.locator("#replies .actions button")).to_have_count(0, timeout=PATIENCE_MS)
+            await expect(page.locator("#replies [data-reaction=hourglass_flowing_sand]")).to_have_count(0)
+            await expect(page.locator("#messages [data-reaction=hourglass_flowing_sand]")).to_have_count(0)
             assert "token" not in page.url
             if picture := os.environ.get("CODEBUTLER_SCREENSHOT"):
                 await page.screenshot(path=picture)

@@ -80,11 +80,12 @@ class Page {
 
   async #load() {
     const { channel, thread } = this.model;
+    const since = this.model.changes;
     const history = await this.api.call("conversations.history", { channel, limit: 200, include_all_metadata: false });
-    history.messages.forEach((message) => this.model.put(channel, message));
+    history.messages.forEach((message) => this.model.fetched(channel, message, since));
     if (thread) {
       const replies = await this.api.call("conversations.replies", { channel, ts: thread, limit: 500 });
-      replies.messages.forEach((message) => this.model.put(channel, message));
+      replies.messages.forEach((message) => this.model.fetched(channel, message, since));
     }
     if (channel !== this.model.channel || thread !== this.model.thread) return;
     this.channelList.draw(this.#empty());

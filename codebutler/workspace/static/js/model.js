@@ -16,6 +16,7 @@ export class Model extends EventTarget {
     this.status = new Map();
     this.channel = null;
     this.thread = null;
+    this.changes = 0;
   }
 
   userName(id) {
@@ -45,11 +46,17 @@ export class Model extends EventTarget {
   put(channel, message) {
     const { reactions, reply_count } = this.of(channel).get(message.ts) || {};
     // What the new version leaves out is gone (an edit without blocks removes them); these two are not content.
-    this.of(channel).set(message.ts, { reactions, reply_count, ...message, channel });
+    this.of(channel).set(message.ts, { reactions, reply_count, ...message, channel, changed: this.changes });
+  }
+
+  /** A message as it was fetched after change number `since`; what the stream has told later wins. */
+  fetched(channel, message, since) {
+    if ((this.of(channel).get(message.ts)?.changed ?? -1) <= since) this.put(channel, message);
   }
 
   /** Take one event of the stream in and tell the views which message it touches. */
   apply(event) {
+    this.changes += 1;
     if (event.type === "message") this.#message(event);
     else if (event.type === "reaction_added" || event.type === "reaction_removed") this.#reaction(event);
     else if (event.type === "channel_created") this.#changed("channels", this.channels.set(event.channel.id, event.channel));
@@ -103,6 +110,7 @@ export class Model extends EventTarget {
       if (mine) mine.users.push(user);
       else others.push({ name: reaction, users: [user] });
     }
+    message.changed = this.changes;
     message.reactions = others.filter((r) => r.users.length).map((r) => ({ ...r, count: r.users.length }));
     this.#changed("message", { channel: item.channel, ts: item.ts, root: message.thread_ts });
   }
