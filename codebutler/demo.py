@@ -72,17 +72,27 @@ async def run_demo(
         channel = workspace.channel_id(_channel(name))
         await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", wishes.agent)
         registered = await _command(own_env, "repos", "--json")
-        started(
-            Demo(
-                url=workspace.url,
-                api_url=workspace.api_url,
-                home=str(home.root),
-                repo=_only_name(registered),
-                path=str(repo),
-                sandboxed=sandboxed,
-            )
+        demo = Demo(
+            url=workspace.url,
+            api_url=workspace.api_url,
+            home=str(home.root),
+            repo=_only_name(registered),
+            path=str(repo),
+            sandboxed=sandboxed,
         )
-        await supervise(home, own_env, Stopping())
+        await _supervise(home, own_env, lambda: started(demo))
+
+
+async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[], None]) -> None:
+    """Serve, and say so once everything is up."""
+    stopping = Stopping()
+    serving = asyncio.create_task(supervise(home, env, stopping), name="supervise")
+    ready = asyncio.create_task(stopping.ready.wait(), name="ready")
+    await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if ready.done():
+        started()
+    ready.cancel()
+    await serving
 
 
 def _repository(path: Path | None, scratch: Path) -> Path:

@@ -72,9 +72,15 @@ class Parent:
         await intake.resume()
         parts.logs.record("", "INF", f"serving {len(self.table.served)} repositories (pid {os.getpid()})")
         async with control_server(parts.home.socket, control):
+            parts.tasks.start(self._tell_ready(slack, stopping), name="readiness")
             await self._until_asked(slack, stopping)
             await self._wind_down(stopping)
         parts.logs.record("", "INF", "stopped")
+
+    async def _tell_ready(self, slack: SlackConnection, stopping: Stopping) -> None:
+        await slack.connected.wait()
+        await self._parts.supervisor.wait_started()
+        stopping.ready.set()
 
     async def _until_asked(self, slack: SlackConnection, stopping: Stopping) -> None:
         """A socket that ended by itself (switched off, token refused) leaves the rest at work."""

@@ -1,4 +1,4 @@
-"""Being told to stop: the first signal asks, the second insists. Handlers only set; the loop acts."""
+"""One run's milestones: ready, asked to stop, insisted upon. Signal handlers only set; the loop acts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopping:
-    """``asked``: finish what runs. ``insisted``: end now."""
+    """``ready``: everything is up. ``asked``: finish what runs. ``insisted``: end now."""
 
     def __init__(self) -> None:
+        self.ready = asyncio.Event()
         self.asked = asyncio.Event()
         self.insisted = asyncio.Event()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from random import Random
 from typing import Protocol
@@ -29,7 +30,10 @@ class Service(Protocol):
 
 
 class SlackConnection:
-    """``run`` until ``stop``; it also ends by itself where trying again is pointless, see ``status``."""
+    """``run`` until ``stop``; it also ends by itself where trying again is pointless, see ``status``.
+
+    ``connected`` is set once the first connection is ready.
+    """
 
     def __init__(self, service: Service, app_token: str, intake: Intake, clock: Clock, rng: Random) -> None:
         self._service = service
@@ -39,6 +43,7 @@ class SlackConnection:
         self._rng = rng
         self._trouble = ""
         self._client: SocketModeClient | None = None
+        self.connected = asyncio.Event()
 
     @property
     def status(self) -> SocketStatus:
@@ -50,7 +55,7 @@ class SlackConnection:
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
         door = Door(self._intake, await self._identify())
-        self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, _note)
+        self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
         await self._client.run()
         if self._client.status.state == "auth_failed" and self._client.status.last_event_age_s is None:
             raise ChatAuthError(self._client.status.trouble)
@@ -79,6 +84,7 @@ class SlackConnection:
             else:
                 return identity
 
-
-def _note(status: SocketStatus) -> None:
-    log.info("slack %s", status.state.replace("_", " "))
+    def _note(self, status: SocketStatus) -> None:
+        log.info("slack %s", status.state.replace("_", " "))
+        if status.state == "connected":
+            self.connected.set()
