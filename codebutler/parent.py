@@ -72,7 +72,6 @@ class Parent:
         await intake.resume()
         parts.logs.record("", "INF", f"serving {len(self.table.served)} repositories (pid {os.getpid()})")
         async with control_server(parts.home.socket, control):
-            parts.tasks.start(self._tell_ready(slack, stopping), name="readiness")
             await self._until_asked(slack, stopping)
             await self._wind_down(stopping)
         parts.logs.record("", "INF", "stopped")
@@ -86,6 +85,7 @@ class Parent:
         """A socket that ended by itself (switched off, token refused) leaves the rest at work."""
         connection = asyncio.create_task(slack.run(), name="slack")
         asked = asyncio.create_task(stopping.asked.wait(), name="stop")
+        ready = asyncio.create_task(self._tell_ready(slack, stopping), name="readiness")
         try:
             await asyncio.wait({connection, asked}, return_when=asyncio.FIRST_COMPLETED)
             if connection.done():
@@ -94,10 +94,11 @@ class Parent:
             await asked
         finally:
             asked.cancel()
+            ready.cancel()
             if not connection.done():
                 await slack.stop()
                 connection.cancel()
-            await asyncio.gather(connection, asked, return_exceptions=True)
+            await asyncio.gather(connection, asked, ready, return_exceptions=True)
 
     async def _wind_down(self, stopping: Stopping) -> None:
         """Drain within the grace; at the second signal, now. What is not done is on disk."""
