@@ -147,13 +147,14 @@ async def test_a_session_of_somebody_else_is_a_fresh_one(backend: RehearsalBacke
 
 
 async def test_stop_ends_a_running_program(backend: RehearsalBackend, git_repo: Path) -> None:
+    before = (await descendants(os.getpid())).keys()
     async with asyncio.timeout(20):
         running = asyncio.create_task(run(backend, turn(git_repo, "wait 500 seconds")))
-        while not (programs := await descendants(os.getpid())):
+        while not (programs := (await descendants(os.getpid())).keys() - before):
             pass
         await backend.stop("t1")
         assert finished(await running).reason == "stopped"
-    assert not programs.keys() & (await descendants(os.getpid())).keys()
+    assert not programs & (await descendants(os.getpid())).keys()
 
 
 async def test_stop_ends_a_program_that_only_starts(backend: RehearsalBackend, git_repo: Path) -> None:
