@@ -6,17 +6,32 @@ import asyncio
 from pathlib import Path
 
 from bench.figures import Figure, limit
-from bench.scene import BenchError, Pace, all_ready, scene
+from bench.scene import BenchError, Pace, Scene, all_ready, scene
 
 
 async def measure(place: Path, pace: Pace) -> list[Figure]:
-    """The greatest of all workers, some seconds after they became ready."""
+    """The largest of all workers, some seconds after they became ready: with new stores, then with known ones."""
     async with scene(place, pace.idle_repos) as product:
-        await product.supervise()
-        await asyncio.sleep(pace.settle_s)
-        status = await product.until_status(all_ready)
+        new = await _sizes(product, pace.settle_s)
+        await product.stop()
+        known = await _sizes(product, pace.settle_s)
+    print(f"  memory MB: new stores {_told(new)}; known stores {_told(known)}")
+    return [
+        limit(f"memory of an idle worker, largest of {len(known)}", max(known), 12, "MB"),
+        limit("the same where its store has just been made", max(new), 12, "MB"),
+    ]
+
+
+async def _sizes(product: Scene, settle_s: float) -> list[float]:
+    """Megabytes of each worker."""
+    await product.supervise()
+    await asyncio.sleep(settle_s)
+    status = await product.until_status(all_ready)
     sizes = [repo["worker"]["pss_bytes"] for repo in status["repos"]]
     if None in sizes:
         raise BenchError("this system does not tell the proportional set size: measure on Linux")
-    print(f"  memory MB: {' '.join(f'{size / 1e6:.1f}' for size in sizes)}")
-    return [limit(f"memory of an idle worker, the largest of {len(sizes)}", max(sizes) / 1e6, 12, "MB")]
+    return [size / 1e6 for size in sizes]
+
+
+def _told(sizes: list[float]) -> str:
+    return " ".join(f"{size:.1f}" for size in sizes)
