@@ -26,7 +26,8 @@ class File(Struct, frozen=True, kw_only=True):
 
 
 class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
-    """Somebody wrote in a channel or a thread."""
+    """Somebody wrote in a channel or a thread. ``late``: while we were away; ``stale``: so long ago that it
+    is to be asked whether it still counts."""
 
     channel: str
     ts: str
@@ -37,6 +38,7 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     mentioned: bool = False
     origin: Origin = "slack"
     late: bool = False
+    stale: bool = False
 
     @property
     def key(self) -> str:

@@ -141,6 +141,12 @@ class WorkerSection(Section, frozen=True):
     idle_sleep_minutes: NotNegative = 15
 
 
+class CatchUpSection(Section, frozen=True):
+    """Messages from while nothing ran: older ones than this are asked about instead of run."""
+
+    max_age_hours: NotNegative = 12
+
+
 class DashboardSection(Section, frozen=True):
     enabled: bool = True
     host: str = "127.0.0.1"
@@ -179,6 +185,7 @@ class Config(Section, frozen=True):
     session: SessionSection = SessionSection()
     logs: LogsSection = LogsSection()
     worker: WorkerSection = WorkerSection()
+    catch_up: CatchUpSection = CatchUpSection()
     dashboard: DashboardSection = DashboardSection()
     budget: BudgetSection = BudgetSection()
 

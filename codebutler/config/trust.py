@@ -36,6 +36,7 @@ HARMLESS = frozenset(
         "session.timeoutMinutes",
         "logs.level",
         "worker.idleSleepMinutes",
+        "catchUp.maxAgeHours",
     }
 )
 

@@ -12,7 +12,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +28,8 @@ from codebutler import sqlitefile
 from codebutler.clock import Clock
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
+from codebutler.killpoints import reached
+from codebutler.intake.journal_file import Gap, Seen
 from codebutler.model import Event, MessagePosted, Request
 
 T = TypeVar("T")
@@ -53,7 +55,7 @@ class _Append:
     key: str
     channel: str
     payload: tuple[str, str, str]
-    newest_ts: str | None
+    seen: Seen | None
     done: Future[int | None] = field(default_factory=Future)
 
 
@@ -61,6 +63,12 @@ class _Append:
 class _Read:
     function: Callable[[sqlite3.Connection], Any]
     done: Future[Any] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    function: Callable[[sqlite3.Connection], None]
+    done: Future[None] = field(default_factory=Future)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class _Stop:
     """Ends the writer."""
 
 
-_Job = _Append | _Read | _Settle | _Stop
+_Job = _Append | _Read | _Change | _Settle | _Stop
 
 
 class Journal:
@@ -107,7 +115,7 @@ class Journal:
             key=event.key,
             channel=event.channel,
             payload=(received_at.isoformat(), _encode(event), _encode(request)),
-            newest_ts=event.ts if isinstance(event, MessagePosted) and event.origin == "slack" else None,
+            seen=_seen(event, taken=True),
         )
         self._submit(job)
         seq = await asyncio.wrap_future(job.done)
@@ -131,6 +139,29 @@ class Journal:
         """The newest ts of a Slack message of the channel that was ever appended; "" if none."""
         return await self._read(partial(journal_file.mark, channel=channel))
 
+    async def pass_over(self, event: Event) -> None:
+        """Remember a message that is not for us, so that catching up does not take it for a new one.
+        Raises StoreError."""
+        if (seen := _seen(event, taken=False)) is not None:
+            await self._change(partial(journal_file.remember, channel=event.channel, seen=seen))
+
+    async def open_gaps(self, channels: Collection[str]) -> None:
+        """From now on messages of ``channels`` may be missed. Raises StoreError."""
+        now_ts = f"{self._clock.now().timestamp():.6f}"
+        await self._change(partial(_open_gaps, channels=tuple(channels), now_ts=now_ts))
+
+    async def gap(self, channel: str) -> Gap | None:
+        """What may have been missed, None if nothing. Raises StoreError."""
+        return await self._read(partial(journal_file.gap, channel=channel))
+
+    async def close_gap(self, channel: str) -> None:
+        """Everything of the channel's gap has been appended. Raises StoreError."""
+        await self._change(partial(journal_file.close_gap, channel=channel))
+
+    async def seen(self, channel: str) -> tuple[Seen, ...]:
+        """The channel's messages of the last days, oldest first. Raises StoreError."""
+        return await self._read(partial(journal_file.seen_in, channel=channel))
+
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
         if not self._closed:
@@ -151,6 +182,11 @@ class Journal:
         self._submit(job)
         answer: T = await asyncio.wrap_future(job.done)
         return answer
+
+    async def _change(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        job = _Change(function)
+        self._submit(job)
+        await asyncio.wrap_future(job.done)
 
     def _submit(self, job: _Job) -> None:
         if self._closed:
@@ -195,11 +231,13 @@ class _Writer:
         while going:
             jobs = self._take()
             going = not any(isinstance(job, _Stop) for job in jobs)
-            appends = [j for j in jobs if isinstance(j, _Append) and j.done.set_running_or_notify_cancel()]
+            writes = [
+                j for j in jobs if isinstance(j, _Append | _Change) and j.done.set_running_or_notify_cancel()
+            ]
             self._unwritten.update(job.seq for job in jobs if isinstance(job, _Settle))
             only_settles = bool(jobs) and all(isinstance(job, _Settle) for job in jobs)
             if not only_settles or len(self._unwritten) >= BATCH:
-                self._write(appends)
+                self._write(writes)
             for job in jobs:
                 if isinstance(job, _Read):
                     self._read(job)
@@ -214,34 +252,38 @@ class _Writer:
                 jobs.append(self.jobs.get_nowait())
         return jobs
 
-    def _write(self, appends: list[_Append]) -> None:
+    def _write(self, writes: list[_Append | _Change]) -> None:
         """One transaction. What it could not do is told to those who wait; settling is tried again later."""
-        if not appends and not self._unwritten:
+        if not writes and not self._unwritten:
             return
         try:
-            seqs = self._transact(appends)
+            seqs = self._transact(writes)
         except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
             self._patience_s = RETRY_AFTER_S
-            for job in appends:
+            for job in writes:
                 job.done.set_exception(self._explain(error))
             return
         self._patience_s = SETTLE_AFTER_S
         self._unwritten.clear()
         self._pending.update(seq for seq in seqs if seq is not None)
-        for job, seq in zip(appends, seqs, strict=True):
-            job.done.set_result(seq)
+        for job, seq in zip(writes, seqs, strict=True):
+            if isinstance(job, _Append):
+                job.done.set_result(seq)
+            else:
+                job.done.set_result(None)
 
-    def _transact(self, appends: list[_Append]) -> list[int | None]:
+    def _transact(self, writes: list[_Append | _Change]) -> list[int | None]:
+        """One seq for each write: None for an event that was known, and for what is no event."""
         self._anchor.check()
         connection = self._connection
+        what = "append" if appends else "settle"
         connection.execute("BEGIN IMMEDIATE")
         try:
             journal_file.drop_payloads(connection, self._unwritten)
-            seqs = [journal_file.insert(connection, job.key, job.channel, job.payload) for job in appends]
-            for job in appends:
-                if job.newest_ts is not None:
-                    journal_file.raise_mark(connection, job.channel, job.newest_ts)
+            seqs = [_apply(connection, job) for job in writes]
+            reached(f"journal.{what}.before")
             connection.execute("COMMIT")
+            reached(f"journal.{what}.after")
         except BaseException:
             connection.rollback()
             raise
@@ -257,6 +299,27 @@ class _Writer:
 
     def _explain(self, error: Exception) -> StoreError:
         return error if isinstance(error, StoreError) else sqlitefile.store_error(self._path, error)
+
+
+def _apply(connection: sqlite3.Connection, job: _Append | _Change) -> int | None:
+    if isinstance(job, _Change):
+        job.function(connection)
+        return None
+    seq = journal_file.insert(connection, job.key, job.channel, job.payload)
+    if job.seen is not None:
+        journal_file.remember(connection, job.channel, job.seen)
+    return seq
+
+
+def _seen(event: Event, *, taken: bool) -> Seen | None:
+    if not isinstance(event, MessagePosted) or event.origin != "slack":
+        return None
+    return Seen(event.ts, event.root_ts, event.user, taken)
+
+
+def _open_gaps(connection: sqlite3.Connection, channels: tuple[str, ...], now_ts: str) -> None:
+    for channel in channels:
+        journal_file.open_gap(connection, channel, now_ts)
 
 
 def _encode(value: Event | Request) -> str:

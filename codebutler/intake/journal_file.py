@@ -1,6 +1,6 @@
 """``journal.db`` on disk: its tables, opening it, and the statements the journal needs.
 
-The standard library's sqlite3, not SQLAlchemy: two tables and five statements, a commit in half the time, and
+The standard library's sqlite3, not SQLAlchemy: three tables and a dozen statements, a commit in half the time, and
 nothing to load in the parent. A settled entry keeps its key, so that the same event is known for ever, and
 loses its payload. Only a file of an older revision loads Alembic.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from codebutler.clock import Clock
 from codebutler.errors import StoreError, StoreTooNewError
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 HEAD = REVISIONS[-1]
 
 SCHEMA = (
@@ -30,7 +31,20 @@ SCHEMA = (
         request TEXT
     )""",
     "CREATE INDEX ix_entries_pending ON entries (channel, seq) WHERE event IS NOT NULL",
-    "CREATE TABLE channels (channel TEXT NOT NULL PRIMARY KEY, newest_ts TEXT NOT NULL)",
+    """CREATE TABLE channels (
+        channel TEXT NOT NULL PRIMARY KEY,
+        newest_ts TEXT NOT NULL,
+        floor_ts TEXT NOT NULL DEFAULT '',
+        gap_ts TEXT
+    )""",
+    """CREATE TABLE recent (
+        channel TEXT NOT NULL,
+        ts TEXT NOT NULL,
+        root_ts TEXT NOT NULL,
+        user TEXT NOT NULL,
+        taken INTEGER NOT NULL,
+        PRIMARY KEY (channel, ts)
+    )""",
 )
 VERSION = (
     """CREATE TABLE alembic_version (
@@ -39,7 +53,31 @@ VERSION = (
     f"INSERT INTO alembic_version VALUES ('{HEAD}')",  # noqa: S608 - a constant
 )
 
+# How long a channel's messages are remembered in ``recent``, counted back from its newest one.
+REMEMBERED_S = 7 * 86400
+
 PendingRow = tuple[int, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message that came in. ``taken``: it was accepted; else it was passed over (a stranger's)."""
+
+    ts: str
+    root_ts: str
+    user: str
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What may have been missed in a channel: messages after ``since_ts``, and what became of the ``known``
+    ones. Nothing up to ``floor_ts`` is ours: it was said before we first listened."""
+
+    channel: str
+    since_ts: str
+    floor_ts: str
+    known: tuple[Seen, ...]
 
 
 def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
@@ -91,6 +129,52 @@ def raise_mark(connection: sqlite3.Connection, channel: str, ts: str) -> None:
         "ON CONFLICT (channel) DO UPDATE SET newest_ts = max(newest_ts, excluded.newest_ts)",
         (channel, ts),
     )
+
+
+def remember(connection: sqlite3.Connection, channel: str, seen: Seen) -> None:
+    """Keep what a message was, for as long as catching up may ask; what was taken stays so."""
+    connection.execute(
+        "INSERT INTO recent (channel, ts, root_ts, user, taken) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (channel, ts) DO UPDATE SET taken = max(taken, excluded.taken)",
+        (channel, seen.ts, seen.root_ts, seen.user, seen.taken),
+    )
+    raise_mark(connection, channel, seen.ts)
+
+
+def open_gap(connection: sqlite3.Connection, channel: str, now_ts: str) -> None:
+    """From here on messages may be missed, until ``close_gap``. A gap that is open stays as wide as it is; a
+    channel of which nothing is known begins now."""
+    connection.execute(
+        "INSERT INTO channels (channel, newest_ts, floor_ts, gap_ts) VALUES (?1, ?2, ?2, ?2) "
+        "ON CONFLICT (channel) DO UPDATE SET gap_ts = coalesce(gap_ts, newest_ts)",
+        (channel, now_ts),
+    )
+    connection.execute(
+        "DELETE FROM recent WHERE channel = ?1 AND CAST(ts AS REAL) < ("
+        "SELECT CAST(gap_ts AS REAL) - ?2 FROM channels WHERE channel = ?1)",
+        (channel, REMEMBERED_S),
+    )
+
+
+def close_gap(connection: sqlite3.Connection, channel: str) -> None:
+    """Everything of the gap has been accepted."""
+    connection.execute("UPDATE channels SET gap_ts = NULL WHERE channel = ?", (channel,))
+
+
+def gap(connection: sqlite3.Connection, channel: str) -> Gap | None:
+    """The channel's open gap, None if there is none."""
+    found = connection.execute(
+        "SELECT gap_ts, floor_ts FROM channels WHERE channel = ? AND gap_ts IS NOT NULL", (channel,)
+    ).fetchone()
+    return None if found is None else Gap(channel, found[0], found[1], seen_in(connection, channel))
+
+
+def seen_in(connection: sqlite3.Connection, channel: str) -> tuple[Seen, ...]:
+    """Every remembered message of a channel, oldest first."""
+    rows = connection.execute(
+        "SELECT ts, root_ts, user, taken FROM recent WHERE channel = ? ORDER BY ts", (channel,)
+    )
+    return tuple(Seen(ts, root_ts, user, bool(taken)) for ts, root_ts, user, taken in rows)
 
 
 def drop_payloads(connection: sqlite3.Connection, seqs: Collection[int]) -> None:
