@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from codebutler import killpoints
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import Resolved, resolve_global
@@ -52,6 +53,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     resolved = resolve_global(home, env)
     check_bot_token(resolved.config.slack.bot_token)
     check_app_token(resolved.config.slack.app_token)
+    killpoints.watch("parent", env)
     stopping = stopping or Stopping()
     with SupervisorLock(home.lock), stopping.on_signals():
         async with AsyncExitStack() as stack:

@@ -13,6 +13,7 @@ from codebutler.clock import Clock
 from codebutler.config.schema import Config
 from codebutler.intake.authorise import Ask, Decision, ask_of, authorise, kind_of
 from codebutler.intake.journal import Entry, Journal
+from codebutler.killpoints import reached
 from codebutler.model import Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.routing.commands import request_of
 from codebutler.routing.router import EventRouter
@@ -77,7 +78,9 @@ class Intake:
         entry = await self._journal.append(event, request)
         if entry is None:
             return "duplicate"
+        reached("route.before")
         self._router.route(entry)
+        reached("route.after")
         return "accepted"
 
     async def resume(self) -> int:

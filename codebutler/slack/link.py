@@ -12,6 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from codebutler.clock import Clock
+from codebutler.killpoints import reached
 from codebutler.slack.endpoint import is_loopback
 from codebutler.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
 
@@ -178,7 +179,9 @@ class Link:
             log.exception("an event could not be taken in; Slack will send it again")
             return
         try:
+            reached("ack.before")
             await self._wire.send(ack)
+            reached("ack.after")
         except ConnectionClosed:
             self._tally.lost_acks += 1
             log.debug("a connection ended before an acknowledgement; the event will come again")

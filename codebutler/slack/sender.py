@@ -23,6 +23,7 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.killpoints import reached
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.slack.authority import Authority
 from codebutler.slack.backoff import full_jitter_s
@@ -67,8 +68,7 @@ class _Queue:
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
-    ``redact`` sees every text last. ``on_authority`` is told the trouble when the token is refused, and ""
-    once it works again; until then everything waits.
+    ``redact`` sees every text last. While the token is refused everything waits, and ``trouble`` says so.
     """
 
     def __init__(
@@ -78,13 +78,12 @@ class Sender:
         redact: Callable[[str], str],
         *,
         rng: Random | None = None,
-        on_authority: Callable[[str], None] | None = None,
     ) -> None:
         self._chat = chat
         self._clock = clock
         self._redact = redact
         self._rng = rng or Random()  # noqa: S311 - spreads retries, guards nothing
-        self._authority = Authority(chat, clock, on_authority)
+        self._authority = Authority(chat, clock)
         self._limits = Limits()
         self._queues: dict[tuple[str, Lane], _Queue] = {}
         self._pending: set[_Item] = set()
@@ -113,6 +112,11 @@ class Sender:
     def pending(self) -> int:
         """How many operations wait or are under way."""
         return len(self._pending)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be sent now; "" while all is well."""
+        return self._authority.trouble
 
     async def drain(self) -> None:
         """Wait until nothing is pending. Put a deadline around it."""
@@ -191,7 +195,9 @@ class Sender:
             item.operation = redacted(item.operation, self._redact)
         while not item.result.done():
             try:
+                reached("post.before")
                 result = await self._attempt(item)
+                reached("post.after")
             except ChatError as error:
                 if not await self._recover(item, error):
                     return

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
 
+from codebutler import killpoints
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
@@ -43,6 +44,7 @@ KEPT_VARIABLES = frozenset(
         "TMPDIR",
         "TERM",
         "CODEBUTLER_HOME",
+        killpoints.VARIABLE,
     }
 )
 KEPT_PREFIXES = ("LC_", "XDG_")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import CodeButlerError, FrameTooLargeError, ProtocolError
+from codebutler.killpoints import reached
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,
@@ -241,7 +242,9 @@ class Life:
         if not self._deliveries.settle(seq):
             raise ProtocolError(f"the worker claims to have stored event {seq}, which it was not sent")
         self._active_s = self._kit.clock.monotonic()
+        reached("settle.before")
         await self._settle(seq)
+        reached("settle.after")
 
     async def _settle(self, seq: int) -> None:
         try:
@@ -277,12 +280,14 @@ class Life:
                 return  # it counts as sent and not stored: the next life gets it
             self._active_s = self._kit.clock.monotonic()
             try:
+                reached("deliver.before")
                 self._link.send(Deliver(seq=entry.seq, event=entry.event, request=entry.request))
             except FrameTooLargeError as error:
                 self._log("ERR", f"event {entry.seq} cannot be delivered and is dropped: {error}")
                 self._deliveries.settle(entry.seq)
                 await self._settle(entry.seq)
             await self._link.drain()
+            reached("deliver.after")
 
     # Whether it lives
 

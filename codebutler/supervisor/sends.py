@@ -14,6 +14,7 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.killpoints import reached
 from codebutler.model import Operation, Upload
 from codebutler.protocol.messages import Send, SendFailed, Sent
 from codebutler.supervisor.limits import SEND_BYTES_IN_FLIGHT, SENDS_IN_FLIGHT
@@ -82,8 +83,10 @@ class Sends:
         except Exception as error:  # noqa: BLE001 - one operation's fault is that operation's answer
             self._services.log(repo.name, "ERR", f"operation failed: {type(error).__name__}: {error}")
             answer = SendFailed(op_id=message.op_id, code="internal_error")
+        reached("answer.before")
         if self.answer is not None:
             self.answer(answer)
+        reached("answer.after")
 
     async def _attempt(self, repo: RepoSettings, message: Send) -> Answer:
         unsure = message.unsure

@@ -10,9 +10,11 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from multiprocessing import current_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from codebutler import killpoints
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
@@ -36,6 +38,7 @@ def main(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    killpoints.watch(f"worker:{current_process().name}", os.environ)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
     sys.exit(asyncio.run(serve(sock, SystemClock(), _roster)))

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 
 from codebutler.errors import EXIT_FAILED, ProtocolError, StoreError
+from codebutler.killpoints import reached
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
@@ -63,8 +64,11 @@ class Worker:
         tasks = []
         try:
             self._channel.send(Ready())
+            reached("restore.before")
             await self._desk.outbox.restore()
+            reached("recover.before")
             interrupted = await self._desk.commit(recover)
+            reached("recover.after")
             if interrupted:
                 self._desk.report.log("WRN", f"{interrupted} turns were interrupted; their threads are asked")
             tasks.append(asyncio.create_task(self._scheduler.run(), name="scheduler"))
@@ -101,6 +105,7 @@ class Worker:
 
     async def _deliver(self, message: Deliver) -> None:
         seq, event, request = message.seq, message.event, message.request
+        reached("inbox.before")
         try:
             todo = await self._desk.commit(lambda draft: self._inbox.take(draft, seq, event, request))
         except StoreError:
@@ -112,7 +117,9 @@ class Worker:
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
         self._scheduler.wake()
         self._tell_load()
+        reached("stored.before")
         self._channel.send(Stored(seq=seq))
+        reached("stored.after")
         for tag, text in todo.log:
             self._desk.report.log(tag, text)
         self._scheduler.stop(todo.stop)

@@ -17,6 +17,7 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
+from codebutler.killpoints import reached
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler_worker.agents.backend import AgentBackend
@@ -158,6 +159,8 @@ class Desk:
         now = self.clock.now()
         try:
             rows, value = await self.store.run(lambda uow: _drafted(uow, now, work))
+            if rows:
+                reached("outbox.after")
             await self.outbox.publish(rows)
         except Exception as error:  # noqa: BLE001 - it is the caller's, who waits for it in the future
             if not result.done():
@@ -170,6 +173,8 @@ class Desk:
 def _drafted(uow: UnitOfWork, now: datetime, work: Callable[[Draft], T]) -> tuple[list[OutboxRow], T]:
     draft = Draft(uow, now)
     value = work(draft)
+    if draft.rows:
+        reached("outbox.before")
     return draft.rows, value
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from codebutler.errors import FrameTooLargeError
+from codebutler.killpoints import reached
 from codebutler.model import Operation, Update
 from codebutler.protocol.messages import Send
 from codebutler_worker.store.rows import OutboxRow
@@ -75,7 +76,9 @@ class Outbox:
 
     async def sent(self, op_id: str, ts: str) -> None:
         """The parent says that it is done: mark the row, and let go what waited for its ts."""
+        reached("mark.before")
         await self._store.run(lambda uow: uow.outbox.posted(op_id, ts))
+        reached("mark.after")
         self._remember(op_id, ts)
         self._queue.extendleft(reversed(self._held.pop(op_id, [])))
         self._settle(op_id)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError, StoreError
+from codebutler.killpoints import reached
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -157,9 +158,12 @@ class Turn:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
             return
         self._backend = backend
+        reached("spawn.before")
         stream = backend.start(self._request())
         try:
             async for event in stream:
+                if isinstance(event, Started):
+                    reached("spawn.after")
                 if not isinstance(event, Finished):
                     await self._heard(backend, event)
                 elif not self._outcome.done():
@@ -242,6 +246,7 @@ class Turn:
             self._stopping,
             self._stopped_by,
         )
+        reached("result.before")
         while True:
             try:
                 await self._desk.commit(
@@ -251,6 +256,7 @@ class Turn:
             except StoreError as error:
                 self._desk.report.log("ERR", f"an answer waits for the store: {error}")
                 await self._desk.clock.sleep(RETRY_COMMIT_S)
+        reached("result.after")
         for tag, text in ending.log_lines():
             self._desk.report.log(tag, text)
         self._desk.report.audit(ending.audit(self._begun.prompt))
