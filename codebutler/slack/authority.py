@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError
@@ -19,13 +18,13 @@ log = logging.getLogger("codebutler.slack.sender")
 class Authority:
     """Open while the token works. After ``lost`` it asks Slack who we are, ever more slowly, until it may.
 
-    ``on_change`` is told the trouble when the token is refused, and "" once it works again.
+    ``trouble`` says what is wrong while it is, and is "" else.
     """
 
-    def __init__(self, chat: ChatPort, clock: Clock, on_change: Callable[[str], None] | None = None) -> None:
+    def __init__(self, chat: ChatPort, clock: Clock) -> None:
+        self.trouble = ""
         self._chat = chat
         self._clock = clock
-        self._on_change = on_change
         self._open = asyncio.Event()
         self._open.set()
         self._probe: asyncio.Task[None] | None = None
@@ -52,7 +51,7 @@ class Authority:
             return
         self._open.clear()
         log.error("%s", error)
-        self._tell(str(error))
+        self.trouble = str(error)
         self._probe = asyncio.create_task(self._until_accepted(), name="slack-probe")
 
     async def close(self) -> None:
@@ -69,8 +68,8 @@ class Authority:
             self._refusals += 1
             accepted = await self._accepted()
         self._open.set()
+        self.trouble = ""
         log.info("Slack accepts the token again")
-        self._tell("")
 
     async def _accepted(self) -> bool:
         try:
@@ -78,7 +77,3 @@ class Authority:
         except ChatError:
             return False
         return True
-
-    def _tell(self, trouble: str) -> None:
-        if self._on_change is not None:
-            self._on_change(trouble)

@@ -54,7 +54,8 @@ class SocketModeClient:
 
     Handlers run concurrently and are started in order of arrival. An envelope whose handler raises is not
     acknowledged: Slack sends it again. ``run`` ends after ``stop``, or by itself when Slack has switched
-    Socket Mode off (``disabled``) or refuses the token (``auth_failed``); ``status`` tells which.
+    Socket Mode off (``disabled``) or refuses the token from the start (``auth_failed``); ``status`` tells which.
+    A token that worked before is asked about on and on: it may be revoked for a while only.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class SocketModeClient:
         self._stopping = asyncio.Event()
         self._finished = asyncio.Event()
         self._running = False
+        self._hopeless = False
         self._tally = Tally()
         self._failures = 0
         self._wait_at_least_s = 0.0
@@ -139,7 +141,7 @@ class SocketModeClient:
 
     async def _serve(self) -> None:
         previous: Link | None = None
-        while self._state not in ("disabled", "auth_failed"):
+        while not self._hopeless:
             await self._clock.sleep(self._pause_s())
             link = await self._open()
             if link is None:
@@ -181,7 +183,7 @@ class SocketModeClient:
                 url = await self._opener()
             wire = await open_wire(url, self._timing)
         except ChatAuthError as error:
-            self._give_up("auth_failed", str(error))
+            self._refused(error)
             return None
         except Exception as error:  # noqa: BLE001 - whatever it was, a deaf supervisor is worse than trying again
             self._note_failure(error)
@@ -224,8 +226,18 @@ class SocketModeClient:
             log.warning("no connection to Slack: %s; trying again", words)
         self._enter("reconnecting" if self._opened else "connecting", words)
 
+    def _refused(self, error: ChatAuthError) -> None:
+        if not self._opened:
+            self._give_up("auth_failed", str(error))
+            return
+        self._failures += 1
+        if self._state != "auth_failed":
+            log.error("%s", error)
+        self._enter("auth_failed", str(error))
+
     def _give_up(self, state: SocketState, trouble: str) -> None:
         log.error("%s", trouble)
+        self._hopeless = True
         self._enter(state, trouble)
 
     def _enter(self, state: SocketState, trouble: str = "") -> None:
@@ -243,6 +255,6 @@ class SocketModeClient:
         await cancel(self._drains)
         await asyncio.gather(*(link.finish() for link in self._links), return_exceptions=True)
         self._connected.clear()
-        if self._state not in ("disabled", "auth_failed"):
+        if not self._hopeless:
             self._enter("stopped")
         self._finished.set()

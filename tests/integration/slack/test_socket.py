@@ -310,6 +310,29 @@ async def test_refused_token_ends_the_trying() -> None:
         assert server.tickets == 1
 
 
+async def test_a_token_refused_for_a_while_is_told_and_tried_until_it_works_again() -> None:
+    async with running() as (bench, _run):
+        peer = await first(bench)
+        refusals = 0
+
+        def refuse(_ticket: int) -> None:
+            nonlocal refusals
+            refusals += 1
+            if refusals < 4:
+                raise ChatAuthError("the app token was revoked", "token_revoked")
+
+        bench.server.on_open = refuse
+        await peer.connection.close()
+        await bench.state("auth_failed")
+        assert "the app token was revoked" in {status.trouble for status in bench.states}
+        again = await bench.server.peer()
+        await again.hello()
+        await again.event("later")
+        await again.acked("later")
+        assert refusals == 4
+        assert (bench.client.status.state, bench.client.status.trouble) == ("connected", "")
+
+
 async def test_garbage_is_counted_and_survived() -> None:
     async with running() as (bench, _run):
         peer = await first(bench)

@@ -29,14 +29,12 @@ class Bench:
     def __init__(self) -> None:
         self.chat = MemoryChat()
         self.clock = ManualClock()
-        self.troubles: list[str] = []
         self.tasks: list[asyncio.Task[str]] = []
         self.sender = Sender(
             self.chat,
             self.clock,
             lambda text: text.replace("s3cret", "[redacted]"),
             rng=Random(1),
-            on_authority=self.troubles.append,
         )
 
     def submit(
@@ -310,13 +308,13 @@ async def test_everything_waits_for_a_refused_token_and_goes_on_once_it_works() 
         b.chat.fail_next("identity", ChatAuthError("refused", "token_revoked"), times=2)
         tasks = [b.submit("one", post("1")), b.submit("two", post("2"), channel="C2")]
         await settle()
-        assert b.troubles == ["refused"]
+        assert b.sender.trouble == "refused"
         await b.passes(14)
         assert b.chat.calls.count("identity") == 1
         later = b.submit("three", post("3"), channel="C3")
         await b.passes(60)
         await asyncio.gather(*tasks, later)
-        assert b.troubles == ["refused", ""]
+        assert b.sender.trouble == ""
         assert b.chat.texts(C) == ["1"]
 
 
