@@ -25,6 +25,7 @@ class WorkerHandle:
         self.repo = repo
         self.state: WorkerState = "stopped"
         self.restarts = 0
+        self.problem = ""
         self.settled = asyncio.Event()
         self._kit = kit
         self._deliveries = Deliveries()
@@ -139,6 +140,8 @@ class WorkerHandle:
 
     def _move(self, state: WorkerState) -> None:
         self.state = move(self.state, state)
+        if state in ("running", "sleeping"):
+            self.problem = ""
         self._log("DBG", f"the worker is {state}")
 
     def _after(self, death: Death) -> float | None:
@@ -167,6 +170,7 @@ class WorkerHandle:
             rng=self._kit.rng,
         )
         reason = f"the worker {describe(death.exit_code)}" + (f" ({death.why})" if death.why else "")
+        self.problem = reason
         match verdict:
             case Again(delay_s):
                 self._move("backoff")

@@ -36,13 +36,14 @@ class TurnsRow(Struct, frozen=True, kw_only=True):
 
 
 class RepoRow(Struct, frozen=True, kw_only=True):
-    """A repository as `codebutler status --json` shows it."""
+    """A repository as `codebutler status --json` shows it. ``problem``: why its worker does not run."""
 
     name: str
     path: str
     channel_id: str
     worker: WorkerRow
     turns: TurnsRow
+    problem: str = ""
 
 
 class Supervisor:
@@ -160,6 +161,7 @@ def _row(handle: WorkerHandle) -> RepoRow:
         channel_id=handle.repo.channel_id,
         worker=WorkerRow(state=public(handle.state), pid=handle.pid, restarts=handle.restarts),
         turns=TurnsRow(running=load.running, queued=load.queued, waiting=load.waiting),
+        problem=handle.problem,
     )
 
 

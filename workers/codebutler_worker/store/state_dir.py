@@ -14,9 +14,14 @@ STATE_DIR = ".codebutler"
 def prepare_state_dir(repo: Path) -> Path:
     """Make ``<repo>/.codebutler`` (mode 0700) with a ``.gitignore`` that hides all of it; returns its path.
 
-    Raises StoreError if it is a link, not a directory, someone else's, or cannot be written.
+    Raises StoreError if the repository is gone, or the directory is a link, none, someone else's, or cannot be
+    written.
     """
     directory = repo / STATE_DIR
+    if not repo.is_dir():
+        raise StoreError(
+            f"{repo} does not exist any more: restore it, or take it out with `codebutler remove-repo`"
+        )
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         check_state_dir(directory)
@@ -24,7 +29,7 @@ def prepare_state_dir(repo: Path) -> Path:
         _write_once(directory / ".gitignore", "*\n")
     except OSError as error:
         raise StoreError(
-            f"{directory}: {error.strerror or error}: check the directory's permissions"
+            f"{directory}: {error.strerror or error}: check its permissions, and that its disk is not read-only"
         ) from error
     return directory
 
