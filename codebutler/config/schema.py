@@ -106,7 +106,7 @@ class AuthorizationRule(Section, frozen=True):
 class AuthorizationSection(Section, frozen=True):
     rules: tuple[AuthorizationRule, ...] = ()
     blocklist: tuple[str, ...] = (
-        r"\brm\s+-[a-z]*r[a-z]*f?[a-z]*\s+(/|~|\$HOME)(\s|$)",
+        r"\brm\s+-(?=[a-z]*r)[a-z]+\s+(/|~|\$HOME)(\s|$)",
         r"\bmkfs(\.\w+)?\b",
         r"\bdd\b.*\bof=/dev/",
         r":\(\)\s*\{.*\};\s*:",

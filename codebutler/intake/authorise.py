@@ -19,6 +19,9 @@ from codebutler.model import (
 )
 from codebutler.routing.commands import SHELL_PREFIX
 
+MAX_SHELL_CHARS = 2000
+"""What the patterns are tried on: some take time that grows with the square of the length."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -78,6 +81,8 @@ def _matches(rule: AuthorizationRule, ask: Ask) -> bool:
 
 def _shell(config: Config, command: str) -> Decision:
     rules = config.authorization
+    if len(command) > MAX_SHELL_CHARS:
+        return _blocked(f"longer than {MAX_SHELL_CHARS} characters (put it into a script)")
     if any(re.search(pattern, command) for pattern in rules.blocklist):
         return _blocked("on the blocklist")
     if rules.allowlist and not any(re.search(pattern, command) for pattern in rules.allowlist):

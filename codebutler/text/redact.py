@@ -39,7 +39,8 @@ TOKEN_PATTERNS = (
     r"dop_v1_[0-9a-f]{40,}",  # DigitalOcean
     r"dckr_pat_[\w-]{20,}",  # Docker
     r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",  # Shopify
-    r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # JSON Web Token
+    # JSON Web Token. No "eyJ" within its head: else every one in a row of them would be read to the row's end.
+    r"eyJ(?:(?!eyJ)[\w-]){8,}+\.[\w-]{8,}+\.[\w-]*",
     r"[0-9]{8,10}:AA[\w-]{33}",  # Telegram
 )
 # The words around these stay readable: only the group named "secret…" goes.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
@@ -111,3 +113,18 @@ def test_an_allowlist_admits_only_what_it_names() -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
     assert authorise(only_make, ask_of(event, Prompt(text="make test", prefix="run"), "claude")).allowed
     assert not authorise(only_make, ask_of(event, Prompt(text="ls", prefix="run"), "claude")).allowed
+
+
+@pytest.mark.parametrize("hostile", ["rm -" + "r" * 1900, "dd " * 600, ":(){" * 450, "rm " * 13_000])
+def test_judging_a_command_takes_little_time(hostile: str) -> None:
+    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    started_s = time.monotonic()
+    authorise(config(), ask_of(event, Prompt(text=hostile, prefix="run"), "claude"))
+    assert time.monotonic() - started_s < 1
+
+
+def test_a_command_too_long_to_judge_is_refused() -> None:
+    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    decision = authorise(config(), ask_of(event, Prompt(text="true " * 1000, prefix="run"), "claude"))
+    assert not decision.allowed
+    assert "longer than" in decision.told

@@ -129,6 +129,8 @@ def test_the_value_is_gone_and_twice_is_once(text: str, secret: str) -> None:
         "-----BEGIN PRIVATE KEY-----",
         "xox",
         "eyJaaaaaaaaaa.",
+        "-eyJ",
+        "eyJaaaaaaaa.-eyJ",
         "sk-",
         "bearer ",
         "https://a:",
