@@ -2,18 +2,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PRODUCT := .venv/.product
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 .PHONY: help run test check format lint types imports sizes wheel-check bench screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(READY): pyproject.toml
+$(PRODUCT): pyproject.toml
+	@echo "Installing into .venv; this happens once and takes a minute." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@$(PIP) -e .
 	@touch $@
 
-run: $(READY) ## try it: the demo workspace in your browser, no account needed
+$(READY): $(PRODUCT)
+	@echo "Installing what the tests need into .venv." >&2
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
 test: $(READY) ## run the whole test suite

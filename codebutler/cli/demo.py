@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import tempfile
 import webbrowser
 from pathlib import Path
@@ -46,6 +47,10 @@ class _Announcement:
         self._browser = browser
 
     def __call__(self, demo: Demo) -> None:
+        self._tell(demo)
+        sys.stdout.flush()
+
+    def _tell(self, demo: Demo) -> None:
         if self._as_json:
             import msgspec
 

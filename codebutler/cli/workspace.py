@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Annotated
 
 import typer
@@ -29,5 +30,6 @@ async def _serve(port: int, channels: tuple[str, ...], *, as_json: bool) -> None
         told = workspace.announcement()
         lines = [json.dumps(told)] if as_json else [f"{name:<11} {value}" for name, value in told.items()]
         typer.echo("\n".join(lines))
+        sys.stdout.flush()
         with stopping.on_signals():
             await stopping.asked.wait()
