@@ -129,6 +129,7 @@ class ClaudeBackend:
         self._claimed.add(session_id)
         turn: Turn | None = None
         kept = False
+        surplus: LiveSession | None = None
         try:
             session = await self._acquire(request, session_id)
             translator = Translator(
@@ -145,7 +146,7 @@ class ClaudeBackend:
             verdict = self._verdict(turn)
             kept = verdict.reason in ("done", "max_turns") and not translator.tasks and not self._closed
             if kept:
-                await self._keep(request.conversation, session)
+                surplus = self._keep(request.conversation, session)
             else:
                 await session.end(at_once=True)
             yield translator.finished(verdict)
@@ -158,6 +159,9 @@ class ClaudeBackend:
                 turn.over.set()
                 if not kept:
                     await turn.session.end(at_once=True)
+            # Last, so that no answer waits for another conversation's process.
+            if surplus is not None:
+                await surplus.end()
 
     def _verdict(self, turn: Turn) -> Verdict:
         """The turn's verdict; a resumed session that failed before it did anything is lost."""
@@ -206,7 +210,8 @@ class ClaudeBackend:
                 self._around = around
             return self._around
 
-    async def _keep(self, conversation: str, session: LiveSession) -> None:
+    def _keep(self, conversation: str, session: LiveSession) -> LiveSession | None:
+        """Hold the session for its next message; returns the one that has to end for it, if any."""
         replaced = self._idle.pop(conversation, None)
         self._idle[conversation] = session
         session.expiry = asyncio.create_task(
@@ -214,8 +219,7 @@ class ClaudeBackend:
         )
         if replaced is None and len(self._idle) > MAX_IDLE:
             replaced = self._idle.pop(next(iter(self._idle)))
-        if replaced is not None:
-            await replaced.end()
+        return replaced
 
     async def _expire(self, conversation: str, session: LiveSession) -> None:
         await self._clock.sleep(self._limits.idle_s)
