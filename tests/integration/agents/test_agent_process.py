@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -174,3 +175,20 @@ async def test_both_ways_to_list_processes_agree(tmp_path: Path) -> None:
         [child] = await descendants(process.pid)
         if Path("/bin/ps").exists():
             assert process_table_ps()[child][0] == process.pid
+
+
+async def test_a_start_that_is_cancelled_leaves_no_program(tmp_path: Path) -> None:
+    """Wherever the cancellation meets the start; a pipe that leaks is a warning, and that is an error."""
+    script = f"echo $$ >> {tmp_path}/pids; exec sleep 600"
+    for steps in range(8):
+        starting = asyncio.create_task(AgentProcess.spawn(shell(script, tmp_path)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        for process in await asyncio.gather(starting, return_exceptions=True):
+            if isinstance(process, AgentProcess):
+                await process.stop()
+    gc.collect()
+    pids = tmp_path / "pids"
+    started = [int(line) for line in pids.read_text().split()] if pids.exists() else []
+    assert all(dead(pid) for pid in started)

@@ -95,6 +95,16 @@ class AgentProcess:
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("agents are started from the main thread only")
+        starting = asyncio.create_task(cls._start(launch, limit_bytes), name=f"start:{launch.argv[0]}")
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A start cannot be taken back half-way: its pipes would be nobody's. Complete it, then end it.
+            async with await starting:
+                raise
+
+    @classmethod
+    async def _start(cls, launch: Launch, limit_bytes: int) -> Self:
         loop = asyncio.get_running_loop()
         mark = new_mark()
         try:

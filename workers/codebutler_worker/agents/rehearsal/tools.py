@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.agents.rehearsal.intents import Git
 from codebutler_worker.sandbox.destinations import status_beneath
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
 MAX_OUTPUT_BYTES = 256 * 2**10
 SKIPPED = (".git", ".codebutler", "node_modules", ".venv", "__pycache__")
@@ -116,7 +115,7 @@ class Tools:
         launch = self._sandbox.wrap(argv, self._policy)
         lines: list[bytes] = []
         size = 0
-        async with await _spawned(launch) as process:
+        async with await AgentProcess.spawn(launch) as process:
             if stdin is not None:
                 await process.write_line(stdin.removesuffix("\n").encode())
             process.close_stdin()
@@ -133,16 +132,6 @@ class Tools:
         code = process.returncode if process.returncode is not None else 1
         text = b"\n".join(lines).decode(errors="replace") if code == 0 else process.stderr_tail
         return Output(code, text)
-
-
-async def _spawned(launch: Launch) -> AgentProcess:
-    """A start cannot be taken back half-way: one that is cancelled is completed, and its program ended."""
-    spawning = asyncio.create_task(AgentProcess.spawn(launch), name=f"spawn:{launch.argv[0]}")
-    try:
-        return await asyncio.shield(spawning)
-    except asyncio.CancelledError:
-        async with await spawning:
-            raise
 
 
 def _checked(output: Output) -> str:
