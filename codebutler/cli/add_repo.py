@@ -41,6 +41,7 @@ def run(
     registry = Registry(where)
     root = repo_root(path.expanduser())
     _refuse_home_within(root, where)
+    _refuse_foreign_store(root)
     entry = RepoEntry(name=name or name_for(root), path=str(root))
     add(registry.load(), entry)  # refuse a duplicate before anything is done
     slack = resolve_global(where, environment()).config.slack
@@ -69,6 +70,15 @@ def _refuse_home_within(root: Path, where: Home) -> None:
         raise ConfigError(
             f"{where.root} lies within {root}, where agents may write: "
             "choose another CODEBUTLER_HOME or another repository"
+        )
+
+
+def _refuse_foreign_store(root: Path) -> None:
+    """A store holds turns to run and words to say: one that came with the repository is nobody's wish here."""
+    if is_tracked(root, ".codebutler/store.db*"):
+        raise ConfigError(
+            f"git tracks a store.db in {root}/.codebutler, so it came with the repository: take it out with "
+            "`git rm --cached '.codebutler/store.db*'`, and delete it unless it is your own"
         )
 
 

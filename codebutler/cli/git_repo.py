@@ -10,8 +10,13 @@ from pathlib import Path
 from codebutler.errors import CodeButlerError
 
 GIT_TIMEOUT_S = 20
-# A repository's own configuration may name programs for git to run
-_HARMLESS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+# A repository's own configuration may name programs for git to run, and files in a work tree may look like a
+# bare repository with such a configuration.
+_HARMLESS = (
+    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.bareRepository=explicit",
+)  # fmt: skip
+# No transport is allowed: a repository that pretends to be partial would make git fetch, by any program.
+_ENV = {"LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def repo_root(path: Path) -> Path:
@@ -27,21 +32,35 @@ def repo_root(path: Path) -> Path:
         raise CodeButlerError(f"{path} is not a directory: pass the path of a git repository")
     result = _git(path, "rev-parse", "--show-toplevel")
     if result.returncode == 0:
-        return Path(os.fsdecode(result.stdout.removesuffix(b"\n"))).resolve()
+        root = Path(os.fsdecode(result.stdout.removesuffix(b"\n"))).resolve()
+        _refuse_elsewhere(root, path)
+        return root
     reason = result.stderr.decode(errors="replace")
     if "dubious ownership" in reason:
         raise CodeButlerError(
             f"git does not trust {path}, because another user owns it: "
             f"run `git config --global --add safe.directory {path}`"
         )
-    if "work tree" in reason:
+    if "work tree" in reason or "bare repository" in reason:
         raise CodeButlerError(f"{path} is a bare repository: pass one with a work tree")
     raise CodeButlerError(f"{path} is not a git repository: run `git init` there, or pass another path")
 
 
+def _refuse_elsewhere(root: Path, path: Path) -> None:
+    """``core.worktree`` can name any directory as the work tree: agents would get that one to write in."""
+    if not os.path.lexists(root / ".git") or not path.resolve().is_relative_to(root):
+        raise CodeButlerError(
+            f"{path} names {root} as its work tree, which has no .git: "
+            "remove core.worktree from its configuration, or register another repository"
+        )
+
+
 def is_tracked(repo: Path, path: str) -> bool:
-    """Whether git tracks ``path``: then it came with the repository's content, not from its owner's hand."""
-    return _git(repo, "ls-files", "--error-unmatch", "--", path).returncode == 0
+    """Whether git tracks ``path``: then it came with the repository's content, not from its owner's hand.
+
+    ``path`` may hold git's wildcards; upper and lower case are the same, as they are to some file systems.
+    """
+    return _git(repo, "ls-files", "--error-unmatch", "--", f":(icase){path}").returncode == 0
 
 
 def _git(directory: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
@@ -49,7 +68,7 @@ def _git(directory: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(
             ["git", *_HARMLESS, "-C", str(directory), *args],
-            env={**env, "LC_ALL": "C"},
+            env={**env, **_ENV},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_TIMEOUT_S,

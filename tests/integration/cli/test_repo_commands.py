@@ -222,6 +222,52 @@ def test_a_config_that_came_with_the_repository_is_not_trusted(connected: Cli, g
     assert resolve_repo(connected.home, only_entry(connected), {}).config.sandbox.mode == "none"
 
 
+@pytest.mark.parametrize("name", ["store.db", "store.db-journal", "STORE.DB"])
+def test_a_store_that_came_with_the_repository_is_refused(
+    connected: Cli, git_repo: Path, slack: SlackServer, name: str
+) -> None:
+    planted = git_repo / ".codebutler" / name
+    planted.parent.mkdir()
+    planted.write_bytes(b"turns to run")
+    git(git_repo, "add", "-f", f".codebutler/{name}")
+
+    connected.fails(
+        "add-repo", str(git_repo), "--channel", "C0MINE000", code=78, said="git tracks a store.db"
+    )
+
+    assert slack.methods() == []
+    git(git_repo, "rm", "--cached", "-q", ".codebutler/" + name)
+    planted.unlink()
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+
+
+def test_a_repository_cannot_name_another_directory_as_its_own(connected: Cli, tmp_path: Path) -> None:
+    inner = tmp_path / "private" / "clone"
+    inner.mkdir(parents=True)
+    git(inner, "init", "-q")
+    git(inner, "config", "core.worktree", str(tmp_path / "private"))
+
+    connected.fails("add-repo", str(inner), "--channel", "C0MINE000", code=1, said="as its work tree")
+
+    assert Registry(connected.home).load() == ()
+
+
+def test_files_that_look_like_a_bare_repository_are_none(
+    connected: Cli, git_repo: Path, tmp_path: Path
+) -> None:
+    planted, owned = git_repo / "docs", tmp_path / "owned"
+    planted.mkdir()
+    git(planted, "init", "-q", "--bare", ".")
+    for key, value in (
+        ("core.bare", "false"), ("core.worktree", str(planted)), ("core.fsmonitor", f"touch {owned}"),
+    ):  # fmt: skip
+        git(tmp_path, "config", "--file", str(planted / "config"), key, value)
+
+    connected.fails("add-repo", str(planted), "--channel", "C0MINE000", code=1, said="bare repository")
+
+    assert not owned.exists()
+
+
 def test_a_config_of_ones_own_is_trusted(connected: Cli, git_repo: Path) -> None:
     config_of(git_repo).parent.mkdir()
     config_of(git_repo).write_text('{"sandbox": {"mode": "none"}}')
