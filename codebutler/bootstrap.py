@@ -92,7 +92,8 @@ async def _parts(
     home, clock, config = around.home, around.clock, around.resolved.config
     spawner = ForkServer()
     spawner.start()
-    redact = Redactor(secrets_of(config) | table.secrets()).redact
+    redactor = Redactor(secrets_of(config) | table.secrets(around.env))
+    redact = redactor.redact
     logs = stack.enter_context(
         Logs(home.log_file, config.logs.level, redact, retention_days=config.logs.retention_days)
     )
@@ -108,6 +109,8 @@ async def _parts(
         home=home,
         env=around.env,
         clock=clock,
+        api=api,
+        redactor=redactor,
         logs=logs,
         journal=journal,
         sender=sender,

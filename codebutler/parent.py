@@ -13,18 +13,22 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
+from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import RepoSettings
 from codebutler.control.wire import Control, control_server
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.observe.logs import Logs
-from codebutler.repos import RepoTable, Served
+from codebutler.repos import RepoTable, Served, secrets_of
 from codebutler.services import ParentServices
+from codebutler.slack.api import SlackApi
 from codebutler.slack.connection import SlackConnection
+from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
 from codebutler.stopping import Stopping
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.tasks import Tasks
+from codebutler.text.redact import Redactor
 
 GRACE_S = 30.0
 FLUSH_S = 5.0
@@ -37,6 +41,8 @@ class Parts:
     home: Home
     env: Mapping[str, str]
     clock: Clock
+    api: SlackApi
+    redactor: Redactor
     logs: Logs
     journal: Journal
     sender: Sender
@@ -132,9 +138,12 @@ class Parent:
     async def reload(self) -> str:
         """Read the registry and the configurations again; returns what changed, in a line.
 
-        Raises ConfigError for a damaged registry: then all stays as it was.
+        Raises ConfigError for a damaged registry or home, ChatAuthError for tokens of the wrong kind: then all
+        stays as it was.
         """
+        self._use_tokens()
         table = RepoTable.read(self._parts.home, self._parts.env).keeping(self.table)
+        self._parts.redactor.learn(table.secrets(self._parts.env))
         before = {served.entry.name: self._settings(served) for served in self.table.served}
         after = {served.entry.name: self._settings(served) for served in table.served}
         for name in before.keys() - after.keys():
@@ -150,6 +159,19 @@ class Parent:
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
         return summary
+
+    def _use_tokens(self) -> None:
+        """`codebutler setup` may have brought new ones."""
+        parts = self._parts
+        config = resolve_global(parts.home, parts.env).config
+        bot_token, app_token = (
+            check_bot_token(config.slack.bot_token),
+            check_app_token(config.slack.app_token),
+        )
+        parts.redactor.learn(secrets_of(config))
+        parts.api.use_token(bot_token)
+        if self._slack is not None:
+            self._slack.use_token(app_token)
 
     def _settings(self, served: Served) -> RepoSettings:
         return served.settings(self._parts.env)
@@ -172,6 +194,7 @@ class Parent:
         """The contract's status object."""
         parts = self._parts
         slack = self._slack.status if self._slack else None
+        socket = {} if slack is None else msgspec.to_builtins(slack)
         rows = await parts.supervisor.status()
         return {
             "supervisor": {
@@ -179,7 +202,7 @@ class Parent:
                 "version": version("codebutler"),
                 "uptime_s": round(parts.clock.monotonic() - self._started_s, 3),
             },
-            "slack": msgspec.to_builtins(slack),
+            "slack": {**socket, "trouble": socket.get("trouble") or parts.sender.trouble},
             "repos": [*map(_row, rows), *self._absent()],
             "journal": {"pending": parts.journal.pending_count},
             "outbox": {"pending": parts.supervisor.outbox_pending},

@@ -31,6 +31,12 @@ AGENT_VARIABLES = (
     "HTTP_PROXY",
     "NO_PROXY",
 )
+SECRET_AGENT_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+)
 
 
 @dataclass(frozen=True)
@@ -115,9 +121,9 @@ class RepoTable:
         """The served repository of that name."""
         return next((each for each in self.served if each.entry.name == name), None)
 
-    def secrets(self) -> set[str]:
-        """Every secret value in force, for the redactor."""
-        found: set[str] = set()
+    def secrets(self, env: Mapping[str, str]) -> set[str]:
+        """Every secret value in force, those an agent is given in its environment too, for the redactor."""
+        found = {env[name] for name in SECRET_AGENT_VARIABLES if env.get(name)}
         for each in self.served:
             found |= secrets_of(each.config)
         return found

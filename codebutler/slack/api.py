@@ -71,6 +71,12 @@ class SlackApi:
         if self._session is not None:
             await self._session.close()
 
+    def use_token(self, token: str) -> None:
+        """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
+        self._token = check_bot_token(token)
+        if self._client is not None:
+            self._client.token = self._token
+
     async def identity(self) -> Identity:
         """Slack: auth.test."""
         answer = await self._call(Call("auth.test"))

@@ -60,6 +60,10 @@ class SlackConnection:
         if self._client.status.state == "auth_failed" and self._client.status.last_event_age_s is None:
             raise ChatAuthError(self._client.status.trouble)
 
+    def use_token(self, app_token: str) -> None:
+        """Connect with another app-level token from now on."""
+        self._app_token = app_token
+
     async def stop(self) -> None:
         """Take no more events; those being committed are finished and acknowledged."""
         if self._client is not None:

@@ -60,16 +60,19 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        spellings = {
-            spelling
-            for secret in secrets
-            if len(secret) >= MIN_SECRET_CHARS
-            for spelling in _spellings(secret)
-        }
-        longest_first = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
-        self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._spellings: set[str] = set()
+        self._exact: re.Pattern[str] | None = None
         self._tokens = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(TOKEN_PATTERNS) + ")")
         self._context = [re.compile(pattern, re.DOTALL) for pattern in CONTEXT_PATTERNS]
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Replace these values too, from now on."""
+        for secret in secrets:
+            if len(secret) >= MIN_SECRET_CHARS:
+                self._spellings.update(_spellings(secret))
+        longest_first = sorted(self._spellings, key=lambda spelling: (-len(spelling), spelling))
+        self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def redact(self, text: str) -> str:
         """``text`` without secrets; the same text again if there are none. Doing it twice changes nothing."""

@@ -62,3 +62,13 @@ def test_a_worker_learns_no_slack_token_and_only_the_agents_variables(home: Home
     assert settings.config.slack.bot_token == ""
     assert settings.config.slack.app_token == ""
     assert settings.agent_env == {"ANTHROPIC_API_KEY": "sk-ant-1"}
+
+
+def test_the_redactor_learns_what_an_agent_is_given(home: Home, tmp_path: Path) -> None:
+    register(home, tmp_path, "good", "C0GOOD")
+    given = {
+        "ANTHROPIC_AUTH_TOKEN": "a-token-of-no-known-shape",
+        "ANTHROPIC_BASE_URL": "http://model.example",
+    }
+    assert "a-token-of-no-known-shape" in RepoTable.read(home, ENV).secrets(given)
+    assert "http://model.example" not in RepoTable.read(home, ENV).secrets(given)

@@ -143,3 +143,9 @@ def test_a_megabyte_takes_little_time(hostile: str) -> None:
     started_s = time.monotonic()
     redactor.redact(text)
     assert time.monotonic() - started_s < 5
+
+
+def test_what_is_learned_later_goes_too() -> None:
+    redactor = Redactor(["first-value"])
+    redactor.learn(["second-value", "short"])
+    assert redactor.redact("first-value second-value short") == "[redacted] [redacted] short"
