@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, Protocol
 
 from codebutler.clock import Clock
 from codebutler.config.schema import Config
 from codebutler.intake.authorise import Ask, Decision, ask_of, authorise, kind_of
+from codebutler.intake.catchup import dated
 from codebutler.intake.journal import Entry, Journal
 from codebutler.killpoints import reached
 from codebutler.model import Command, Event, MessageEdited, MessagePosted, Prompt, Request
@@ -44,7 +46,8 @@ class Refusals(Protocol):
 
 
 class Intake:
-    """One per parent. ``repos`` maps channel ID to repository and may change while we run."""
+    """One per parent. ``repos`` maps channel ID to repository and may change while we run. What was written
+    before ``away_until`` is marked late; None marks nothing."""
 
     def __init__(
         self,
@@ -54,12 +57,14 @@ class Intake:
         router: EventRouter,
         refusals: Refusals,
         clock: Clock,
+        away_until: datetime | None = None,
     ) -> None:
         self._repos = repos
         self._journal = journal
         self._router = router
         self._refusals = refusals
         self._clock = clock
+        self._away_until = away_until
         self._noticed: dict[str, float] = {}
 
     async def accept(self, event: Event) -> Outcome:
@@ -67,12 +72,15 @@ class Intake:
         repo = self._repos().get(event.channel)
         if repo is None:
             return "ignored"
+        event = self._dated(event, repo.config)
         request = request_of(event, repo.prefixes)
         if _not_for_us(repo.config, event, request):
+            await self._journal.pass_over(event)
             return "ignored"
         ask = ask_of(event, request, repo.config.agent.default)
         decision = authorise(repo.config, ask)
         if not decision.allowed:
+            await self._journal.pass_over(event)
             self._refuse(event, request, ask, decision)
             return "refused"
         entry = await self._journal.append(event, request)
@@ -89,6 +97,11 @@ class Intake:
         for entry in pending:
             self._router.route(entry)
         return len(pending)
+
+    def _dated(self, event: Event, config: Config) -> Event:
+        if self._away_until is None:
+            return event
+        return dated(event, self._clock.now(), self._away_until, config.catch_up.max_age_hours)
 
     def _refuse(self, event: Event, request: Request, ask: Ask, decision: Decision) -> None:
         known = ask.user in self._repos()[event.channel].config.slack.allowed_users or ask.local

@@ -28,7 +28,7 @@ from codebutler import sqlitefile
 from codebutler.clock import Clock
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
-from codebutler.intake.journal_file import Gap, Seen
+from codebutler.intake.catchup import Gap, Seen
 from codebutler.killpoints import reached
 from codebutler.model import Event, MessagePosted, Request
 
@@ -276,7 +276,7 @@ class _Writer:
         """One seq for each write: None for an event that was known, and for what is no event."""
         self._anchor.check()
         connection = self._connection
-        what = "append" if writes else "settle"
+        what = "append" if any(isinstance(job, _Append) for job in writes) else "settle"
         connection.execute("BEGIN IMMEDIATE")
         try:
             journal_file.drop_payloads(connection, self._unwritten)

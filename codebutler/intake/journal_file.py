@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from codebutler import sqlitefile
 from codebutler.clock import Clock
 from codebutler.errors import StoreError, StoreTooNewError
+from codebutler.intake.catchup import Gap, Seen
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
 REVISIONS = ("0001", "0002")
@@ -57,27 +57,6 @@ VERSION = (
 REMEMBERED_S = 7 * 86400
 
 PendingRow = tuple[int, str, str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A message that came in. ``taken``: it was accepted; else it was passed over (a stranger's)."""
-
-    ts: str
-    root_ts: str
-    user: str
-    taken: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What may have been missed in a channel: messages after ``since_ts``, and what became of the ``known``
-    ones. Nothing up to ``floor_ts`` is ours: it was said before we first listened."""
-
-    channel: str
-    since_ts: str
-    floor_ts: str
-    known: tuple[Seen, ...]
 
 
 def open_file(path: Path, clock: Clock) -> sqlite3.Connection:

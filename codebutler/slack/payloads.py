@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codebutler.errors import CodeButlerError
+from codebutler.intake.catchup import Shown
 from codebutler.model import (
     ButtonClicked,
     Event,
@@ -59,6 +60,24 @@ def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event
 def from_history(message: Mapping[str, Any], channel: str, me: Identity) -> MessagePosted | Ignored:
     """A message as conversations.history and conversations.replies tell it. Raises PayloadError."""
     return _posted(message, channel, me)
+
+
+def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
+    """A message of history with what it tells of its life. Raises PayloadError without a usable ts."""
+    edited = _section(message, "edited")
+    latest = message.get("latest_reply")
+    try:
+        event = from_history(message, channel, me)
+    except PayloadError:
+        event = Ignored("a message of an unknown shape")
+    return Shown(
+        ts=_ts(message.get("ts")),
+        event=event if isinstance(event, MessagePosted) else None,
+        edited_ts=_ts(edited.get("ts")) if edited else "",
+        edited_by=_optional(edited, "user"),
+        latest_reply=_ts(latest) if latest else "",
+        gone=message.get("subtype") == "tombstone",
+    )
 
 
 def _event(event: Mapping[str, Any], me: Identity) -> Event | Ignored:

@@ -142,6 +142,21 @@ class Sender:
                 raise ChatUnreachableError("the sender was closed before this was sent", "closed") from None
             raise
 
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page:
+        """A page of messages, as in the port, once the rate limits allow it. Raises ChatError as the port."""
+        method = "conversations.history" if thread_ts is None else "conversations.replies"
+        wait_s = self._limits.take(method, channel, self._clock.monotonic())
+        while wait_s > 0:
+            await self._clock.sleep(wait_s)
+            wait_s = self._limits.paused_s(method, channel, self._clock.monotonic())
+        try:
+            return await self._chat.history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
+        except ChatRateLimitedError as error:
+            self._limits.pause(method, channel, error.retry_after_s, self._clock.monotonic())
+            raise
+
     def _enqueue(self, channel: str, op_id: str, operation: Operation, unsure: bool) -> _Item:
         if self._closed:
             raise ChatUnreachableError("the sender is closed", "closed")
@@ -227,11 +242,9 @@ class Sender:
         """Raises ChatError when Slack cannot be asked now; where it refuses to tell, nothing is found."""
         bot_id = await self._authority.bot_id()
         oldest = f"{self._clock.now().timestamp() - LOOK_BACK_S:.6f}" if operation.thread_ts is None else ""
-        method = "conversations.history" if operation.thread_ts is None else "conversations.replies"
 
         async def read(cursor: str) -> Page:
-            await self._clock.sleep(self._limits.take(method, item.channel, self._clock.monotonic()))
-            return await self._chat.history(
+            return await self.history(
                 item.channel, thread_ts=operation.thread_ts, oldest=oldest, cursor=cursor
             )
 

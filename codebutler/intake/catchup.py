@@ -1,0 +1,161 @@
+"""What was missed while nobody listened, decided from what history shows and what the journal remembers. Pure.
+
+Slack keeps messages but no events: that a message was edited shows on it, that one was deleted shows by its
+absence from pages that would hold it. Edits and deletions matter for messages that may still wait, so they
+are looked for among the latest ones only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
+
+# How far before the gap is looked: for what came out of order, and for edits and deletions.
+LOOK_BACK_S = 3600.0
+# Events of one moment may come in any order.
+OVERLAP_S = 60.0
+# Answers in a thread do not show in the channel's history: for so long a quiet thread is looked after.
+LIVE_THREAD_S = 2 * 86400.0
+# What is older is nobody's question any more.
+OLDEST_S = 7 * 86400.0
+# An event that took longer than this to reach us was written while we were away.
+LATE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message that came in. ``taken``: it was accepted; else it was passed over (a stranger's)."""
+
+    ts: str
+    root_ts: str
+    user: str
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What may have been missed in a channel: messages after ``since_ts``, and what became of the ``known``
+    ones. Nothing up to ``floor_ts`` is ours: it was said before we first listened."""
+
+    channel: str
+    since_ts: str
+    floor_ts: str
+    known: tuple[Seen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message as history shows it. ``event`` is None for what is not a person's (a bot's, a notice);
+    ``edited_ts`` and ``latest_reply`` are "" where there are none; ``gone``: only its place is left."""
+
+    ts: str
+    event: MessagePosted | None = None
+    edited_ts: str = ""
+    edited_by: str = ""
+    latest_reply: str = ""
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is to be fetched: messages after ``oldest_ts``. Replies and new messages count after ``look_ts``."""
+
+    oldest_ts: str
+    look_ts: str
+
+
+def window(gap: Gap, now: datetime) -> Window:
+    """Wide enough to hold the first messages of the threads that are alive."""
+    since_s, limit_s = float(gap.since_ts), now.timestamp() - OLDEST_S
+    look_s = max(since_s - LOOK_BACK_S, float(gap.floor_ts or 0), limit_s)
+    alive = [seen.root_ts for seen in gap.known if float(seen.ts) > since_s - LIVE_THREAD_S]
+    # Just before the oldest of them: history tells what is newer than ``oldest``.
+    oldest_s = min([look_s, *(float(ts) - 0.000001 for ts in alive)])
+    return Window(stamp(max(oldest_s, limit_s)), stamp(look_s))
+
+
+def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
+    """The first messages' ts of threads whose replies have to be fetched, the latest thread first.
+
+    History tells of a first message when its thread was last written in. It does not tell of edits and
+    deletions of replies, and nothing of a thread that began before the fetched window: there we have to look.
+    """
+    since_s = float(gap.since_ts)
+    wanted = {each.ts: each.latest_reply for each in shown if _is_after(each.latest_reply, since_s)}
+    for seen in gap.known:
+        in_thread = seen.root_ts != seen.ts and _may_wait(seen, frame)
+        alive = float(seen.ts) > since_s - LIVE_THREAD_S
+        if in_thread or (alive and seen.root_ts <= frame.oldest_ts):
+            wanted[seen.root_ts] = max(seen.ts, wanted.get(seen.root_ts, ""))
+    return sorted(wanted, key=lambda root: wanted[root], reverse=True)
+
+
+def missed(gap: Gap, frame: Window, shown: Iterable[Shown], complete: Collection[str | None]) -> list[Event]:
+    """The events that ``shown`` (the channel's messages and the replies) proves, in order of their messages.
+
+    ``complete`` names what was fetched to its end: a thread by its first message's ts, the channel by None.
+    Only there does absence mean deletion.
+    """
+    known = {seen.ts: seen for seen in gap.known}
+    present = {each.ts: each for each in shown if not each.gone}
+    found: list[tuple[str, str, Event]] = []
+    for ts, each in present.items():
+        if each.event is not None and ts > frame.look_ts:
+            if ts not in known:
+                found.append((ts, "", each.event))
+            elif known[ts].taken and each.edited_ts:
+                found.append((ts, each.edited_ts, _edit(each, each.event)))
+    for seen in gap.known:
+        place = None if seen.root_ts == seen.ts else seen.root_ts
+        if seen.taken and _may_wait(seen, frame) and seen.ts not in present and place in complete:
+            found.append((seen.ts, "", _deletion(gap.channel, seen)))
+    return [event for _, _, event in sorted(found, key=lambda each: each[:2])]
+
+
+def dated(event: Event, now: datetime, away_until: datetime, max_age_hours: float) -> Event:
+    """The event, marked if it was written while we were away (before ``away_until``, or long before it
+    reached us), and marked as stale if that is longer ago than ``max_age_hours``."""
+    if not isinstance(event, MessagePosted) or event.origin != "slack":
+        return event
+    age = now.timestamp() - float(event.ts)
+    late = age > LATE_S or float(event.ts) < away_until.timestamp()
+    stale = late and age > timedelta(hours=max_age_hours).total_seconds()
+    return replace(event, late=late, stale=stale) if late else event
+
+
+def stamp(moment_s: float) -> str:
+    """Seconds since the epoch as Slack writes them."""
+    return f"{max(0.0, moment_s):017.6f}"
+
+
+def _is_after(ts: str, since_s: float) -> bool:
+    return bool(ts) and float(ts) > since_s - OVERLAP_S
+
+
+def _may_wait(seen: Seen, frame: Window) -> bool:
+    return seen.taken and seen.ts > frame.look_ts
+
+
+def _edit(shown: Shown, event: MessagePosted) -> MessageEdited:
+    return MessageEdited(
+        channel=event.channel,
+        ts=event.ts,
+        user=shown.edited_by or event.user,
+        text=event.text,
+        edited_ts=shown.edited_ts,
+        thread_ts=event.thread_ts,
+    )
+
+
+def _deletion(channel: str, seen: Seen) -> MessageDeleted:
+    return MessageDeleted(
+        channel=channel,
+        ts=seen.ts,
+        user=seen.user,
+        thread_ts=None if seen.root_ts == seen.ts else seen.root_ts,
+    )
