@@ -179,8 +179,8 @@ async def test_both_ways_to_list_processes_agree(tmp_path: Path) -> None:
 
 async def test_a_start_that_is_cancelled_leaves_no_program(tmp_path: Path) -> None:
     """Wherever the cancellation meets the start; a pipe that leaks is a warning, and that is an error."""
-    script = f"echo $$ >> {tmp_path}/pids; exec sleep 600"
-    for steps in range(8):
+    script = f"echo $$ >> {tmp_path}/pids; exec cat"
+    for steps in range(20):
         starting = asyncio.create_task(AgentProcess.spawn(shell(script, tmp_path)))
         for _ in range(steps):
             await asyncio.sleep(0)
