@@ -19,9 +19,11 @@ from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.parent import Parent, Parts
 from codebutler.repos import RepoTable, secrets_of
+from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
 from codebutler.services import ParentServices
 from codebutler.slack.api import SlackApi
+from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.connection import SlackConnection
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
@@ -67,13 +69,18 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     table = RepoTable.read(around.home, around.env)
     parts = await _parts(around, api, table, listeners, stack)
     parent = Parent(parts, table)
+    rng = random.Random()  # noqa: S311 - back-off
+    router = HoldingRouter(LocalRouter(parts.supervisor))
     intake = Intake(
         repos=parent.repos,
         journal=parts.journal,
-        router=LocalRouter(parts.supervisor),
+        router=router,
         refusals=parts.services,
         clock=around.clock,
+        away_until=around.clock.now(),
     )
+    shelf = Shelf(intake=intake, journal=parts.journal, router=router)
+    catch_up = CatchUp(parts.sender, shelf, around.clock, rng, parent.repos)
     operator = Operator(
         parent=parent,
         workers=parts.supervisor,
@@ -81,7 +88,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         sender=parts.sender,
         listeners=listeners,
     )
-    connection = SlackConnection(api, slack.app_token, intake, around.clock, random.Random())  # noqa: S311 - back-off
+    connection = SlackConnection(api, slack.app_token, intake, catch_up, around.clock, rng)
     await parent.serve(intake, connection, operator, stopping)
 
 

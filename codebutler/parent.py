@@ -155,6 +155,8 @@ class Parent:
             self._parts.supervisor.add(after[name])
         self.table = table
         self._by_channel = table.by_channel()
+        if self._slack is not None:
+            self._slack.look_again()
         self._tell_notes()
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from codebutler.intake.journal import Entry
-from codebutler.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
+from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.routing.router import EventRouter
 
 
 class HoldingRouter:
-    """An EventRouter before another one. What is held is in the journal already; clicks and slash commands
-    never wait."""
+    """An EventRouter before another one. What is held is in the journal already; clicks, slash commands and
+    what comes from this machine never wait."""
 
     def __init__(self, router: EventRouter) -> None:
         self._router = router
@@ -24,12 +24,23 @@ class HoldingRouter:
         for entry in sorted(self._held.pop(channel, []), key=_moment):
             self._router.route(entry)
 
+    def release_all(self) -> None:
+        """Hold nothing any more."""
+        for channel in list(self._held):
+            self.release(channel)
+
     def route(self, entry: Entry) -> None:
         held = self._held.get(entry.channel)
-        if held is None or isinstance(entry.event, ButtonClicked | SlashCommand):
+        if held is None or not _is_written(entry.event):
             self._router.route(entry)
         else:
             held.append(entry)
+
+
+def _is_written(event: Event) -> bool:
+    if isinstance(event, MessagePosted):
+        return event.origin == "slack"
+    return isinstance(event, MessageEdited | MessageDeleted)
 
 
 def _moment(entry: Entry) -> tuple[str, int]:

@@ -1,9 +1,10 @@
-"""Our presence in the workspace: who we are, and the socket that brings events to the door."""
+"""Our presence in the workspace: who we are, the socket that brings events to the door, and what was missed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -11,9 +12,12 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError
 from codebutler.intake.intake import Intake
 from codebutler.slack.backoff import full_jitter_s
+from codebutler.slack.catchup import CatchUp
 from codebutler.slack.door import Door
+from codebutler.slack.link import cancel
 from codebutler.slack.port import Identity
 from codebutler.slack.socket import SocketModeClient, SocketStatus
+from codebutler.slack.vigil import Vigil
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0
@@ -35,13 +39,23 @@ class SlackConnection:
     ``connected`` is set once the first connection is ready.
     """
 
-    def __init__(self, service: Service, app_token: str, intake: Intake, clock: Clock, rng: Random) -> None:
+    def __init__(
+        self,
+        service: Service,
+        app_token: str,
+        intake: Intake,
+        catch_up: CatchUp,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
         self._service = service
         self._app_token = app_token
         self._intake = intake
+        self._catch_up = catch_up
         self._clock = clock
         self._rng = rng
         self._trouble = ""
+        self._missing = False
         self._client: SocketModeClient | None = None
         self.connected = asyncio.Event()
 
@@ -54,11 +68,29 @@ class SlackConnection:
 
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
-        door = Door(self._intake, await self._identify())
-        self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
-        await self._client.run()
-        if self._client.status.state == "auth_failed" and self._client.status.last_event_age_s is None:
-            raise ChatAuthError(self._client.status.trouble)
+        me = await self._identify()
+        door = Door(self._intake, me)
+        client = self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
+        self._lose()
+        vigil = Vigil(client, self._catch_up.channels, partial(self._catch_up.is_deaf_to, me=me), self._clock)
+        helpers = {
+            asyncio.create_task(self._catch_up.run(me), name="catch-up"),
+            asyncio.create_task(vigil.run(), name="vigil"),
+        }
+        for helper in helpers:
+            helper.add_done_callback(_tell_failure)
+        try:
+            await client.run()
+        finally:
+            await cancel(helpers)
+        if client.status.state == "auth_failed" and client.status.last_event_age_s is None:
+            raise ChatAuthError(client.status.trouble)
+
+    def look_again(self) -> None:
+        """There are other channels now: begin to keep track of them too."""
+        self._catch_up.lost()
+        if not self._missing:
+            self._catch_up.back()
 
     def use_token(self, app_token: str) -> None:
         """Connect with another app-level token from now on."""
@@ -92,3 +124,19 @@ class SlackConnection:
         log.info("slack %s", status.state.replace("_", " "))
         if status.state == "connected":
             self.connected.set()
+            if self._missing:
+                self._missing = False
+                self._catch_up.back()
+        elif status.trouble:
+            # Without trouble it is a planned change, during which the old connection goes on.
+            self._lose()
+
+    def _lose(self) -> None:
+        if not self._missing:
+            self._missing = True
+            self._catch_up.lost()
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the %s has failed: %r", task.get_name(), error)

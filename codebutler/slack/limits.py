@@ -37,8 +37,9 @@ PER_WORKSPACE: Mapping[str, Limit] = MappingProxyType(
         "reactions.add": Limit(per_minute=50, burst=20),
         "reactions.remove": Limit(per_minute=20, burst=10),
         "files.completeUploadExternal": Limit(per_minute=100, burst=10),
-        "conversations.history": Limit(per_minute=50, burst=10),
-        "conversations.replies": Limit(per_minute=50, burst=10),
+        # A start looks at every channel at once.
+        "conversations.history": Limit(per_minute=50, burst=20),
+        "conversations.replies": Limit(per_minute=50, burst=20),
     }
 )
 

@@ -117,6 +117,11 @@ class SocketModeClient:
             error = ChatAuthError if self._state == "auth_failed" else ChatError
             raise error(self._trouble or "the connection to Slack is stopped")
 
+    def rebuild(self) -> None:
+        """Drop every connection without a word and make a new one: for when they only seem to live."""
+        for link in self._links:
+            link.abort()
+
     async def stop(self) -> None:
         """Have ``run`` take nothing more, finish what is in hand, close, and return; wait until it has."""
         self._stopping.set()

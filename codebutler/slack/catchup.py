@@ -1,0 +1,243 @@
+"""Fetches what was said while we did not listen, and hands it to the intake in order.
+
+A gap is on disk before the first event after it can be, so a catch-up that is cut short is done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from codebutler.clock import Clock
+from codebutler.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatOutcomeUnknownError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+    StoreError,
+)
+from codebutler.intake.catchup import Gap, Shown, Window, missed, threads, window
+from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.journal import Journal
+from codebutler.routing.holding import HoldingRouter
+from codebutler.slack.backoff import full_jitter_s
+from codebutler.slack.payloads import PayloadError, shown
+from codebutler.slack.port import Identity, Page
+
+AT_ONCE = 4
+MAX_PAGES = 50
+MAX_THREADS = 200
+# Order is worth a short wait, an answer is worth more.
+HOLD_S = 2.0
+BACKOFF_BASE_S = 1.0
+BACKOFF_CAP_S = 60.0
+# Younger messages may still be on their way over the socket.
+UNDER_WAY_S = 10.0
+PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, ChatAuthError)
+
+log = logging.getLogger("codebutler.slack.catchup")
+
+
+class Reader(Protocol):
+    """History, within the rate limits."""
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """Where what is fetched goes: ``router`` is the one that ``intake`` routes by."""
+
+    intake: Intake
+    journal: Journal
+    router: HoldingRouter
+
+
+class CatchUp:
+    """``lost`` when events may be missed, ``back`` when they come again; ``run`` does the rest."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        shelf: Shelf,
+        clock: Clock,
+        rng: Random,
+        repos: Callable[[], Mapping[str, Repo]],
+    ) -> None:
+        self._reader = reader
+        self._shelf = shelf
+        self._clock = clock
+        self._rng = rng
+        self._repos = repos
+        self._losses = 0
+        self._opening: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    def channels(self) -> tuple[str, ...]:
+        """The channels that are caught up."""
+        return tuple(self._repos())
+
+    def lost(self) -> None:
+        """From now on events may be missed. Written down before anything that comes later is."""
+        self._losses += 1
+        task = asyncio.create_task(self._open_gaps(), name="catch-up-gap")
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def back(self) -> None:
+        """Events come again: messages wait a moment for what was written before them."""
+        for channel in self._repos():
+            self._shelf.router.hold(channel)
+        self._wanted.set()
+
+    async def run(self, me: Identity) -> None:
+        """Catch up whenever we are back; until cancelled."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                await asyncio.gather(*self._opening)
+                await self._all(me)
+        finally:
+            self._release()
+            for task in self._opening:
+                task.cancel()
+
+    async def is_deaf_to(self, channel: str, me: Identity) -> bool:
+        """Does the channel show a message that should have come long since? Raises ChatError, StoreError."""
+        mark = await self._shelf.journal.high_water(channel)
+        if not mark:
+            return False
+        page = await self._reader.history(channel, oldest=mark)
+        seen = {each.ts for each in await self._shelf.journal.seen(channel)}
+        overdue_s = self._clock.now().timestamp() - UNDER_WAY_S
+        found = _readable(page, channel, me)
+        return any(each.event and each.ts not in seen and float(each.ts) < overdue_s for each in found)
+
+    async def _open_gaps(self) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._shelf.journal.open_gaps(self._repos())
+                return
+            except StoreError as error:
+                failures += 1
+                log.warning("cannot note that messages may be missed: %s", error)
+                await self._pause(failures)
+
+    async def _all(self, me: Identity) -> None:
+        patience = asyncio.create_task(self._lose_patience(), name="catch-up-patience")
+        try:
+            await asyncio.gather(*(self._one(channel, me) for channel in self._repos()))
+        finally:
+            patience.cancel()
+            await asyncio.gather(patience, return_exceptions=True)
+            self._release()
+
+    async def _lose_patience(self) -> None:
+        await self._clock.sleep(HOLD_S)
+        self._release()
+
+    def _release(self) -> None:
+        self._shelf.router.release_all()
+
+    async def _one(self, channel: str, me: Identity) -> None:
+        failures = 0
+        async with self._slots:
+            while True:
+                try:
+                    await self._catch_up(channel, me)
+                    break
+                except StoreError as error:
+                    failures += 1
+                    log.warning("catching up in %s waits for the disk: %s", self._name(channel), error)
+                    await self._pause(failures)
+                except ChatError as error:
+                    log.warning("cannot catch up in %s: %s", self._name(channel), error)
+                    break
+            self._shelf.router.release(channel)
+
+    async def _catch_up(self, channel: str, me: Identity) -> None:
+        losses = self._losses
+        gap = await self._shelf.journal.gap(channel)
+        if gap is None:
+            return
+        frame = window(gap, self._clock.now())
+        fetched, complete = await self._fetch(gap, frame, me)
+        outcomes = [await self._shelf.intake.accept(e) for e in missed(gap, frame, fetched, complete)]
+        if losses == self._losses:
+            # Otherwise something may be missing since: the gap stays, and another round is on its way.
+            await self._shelf.journal.close_gap(channel)
+        if count := outcomes.count("accepted"):
+            log.info("caught up %d message(s) in %s", count, self._name(channel))
+
+    async def _fetch(self, gap: Gap, frame: Window, me: Identity) -> tuple[list[Shown], set[str | None]]:
+        """The channel's messages and the replies, and what of it was fetched to its end."""
+        complete: set[str | None] = set()
+        fetched, whole = await self._pages(gap.channel, None, frame.oldest_ts, me)
+        if whole:
+            complete.add(None)
+        else:
+            log.warning("%s: so much was written that only the latest is read", self._name(gap.channel))
+        for root in threads(gap, frame, fetched)[:MAX_THREADS]:
+            try:
+                replies, whole = await self._pages(gap.channel, root, frame.look_ts, me)
+            except PASSING:
+                raise
+            except ChatError as error:
+                log.debug("a thread of %s cannot be read: %s", self._name(gap.channel), error.code)
+                continue
+            fetched += replies
+            if whole:
+                complete.add(root)
+        return fetched, complete
+
+    async def _pages(
+        self, channel: str, thread_ts: str | None, oldest: str, me: Identity
+    ) -> tuple[list[Shown], bool]:
+        found: list[Shown] = []
+        cursor = ""
+        for _ in range(MAX_PAGES):
+            page = await self._page(channel, thread_ts, oldest, cursor)
+            found += _readable(page, channel, me)
+            cursor = page.next_cursor
+            if not cursor:
+                return found, True
+        return found, False
+
+    async def _page(self, channel: str, thread_ts: str | None, oldest: str, cursor: str) -> Page:
+        """As often as it takes: a page that cannot be had now is had later."""
+        failures = 0
+        while True:
+            try:
+                return await self._reader.history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
+            except PASSING as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("catching up waits: %s", error)
+                await self._pause(failures)
+
+    async def _pause(self, failures: int) -> None:
+        await self._clock.sleep(full_jitter_s(self._rng, failures, BACKOFF_BASE_S, BACKOFF_CAP_S))
+
+    def _name(self, channel: str) -> str:
+        repo = self._repos().get(channel)
+        return f"{repo.name} ({channel})" if repo else channel
+
+
+def _readable(page: Page, channel: str, me: Identity) -> list[Shown]:
+    found = []
+    for message in page.messages:
+        try:
+            found.append(shown(message, channel, me))
+        except PayloadError as error:
+            log.debug("a message of %s was left out: %s", channel, error)
+    return found
