@@ -8,6 +8,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import CodeButlerError, FrameTooLargeError, ProtocolError
 from codebutler.killpoints import reached
@@ -31,7 +33,15 @@ from codebutler.protocol.messages import (
 )
 from codebutler.supervisor.deliveries import Deliveries
 from codebutler.supervisor.kit import Kit
-from codebutler.supervisor.limits import FRAMES_PER_S, LogGate, TokenBucket, shorten
+from codebutler.supervisor.limits import (
+    AUDIT_BURST,
+    AUDIT_FIELD_CHARS,
+    AUDITS_PER_S,
+    FRAMES_PER_S,
+    LogGate,
+    TokenBucket,
+    shorten,
+)
 from codebutler.supervisor.port import WorkerLink
 from codebutler.supervisor.sends import Sends
 from codebutler.supervisor.states import WorkerState
@@ -93,6 +103,7 @@ class Life:
         self._kick = asyncio.Event()
         self._frames = TokenBucket.full(FRAMES_PER_S, FRAMES_PER_S, now_s)
         self._logs = LogGate(now_s)
+        self._audits = TokenBucket.full(AUDITS_PER_S, AUDIT_BURST, now_s)
 
     @property
     def pid(self) -> int:
@@ -254,8 +265,10 @@ class Life:
             self._log("WRN", f"event {seq} stays in the journal: {error}")
 
     def _audit(self, record: Audit) -> None:
+        if not self._audits.take(self._kit.clock.monotonic()):
+            raise ProtocolError("the worker floods the audit log")
         try:
-            self._kit.services.audit(self._repo, record)
+            self._kit.services.audit(self._repo, _shortened(record))
         except OSError as error:
             # Nothing may be executed without a trace: a full disk must not become a way around the audit.
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
@@ -345,3 +358,10 @@ class Life:
             self._active_s = now_s
         if now_s - self._active_s >= self._idle_sleep_s:
             self.shutdown("sleep", self._kit.timing.sleep_grace_s)
+
+
+def _shortened(record: Audit) -> Audit:
+    """No worker may fill the disk, or keep us busy redacting, with one record."""
+    fields = {name: shorten(getattr(record, name), AUDIT_FIELD_CHARS) for name in ("user", "thread", "kind")}
+    decision = shorten(record.decision, AUDIT_FIELD_CHARS)
+    return structs.replace(record, text=shorten(record.text), decision=decision, **fields)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import json, structs
+
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import (
@@ -13,14 +15,16 @@ from codebutler.errors import (
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
+    ProtocolError,
 )
 from codebutler.killpoints import reached
 from codebutler.model import Operation, Upload
 from codebutler.protocol.messages import Send, SendFailed, Sent
-from codebutler.supervisor.limits import SEND_BYTES_IN_FLIGHT, SENDS_IN_FLIGHT
+from codebutler.supervisor.limits import OPERATION_BYTES, SEND_BYTES_IN_FLIGHT, SENDS_IN_FLIGHT
 from codebutler.supervisor.port import Services
 
 RETRY_S = 5.0
+OP_ID_CHARS = 100
 
 Answer = Sent | SendFailed
 
@@ -44,10 +48,16 @@ class Sends:
         return len(self._tasks)
 
     def start(self, repo: RepoSettings, message: Send) -> None:
-        """Begin ``message`` unless the same operation is under way already."""
+        """Begin ``message`` unless the same operation is under way already. Raises ProtocolError."""
+        if len(message.op_id) > OP_ID_CHARS:
+            raise ProtocolError(f"an operation's id of {len(message.op_id)} characters")
         if message.op_id in self._tasks:
             return
         size_bytes = weight_bytes(message.operation)
+        if size_bytes > OPERATION_BYTES + _content_bytes(message.operation):
+            # Far beyond what Slack takes, and it would keep us busy before Slack could say so.
+            self._tell(SendFailed(op_id=message.op_id, code="msg_too_long"))
+            return
         self._bytes += size_bytes
         name = f"send:{repo.name}:{message.op_id}"
         task = asyncio.create_task(self._run(repo, message), name=name)
@@ -84,6 +94,9 @@ class Sends:
             self._services.log(repo.name, "ERR", f"operation failed: {type(error).__name__}: {error}")
             answer = SendFailed(op_id=message.op_id, code="internal_error")
         reached("answer.before")
+        self._tell(answer)
+
+    def _tell(self, answer: Answer) -> None:
         if self.answer is not None:
             self.answer(answer)
         reached("answer.after")
@@ -107,7 +120,12 @@ class Sends:
 
 
 def weight_bytes(operation: Operation) -> int:
-    """About how much memory an operation holds."""
+    """How much an operation holds: a file's content as it is, all else as JSON."""
+    content_bytes = _content_bytes(operation)
     if isinstance(operation, Upload):
-        return len(operation.content)
-    return len(getattr(operation, "text", "")) + 1000
+        operation = structs.replace(operation, content=b"")
+    return content_bytes + len(json.encode(operation))
+
+
+def _content_bytes(operation: Operation) -> int:
+    return len(operation.content) if isinstance(operation, Upload) else 0
