@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,11 +75,16 @@ class House:
             )
         )
 
-    async def start_supervisor(self) -> None:
-        """Start the supervisor and wait for nothing."""
+    async def start_supervisor(self, through: Sequence[str] = ()) -> None:
+        """Start the supervisor, by the program ``through`` if given, and wait for nothing."""
         with (self.home / "supervise.out").open("ab") as log:
             self.supervisor = await asyncio.create_subprocess_exec(
-                *command("supervise"), env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                *through,
+                *command("supervise"),
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     async def stop(self, signal_number: int = signal.SIGTERM) -> int:
