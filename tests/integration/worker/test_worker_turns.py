@@ -29,6 +29,22 @@ async def test_a_message_is_answered_in_its_thread(tmp_path: Path) -> None:
         assert parent.logs("RSP") == ['"It is **fixed**."']
 
 
+async def test_the_final_mark_comes_after_the_answer_stands(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(parent.says("fix the bug", "100.1"))
+        run = await parent.run(0)
+        await parent.until(lambda: parent.reactions("100.1") == ["eyes"])
+        parent.mute = True
+        run.finish("It is fixed.")
+        await parent.until(lambda: parent.logs("RSP"))
+        unanswered = [send for send in parent.said(Send) if "It is fixed." in str(send.operation)]
+        assert len(unanswered) == 1
+        assert parent.reactions("100.1") == ["eyes"]
+        parent.mute = False
+        parent.take(unanswered[0])
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+
+
 async def test_stored_comes_before_anything_runs(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         seq = parent.says("hello", "100.1")

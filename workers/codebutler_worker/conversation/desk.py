@@ -86,10 +86,13 @@ class Draft:
         content = Message(message) if isinstance(message, str) else message
         return self.add(place, Post(text=content.text, blocks=content.blocks, thread_ts=place.thread_ts))
 
-    def react(self, place: Place, target_ts: str, name: str, *, remove: bool = False) -> None:
-        """Set or take away a reaction; a message without a ts (a slash command) has none."""
+    def react(
+        self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None
+    ) -> None:
+        """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
+        command) has none."""
         if target_ts:
-            self.add(place, React(target_ts=target_ts, name=name, remove=remove))
+            self.add(place, React(target_ts=target_ts, name=name, remove=remove), after)
 
     def edit(self, place: Place, op_id: str, message: Message) -> str | None:
         """Replace the content of a post of ours, sent or not; None if Slack has refused that post."""

@@ -81,10 +81,10 @@ class Ending:
 def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     """Write the outcome and say it: the answer first, then the marks."""
     turn, outcome = ending.turn, ending.outcome
-    _say(draft, output, ending)
+    last = _say(draft, output, ending)
     if turn.progress_op_id:
         draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, ending.view, ending.elapsed_s))
-    swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome])
+    swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome], after=last)
     current = draft.uow.turns.get(turn.id)
     draft.uow.turns.update(
         turn.id,
@@ -101,17 +101,20 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     _keep_total_cost(draft, ending)
 
 
-def _say(draft: Draft, output: OutputSection, ending: Ending) -> None:
+def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
+    """Returns the last operation's id: the final mark must not be there before the answer is."""
     place, finished = place_of(ending.turn), ending.finished
+    last = None
     if ending.outcome == "done":
         foot = footer(ending.usage, ending.elapsed_s)
         for operation in answer(finished.text, foot, place.thread_ts, output.max_chars_per_message):
-            draft.add(place, operation)
+            last = draft.add(place, operation)
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
-        draft.post(place, failed(ending.turn.id, finished.text, resumable=resumable))
+        last = draft.post(place, failed(ending.turn.id, finished.text, resumable=resumable))
     elif ending.stopped_by:
-        draft.post(place, f"🛑 Stopped by {plain(ending.stopped_by)}.")
+        last = draft.post(place, f"🛑 Stopped by {plain(ending.stopped_by)}.")
+    return last
 
 
 def _keep_total_cost(draft: Draft, ending: Ending) -> None:

@@ -29,7 +29,8 @@ TOO_LARGE = "too_large"
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One operation on its way; ``target_op_id`` is the post an update waits for to learn its ts."""
+    """One operation on its way, held back until ``target_op_id`` is done: an update needs its post's ts, a
+    final mark comes after the answer."""
 
     op_id: str
     operation: Operation
@@ -123,7 +124,7 @@ class Outbox:
             if target is not None and target not in self._ts and target in self._unsettled:
                 self._held.setdefault(target, []).append(parcel)
                 continue
-            if target is not None and not self._ts.get(target):
+            if target is not None and isinstance(parcel.operation, Update) and not self._ts.get(target):
                 hopeless.append((parcel.op_id, TARGET_FAILED))
                 continue
             self._out[parcel.op_id] = parcel

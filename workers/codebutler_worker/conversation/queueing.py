@@ -15,6 +15,7 @@ from codebutler.protocol.messages import LogTag
 from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.naming import agent_name, conversation_id
 from codebutler_worker.conversation.states import LIVE, move
+from codebutler_worker.present.notices import stale
 from codebutler_worker.store.rows import MessageRow, TurnRow, message_id
 
 QUEUED = "hourglass_flowing_sand"
@@ -25,6 +26,7 @@ STOPPED = "octagonal_sign"
 
 BUSY = "⏳ Already working in this conversation: wait for the answer, or say `!stop`."
 WITHDRAWN = "withdrawn"
+STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,20 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     return Todo()
 
 
+def park(draft: Draft, config: Config, said: Incoming) -> Todo:
+    """Keep a message that was written too long ago, and ask once per conversation whether it still counts."""
+    conversation = conversation_id(config, said.channel, said.root_ts)
+    agent = agent_name(config, said.prefix)
+    turn = draft.uow.turns.latest_of(conversation)
+    if turn is None or not _is_parked(turn) or turn.agent != agent:
+        queued = _opened(draft, config, said, conversation)
+        turn = replace(queued, state="interrupted", reason=STALE)
+        draft.uow.turns.update(turn.id, state=turn.state, reason=STALE, finished_at=draft.stamp)
+        draft.post(place_of(turn), stale(turn.id, said.text))
+    _keep(draft, said, turn.id)
+    return Todo()
+
+
 def withdraw_message(draft: Draft, message: MessageRow) -> None:
     """Take a message out of a turn that has not started; a turn without messages is over."""
     turn_id = message.turn_id
@@ -110,14 +126,17 @@ def close_turn(draft: Draft, turn_id: str, reason: str) -> None:
         draft.uow.turns.update(turn_id, state=state, finished_at=draft.stamp, reason=reason)
 
 
-def swap_reactions(draft: Draft, turn: TurnRow, *, remove: tuple[str, ...], name: str = "") -> None:
-    """Change the reaction on every message of a turn; the new one comes first, so there is always one."""
+def swap_reactions(
+    draft: Draft, turn: TurnRow, *, remove: tuple[str, ...], name: str = "", after: str | None = None
+) -> None:
+    """Change the reaction on every message of a turn, once the operation ``after`` is done; the new one comes
+    first, so there is always one."""
     place = place_of(turn)
     for message in draft.uow.messages.of_turn(turn.id):
         if name:
-            draft.react(place, message.platform_msg_id, name)
+            draft.react(place, message.platform_msg_id, name, after=after)
         for old in remove:
-            draft.react(place, message.platform_msg_id, old, remove=True)
+            draft.react(place, message.platform_msg_id, old, remove=True, after=after)
 
 
 def key_of(message: MessageRow) -> str:
@@ -126,12 +145,17 @@ def key_of(message: MessageRow) -> str:
 
 
 def waiting_turn(draft: Draft, channel: str, ts: str) -> tuple[MessageRow, TurnRow] | None:
-    """A message and its turn, if that has not started yet."""
+    """A message and its turn, if that has not started yet (or waits for an answer whether it shall)."""
     message = draft.uow.messages.get(channel, ts)
     if message is None or message.turn_id is None:
         return None
     turn = draft.uow.turns.get(message.turn_id)
-    return (message, turn) if turn is not None and turn.state == "queued" else None
+    waits = turn is not None and (turn.state == "queued" or _is_parked(turn))
+    return (message, turn) if turn is not None and waits else None
+
+
+def _is_parked(turn: TurnRow) -> bool:
+    return turn.state == "interrupted" and turn.reason == STALE
 
 
 def _joinable(draft: Draft, conversation: str, agent: str, said: Incoming) -> TurnRow | None:
