@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from codebutler.config.schema import AuthorizationRule, Config
+from codebutler.config.rules import rules_allow
+from codebutler.config.schema import Config
 from codebutler.model import (
     ButtonClicked,
     Command,
@@ -60,23 +61,12 @@ def authorise(config: Config, ask: Ask) -> Decision:
     if not ask.local:
         if ask.user not in config.slack.allowed_users:
             return _stranger(ask.user, "not in allowedUsers")
-        if not _rules_allow(config.authorization.rules, ask):
+        prefixes = None if ask.prefix is None else (ask.prefix,)
+        if not rules_allow(config, ask.user, ask.channel, prefixes):
             return _stranger(ask.user, "no rule allows it")
     if ask.prefix == SHELL_PREFIX:
         return _shell(config, ask.text)
     return ALLOWED
-
-
-def _rules_allow(rules: tuple[AuthorizationRule, ...], ask: Ask) -> bool:
-    return not rules or any(_matches(rule, ask) for rule in rules)
-
-
-def _matches(rule: AuthorizationRule, ask: Ask) -> bool:
-    return (
-        ask.channel in rule.channels
-        and ("*" in rule.users or ask.user in rule.users)
-        and (ask.prefix is None or ask.prefix in rule.allowed_prefixes)
-    )
 
 
 def _shell(config: Config, command: str) -> Decision:

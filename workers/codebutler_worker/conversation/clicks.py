@@ -5,8 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
+from codebutler.config.rules import rules_allow
+from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.naming import prefixes_of
 from codebutler_worker.conversation.queueing import (
     FAILED,
     QUEUED,
@@ -19,7 +22,7 @@ from codebutler_worker.conversation.queueing import (
     withdraw_turn,
 )
 from codebutler_worker.conversation.states import LIVE
-from codebutler_worker.present.lines import one_line
+from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.notices import (
     CONTINUED,
     DROPPED,
@@ -34,12 +37,21 @@ LIMITS = ("max_turns", "timeout")
 CONTINUED_REASON = "continued"
 
 
-def click(draft: Draft, event: ButtonClicked) -> Todo:
-    """Do what the button says. A button of another channel's turn, or of none we know, does nothing."""
+def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
+    """Do what the button says. A button of another channel's turn, or of none we know, does nothing.
+
+    To continue is to use the turn's agent, which the rules may not grant to whoever clicks; the parent, which
+    let the click in, does not know the turn.
+    """
     handler = _HANDLERS.get(event.action_id)
     turn = draft.uow.turns.get(event.value) if handler else None
     if handler is None or turn is None or turn.channel_id != event.channel:
         return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
+    if event.action_id == RETRY_ACTION and not rules_allow(
+        config, event.user, event.channel, prefixes_of(turn.agent)
+    ):
+        draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
+        return Todo().logged("WRN", f"{event.user} may not continue a turn of {turn.agent}")
     return handler(draft, event, turn)
 
 

@@ -62,7 +62,7 @@ class Inbox:
             case MessageDeleted():
                 return self._deleted(draft, event)
             case ButtonClicked():
-                return click(draft, event)
+                return click(draft, self.settings.config, event)
 
     def give_up(self, draft: Draft, seq: int, event: Event) -> None:
         """Accept an event that could not be taken, and say so instead of falling silent."""
@@ -128,6 +128,9 @@ class Inbox:
         if found is None:
             return Todo()
         message, turn = found
+        if event.user != message.from_id:
+            # Words that run under somebody's name are that somebody's own.
+            return Todo().logged("WRN", f"{event.user} edited a message of {message.from_id}: ignored")
         note = f'{event.user} edited: "{one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Prompt):
             if agent_name(self.settings.config, request.prefix) == turn.agent:
@@ -151,7 +154,7 @@ class Inbox:
 
     def _deleted(self, draft: Draft, event: MessageDeleted) -> Todo:
         found = waiting_turn(draft, event.channel, event.ts)
-        if found is None:
+        if found is None or event.user != found[0].from_id:
             return Todo()
         withdraw_message(draft, found[0])
         return Todo().logged("MSG", f"{event.user} deleted a message that had not started")

@@ -17,3 +17,8 @@ def agent_name(config: Config, prefix: str | None) -> str:
     if prefix is None:
         return config.agent.default
     return _AGENT_OF_PREFIX.get(prefix, prefix)
+
+
+def prefixes_of(agent: str) -> tuple[str, ...]:
+    """The words by which people, and the rules about them, name an agent."""
+    return (agent, *(prefix for prefix, name in _AGENT_OF_PREFIX.items() if name == agent))
