@@ -13,6 +13,7 @@ from codebutler_worker.conversation.naming import prefixes_of
 from codebutler_worker.conversation.queueing import (
     FAILED,
     QUEUED,
+    STALE,
     STOPPED,
     Todo,
     close_turn,
@@ -29,6 +30,7 @@ from codebutler_worker.present.notices import (
     decided,
     failed_text,
     interrupted_text,
+    stale_text,
 )
 from codebutler_worker.present.progress import DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler_worker.store.rows import TurnRow
@@ -81,7 +83,7 @@ def _retry(draft: Draft, event: ButtonClicked, turn: TurnRow) -> Todo:
         agent=turn.agent,
         created_at=draft.stamp,
         not_before=draft.stamp,
-        reason="interrupted" if interrupted else "limit",
+        reason=_why(turn),
         user_id=event.user,
     )
     draft.uow.turns.add(follow_up)
@@ -103,7 +105,16 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow) -> Todo:
     return Todo()
 
 
+def _why(turn: TurnRow) -> str:
+    """Why the follow-up runs, as its prompt tells the agent."""
+    if turn.state == "interrupted":
+        return STALE if turn.reason == STALE else "interrupted"
+    return "limit"
+
+
 def _question(draft: Draft, turn: TurnRow) -> str:
+    if turn.reason == STALE:
+        return stale_text(request_of(draft, turn))
     if turn.state == "interrupted":
         return interrupted_text(request_of(draft, turn), turn.result)
     return failed_text(turn.result or "")

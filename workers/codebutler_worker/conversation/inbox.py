@@ -30,6 +30,7 @@ from codebutler_worker.conversation.queueing import (
     Incoming,
     Todo,
     enqueue,
+    park,
     place_of,
     waiting_turn,
     withdraw_message,
@@ -37,6 +38,7 @@ from codebutler_worker.conversation.queueing import (
 )
 from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.lines import one_line
+from codebutler_worker.present.notices import LATE_COMMAND
 
 LOGGED_CHARS = 500
 SAY_WHAT = "Say what I should do, or `!help`."
@@ -93,7 +95,10 @@ class Inbox:
                 prefix=request.prefix,
                 late=event.late,
             )
-            return enqueue(draft, self.settings.config, said).logged("MSG", note)
+            take = park if event.stale else enqueue
+            return take(draft, self.settings.config, said).logged("MSG", note)
+        elif isinstance(request, Command) and event.stale:
+            draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
         elif isinstance(request, Command):
             return self._command(draft, request, event.channel, event.thread_ts, event.ts).logged("MSG", note)
         return Todo().logged("MSG", note)

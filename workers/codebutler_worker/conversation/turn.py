@@ -27,11 +27,12 @@ from codebutler_worker.conversation.ending import Ending, conclude
 from codebutler_worker.conversation.memory_file import read_memory
 from codebutler_worker.conversation.progress import ProgressMessage
 from codebutler_worker.conversation.prompt import Said, system_prompt, user_prompt
-from codebutler_worker.conversation.queueing import QUEUED, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.queueing import QUEUED, STALE, WORKING, place_of, swap_reactions
 from codebutler_worker.conversation.states import move
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import count
+from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.reducer import View, reduce
 from codebutler_worker.store.rows import SessionRow, TurnRow
@@ -64,6 +65,8 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
     place = place_of(turn)
     rows = draft.uow.messages.of_turn(turn.id)
     swap_reactions(draft, turn, remove=(QUEUED,), name=WORKING)
+    if turn.reason != STALE and any(row.late and not row.acked for row in rows):
+        draft.post(place, LATE)
     posted = None if quiet else draft.post(place, progress.running(View(), 0, turn.id, turn.agent))
     session_id = session.session_id if session else None
     draft.uow.turns.update(

@@ -15,6 +15,24 @@ CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
 
 
+LATE = "🕰️ You wrote this while I was away. I am on it now."
+LATE_COMMAND = "🕰️ I was away when you said that. Say it again if it still counts."
+
+
+def stale_text(request: str) -> str:
+    """What was asked so long ago that it may not count any more."""
+    return f"🕰️ You wrote this while I was away, and I was away for long: _{plain(one_line(request)) or '…'}_."
+
+
+def stale(turn_id: str, request: str) -> Message:
+    """The question whether it still counts."""
+    return with_buttons(
+        f"{stale_text(request)}\nShall I still do it?",
+        button("Continue", RETRY_ACTION, turn_id, "primary"),
+        button("Drop", DROP_ACTION, turn_id),
+    )
+
+
 def interrupted_text(request: str, last_seen: str | None) -> str:
     """What was running when the worker ended."""
     doing = f" It was last seen at {code(last_seen)}." if last_seen else ""
