@@ -70,22 +70,20 @@ class ParentServices:
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         """An audit line always; the person is told when ``tell`` says so."""
-        thread = str(getattr(event, "thread_ts", None) or getattr(event, "ts", ""))
-        self._audit.append(
-            Act(
-                user=event.user,
-                channel=event.channel,
-                thread=thread,
-                kind=kind,
-                text=getattr(event, "text", ""),
-                decision=f"refused: {decision.reason}",
-            )
-        )
+        self._audit.append(_act(event, kind, f"refused: {decision.reason}"))
         if tell:
             root = event.root_ts if isinstance(event, MessagePosted) else getattr(event, "thread_ts", None)
             self._tasks.start(
                 self.notice(event.channel, decision.told, root), name=f"refusal to {event.user}"
             )
+
+    def commanded(self, event: Event, kind: str) -> None:
+        """An audit line. Should the disk take none, a command still goes on: our own words run nothing, and
+        !stop must work just then."""
+        try:
+            self._audit.append(_act(event, kind, "allowed"))
+        except OSError as error:
+            self._logs.record("", "ERR", f"the audit log cannot be written: {error.strerror}")
 
     async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
         """Say something of the supervisor's own; a refusal by Slack is logged, not raised."""
@@ -95,3 +93,14 @@ class ParentServices:
             )
         except ChatError as error:
             self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")
+
+
+def _act(event: Event, kind: str, decision: str) -> Act:
+    return Act(
+        user=event.user,
+        channel=event.channel,
+        thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
+        kind=kind,
+        text=getattr(event, "text", ""),
+        decision=decision,
+    )

@@ -16,7 +16,7 @@ from codebutler.intake.authorise import Ask, Decision, ask_of, authorise, kind_o
 from codebutler.intake.catchup import dated
 from codebutler.intake.journal import Entry, Journal
 from codebutler.killpoints import reached
-from codebutler.model import Command, Event, MessageEdited, MessagePosted, Prompt, Request
+from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.routing.commands import request_of
 from codebutler.routing.router import EventRouter
 
@@ -40,9 +40,12 @@ class Repo:
 
 
 class Refusals(Protocol):
-    """Where a refusal goes: the audit log always, the person when ``tell`` says so."""
+    """Where decisions go: to the audit log always, a refusal to the person too when ``tell`` says so."""
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None: ...
+
+    def commanded(self, event: Event, kind: str) -> None:
+        """A command or a click is about to be executed. (A prompt's line is written when its turn ends.)"""
 
 
 class Intake:
@@ -86,6 +89,8 @@ class Intake:
         entry = await self._journal.append(event, request)
         if entry is None:
             return "duplicate"
+        if isinstance(request, Command) or isinstance(event, ButtonClicked):
+            self._refusals.commanded(event, kind_of(event, request))
         reached("route.before")
         self._router.route(entry)
         reached("route.after")

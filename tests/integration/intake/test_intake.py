@@ -24,12 +24,16 @@ class Books:
     def __init__(self) -> None:
         self.routed: list[Entry] = []
         self.refusals: list[tuple[str, bool]] = []
+        self.commands: list[str] = []
 
     def route(self, entry: Entry) -> None:
         self.routed.append(entry)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         self.refusals.append((event.user, tell))
+
+    def commanded(self, event: Event, kind: str) -> None:
+        self.commands.append(kind)
 
 
 class Desk:
@@ -129,3 +133,11 @@ async def test_with_mention_only_plain_talk_passes_by(tmp_path: Path) -> None:
 
 async def test_an_empty_message_asks_for_nothing(desk: Desk) -> None:
     assert await desk.intake.accept(message(text="  ")) == "ignored"
+
+
+async def test_a_command_is_audited_once_and_a_prompt_when_it_has_run(desk: Desk) -> None:
+    for _ in range(2):
+        await desk.intake.accept(message(text="!stop"))
+    await desk.intake.accept(message("1.2", text="stop the server"))
+    await desk.intake.accept(message("1.3", user="U0STRANGER", text="!stop"))
+    assert desk.books.commands == ["command stop"]
