@@ -1,0 +1,53 @@
+"""How long a soak lasts and how rough it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+# How often each kind comes, relative to the others.
+WEIGHTS: Mapping[str, int] = MappingProxyType(
+    {
+        "kill worker": 10,
+        "stop worker": 1,
+        "kill fork server": 1,
+        "kill agent": 4,
+        "kill supervisor": 2,
+        "end supervisor": 1,
+        "cut socket": 5,
+        "socket: warning": 1,
+        "socket: refresh_requested": 3,
+        "socket: too_many_websockets": 1,
+        "slack: rate_limit": 4,
+        "slack: status": 4,
+        "slack: error": 4,
+        "slack: delay": 4,
+        "slack: reset": 4,
+        "slack: lost": 4,
+        "slack: hang": 1,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``pause_s``: how long a person thinks between messages, on average; ``fault_s``: between faults.
+
+    ``settle_s``: how long everything may take to come to rest at the end.
+    """
+
+    seconds: float = 180.0
+    repos: int = 20
+    pause_s: float = 30.0
+    fault_s: float = 1.5
+    settle_s: float = 240.0
+    seed: int = 0
+    weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
+
+
+def short() -> Plan:
+    """Fits into the test suite; without the faults that take longer than it does."""
+    slow = {"stop worker", "slack: hang"}
+    weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in slow}
+    return Plan(seconds=20.0, repos=5, pause_s=5.0, fault_s=1.0, settle_s=60.0, weights=weights)

@@ -1,0 +1,30 @@
+"""A soak's outcome for people."""
+
+from __future__ import annotations
+
+from tests.soak.run import Outcome
+
+SHOWN = 40
+
+
+def report(outcome: Outcome) -> str:
+    """The faults by kind, what the checker found, and what the supervisor needed."""
+    kinds = sorted({tried.kind for tried in outcome.tried})
+    lines = [f"{'fault':<30}{'tried':>8}{'survived':>10}"]
+    survived = 0
+    for kind in kinds:
+        tried = sum(each.kind == kind for each in outcome.tried)
+        survived += outcome.survived(kind)
+        lines.append(f"{kind:<30}{tried:>8}{outcome.survived(kind):>10}")
+    lines.append(f"{'all':<30}{len(outcome.tried):>8}{survived:>10}")
+    lines.append("")
+    lines.append(f"messages {outcome.messages}, questions answered {dict(outcome.decisions)}")
+    lines.append(
+        f"lost {outcome.count('lost')}, doubled {outcome.count('doubled')}, "
+        f"out of order {outcome.count('disordered')}, processes left {len(outcome.left_behind)}"
+    )
+    lines += [f"  {v.kind}: {v.said}: {v.text}" for v in outcome.violations[:SHOWN]]
+    lines.append(f"events that Slack gave up: {outcome.events_lost}")
+    lines += [f"supervisor {n + 1:3d}: {life.told()}" for n, life in enumerate(outcome.lives)]
+    lines += [f"not flat: {told}" for told in outcome.grown]
+    return "\n".join(lines)

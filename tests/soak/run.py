@@ -1,0 +1,144 @@
+"""One soak from its first message to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.history import Record, Violation, check
+from tests.soak.chaos import Chaos, Tried
+from tests.soak.gauges import Life, belonging_to, watch
+from tests.soak.people import People
+from tests.soak.plan import Plan
+from tests.soak.stage import Stage, stage
+
+RENEW_S = 20.0
+GONE_S = 5.0
+# What of the product's own is not exactly the same twice: an arena of the allocator, a kept-alive connection.
+RSS_MORE_MB, FDS_MORE, THREADS_MORE = 15.0, 10, 4
+
+
+@dataclass
+class Outcome:
+    """Everything a soak found out."""
+
+    messages: int = 0
+    decisions: Counter[str] = field(default_factory=Counter)
+    events_lost: int = 0
+    tried: list[Tried] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    left_behind: list[int] = field(default_factory=list)
+    log: str = ""
+
+    def count(self, kind: str) -> int:
+        """How many violations there are of a kind."""
+        return sum(violation.kind == kind for violation in self.violations)
+
+    def survived(self, kind: str) -> int:
+        """The faults of a kind that no violation can be due to."""
+        return sum(not any(_touches(t, v) for v in self.violations) for t in self.tried if t.kind == kind)
+
+    @property
+    def grown(self) -> list[str]:
+        """The supervisor's lives that needed more at their end than at their beginning."""
+        return [life.told() for life in self.lives if not _flat(life)]
+
+    @property
+    def ok(self) -> bool:
+        return not (self.violations or self.left_behind or self.grown)
+
+
+async def soak(plan: Plan, place: Path) -> Outcome:
+    """Let people talk and things go wrong, then let everything come to rest, and judge."""
+    rng = Random(plan.seed)
+    outcome = Outcome()
+    async with stage(place, plan.repos) as built:
+        people, chaos = People(built, rng, plan.pause_s), Chaos(built, plan, rng)
+        async with _background(watch(lambda: chaos.pid, outcome.lives), people.decide()):
+            async with _background(chaos.run(), *(people.talk(repo) for repo in built.repos)):
+                await asyncio.sleep(plan.seconds)
+            chaos.calm()
+            if chaos.pid is None:
+                await built.built.start_supervisor()
+            await _rest(people, chaos, plan.settle_s)
+            _judge(outcome, built, people)
+        outcome.tried = chaos.tried
+        outcome.events_lost = built.built.workspace.hub.counts.lost
+        outcome.log = built.built.log()
+        await built.built.stop()
+        outcome.left_behind = await _left_behind(built)
+    return outcome
+
+
+async def _rest(people: People, chaos: Chaos, settle_s: float) -> None:
+    """Until every message has its outcome. Marks wait for Slack's allowance, of which a new life has more."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + settle_s
+    renew_s = loop.time() + RENEW_S
+    while people.open and loop.time() < until_s:
+        await asyncio.sleep(0.2)
+        if loop.time() >= renew_s:
+            await chaos.renew()
+            renew_s = loop.time() + RENEW_S
+
+
+def _judge(outcome: Outcome, built: Stage, people: People) -> None:
+    keys = {(said.channel, said.root) for said in people.said}
+    record = Record(
+        said=people.said,
+        threads={key: built.built.workspace.thread(*key) for key in keys},
+        done={repo.channel: repo.done() for repo in built.repos},
+        continued=people.continued,
+    )
+    outcome.messages = len(people.said)
+    outcome.decisions = people.decisions
+    outcome.violations = check(record)
+
+
+async def _left_behind(built: Stage) -> list[int]:
+    """The processes of this house that are still there some seconds after its end."""
+    with_deadline = asyncio.get_running_loop().time() + GONE_S
+    while found := belonging_to(built.built.home):
+        if asyncio.get_running_loop().time() >= with_deadline:
+            break
+        await asyncio.sleep(0.1)
+    return found
+
+
+@asynccontextmanager
+async def _background(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run coroutines beside the block and end them with it; one that fails ends the block."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in work]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def _touches(tried: Tried, violation: Violation) -> bool:
+    """Whether the fault came while the message was on its way, or nobody can tell."""
+    said = violation.said
+    if said is None:
+        return True
+    return tried.channel in ("", said.channel) and tried.at_s >= float(said.ts) - 1
+
+
+def _flat(life: Life) -> bool:
+    """A life too short to be told from its own start is flat."""
+    if len(life.samples) < 60:
+        return True
+    settled = life.samples[10 : len(life.samples) // 2]
+    late = life.samples[-len(life.samples) // 4 :]
+    return (
+        max(s.rss_mb for s in late) <= max(s.rss_mb for s in settled) + RSS_MORE_MB
+        and min(s.fds for s in late) <= max(s.fds for s in settled) + FDS_MORE
+        and max(s.threads for s in late) <= max(s.threads for s in settled) + THREADS_MORE
+    )

@@ -1,0 +1,108 @@
+"""Where a soak happens: a house with many repositories, each answered by the rehearsal agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codebutler.config.paths import Home, RepoPaths
+from codebutler.config.registry import Registry, RepoEntries, RepoEntry
+from codebutler.control.wire import StatusReply, StatusRequest, ask
+from codebutler.errors import CodeButlerError
+from codebutler.workspace.server import Options, WorkspaceServer
+from codebutler.workspace.socket import Timing
+from tests.e2e.house import House
+
+# Slack offers an event again after 1 s, 60 s and 300 s; a soak has not so much time, and more outages.
+TIMING = Timing(retries_s=(1.0, 3.0, 6.0, 10.0, 20.0, 30.0))
+WORK_FILE = "soak.txt"
+
+
+@dataclass(frozen=True)
+class Repo:
+    name: str
+    channel: str
+    path: Path
+
+    def done(self) -> list[str]:
+        """The tokens in the order in which the agent wrote them."""
+        file = self.path / WORK_FILE
+        return file.read_text().split() if file.exists() else []
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A running house and its repositories."""
+
+    built: House
+    repos: tuple[Repo, ...]
+
+    async def status(self) -> dict[str, Any] | None:
+        """What the supervisor says of itself; None while none answers."""
+        try:
+            async with aclosing(ask(Home(self.built.home).socket, StatusRequest())) as replies:
+                async for reply in replies:
+                    if isinstance(reply, StatusReply):
+                        return reply.status
+        except CodeButlerError:
+            return None
+        return None
+
+
+@asynccontextmanager
+async def stage(place: Path, count: int) -> AsyncIterator[Stage]:
+    """``count`` repositories in ``place`` and a supervisor that is up with all of them."""
+    names = tuple(f"repo{number}" for number in range(count))
+    user, home = place / "user", Home(place / "home").ensure()
+    user.mkdir()
+    async with WorkspaceServer(Options(channels=names, timing=TIMING)) as workspace:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(user),
+            "LANG": "C.UTF-8",
+            "CODEBUTLER_HOME": str(home.root),
+        }
+        built = House(workspace, home.root, env)
+        _configure(home, workspace)
+        repos = tuple(_repo(place / "repos" / name, name, workspace) for name in names)
+        Registry(home).update(lambda _: _entries(repos))
+        try:
+            await built.supervise()
+            yield Stage(built, repos)
+        finally:
+            if built.supervisor is not None and built.supervisor.returncode is None:
+                await built.stop()
+
+
+def _configure(home: Home, workspace: WorkspaceServer) -> None:
+    config = {
+        "slack": {
+            "botToken": workspace.bot_token,
+            "appToken": workspace.app_token,
+            "apiBaseUrl": workspace.api_url,
+            "allowedUsers": [workspace.workspace.person.id],
+        },
+        "agent": {"default": "rehearsal", "debounceSeconds": 0},
+        "dashboard": {"enabled": False},
+    }
+    home.config.touch(mode=0o600)
+    home.config.write_text(json.dumps(config))
+
+
+def _repo(path: Path, name: str, workspace: WorkspaceServer) -> Repo:
+    path.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(path)], check=True, capture_output=True)
+    with RepoPaths(path).open(create=True):
+        channel = workspace.channel_id(name)
+        workspace.call("conversations.join", workspace.bot_token, channel=channel)
+        return Repo(name, channel, path)
+
+
+def _entries(repos: tuple[Repo, ...]) -> RepoEntries:
+    return tuple(RepoEntry(name=r.name, path=str(r.path.resolve()), channel_id=r.channel) for r in repos)
