@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -103,6 +104,26 @@ async def test_a_planted_commondir_stops_the_next_start(sandbox: BwrapSandbox, p
     await attack(sandbox, policy, "mkdir evil; echo ../evil > .git/commondir")
     with pytest.raises(SandboxUnavailableError, match="commondir does not belong"):
         sandbox.wrap(("true",), policy)
+
+
+async def test_no_worktree_configuration_can_be_added_where_git_would_read_it(
+    sandbox: BwrapSandbox, policy: SandboxPolicy
+) -> None:
+    config = policy.workdir / ".git" / "config"
+    config.write_text(config.read_text() + "[extensions]\n\tworktreeConfig = true\n")
+    code, _ = await attack(sandbox, policy, "echo '[core]fsmonitor=touch pwned' > .git/config.worktree")
+    assert code != 0
+    assert (policy.workdir / ".git" / "config.worktree").read_text() == ""
+
+
+async def test_no_private_directory_can_be_made_where_there_is_none(
+    sandbox: BwrapSandbox, policy: SandboxPolicy
+) -> None:
+    private = policy.workdir / ".codebutler"
+    shutil.rmtree(private)
+    code, _ = await attack(sandbox, policy, "mkdir -p .codebutler; echo evil > .codebutler/config.json")
+    assert code != 0
+    assert list(private.iterdir()) == []
 
 
 @pytest.mark.parametrize(

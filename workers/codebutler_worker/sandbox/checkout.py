@@ -22,6 +22,7 @@ from codebutler_worker.sandbox.destinations import (
 PRIVATE = ".codebutler"
 SHARED = ("files", "images")
 POINTER_BYTES = 4096
+CONFIG_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,10 @@ def inspect_checkout(workdir: Path) -> Checkout:
 
 def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
     if status_beneath(root, PRIVATE) is None:
-        return None, ()
+        if status_beneath(root, ".git") is None:
+            return None, ()
+        # In a repository without one the agent could make it, with a configuration and a store of its own.
+        _make_directory(root, PRIVATE, 0o700)
     _require_directory(root, PRIVATE)
     shared = [name for name in SHARED if status_beneath(root, f"{PRIVATE}/{name}")]
     for name in shared:
@@ -97,6 +101,8 @@ def _git_directory(parent: Path, name: str) -> tuple[tuple[Path, ...], tuple[Pat
         raise SandboxUnavailableError(f"{git}/commondir does not belong in a git directory: remove it")
     _create_missing(parent, name)
     _require_directory(git, "hooks")
+    if status_beneath(git, "config.worktree") is None and _has_worktree_configuration(git):
+        _make_file(git, "config.worktree")
     pinned, fixed = [git], [git / "hooks", git / "config"]
     if status_beneath(git, "config.worktree"):
         fixed.append(git / "config.worktree")
@@ -113,18 +119,38 @@ def _git_directory(parent: Path, name: str) -> tuple[tuple[Path, ...], tuple[Pat
 
 
 def _create_missing(parent: Path, name: str) -> None:
-    directory = open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY)
+    git = parent / name
+    if status_beneath(git, "hooks") is None:
+        _make_directory(git, "hooks", 0o755)
+    if status_beneath(git, "config") is None:
+        _make_file(git, "config")
+
+
+def _has_worktree_configuration(git: Path) -> bool:
+    """Whether git would read a ``config.worktree``; a little too often is no harm."""
+    return b"worktreeconfig" in read_regular(git, "config", CONFIG_BYTES).lower()
+
+
+def _make_directory(root: Path, name: str, mode: int) -> None:
+    """An empty directory that belongs to whom ``root`` belongs."""
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         owner = os.fstat(directory)
-        if status_beneath(parent / name, "hooks") is None:
-            os.mkdir("hooks", 0o755, dir_fd=directory)
-            os.chown("hooks", owner.st_uid, owner.st_gid, dir_fd=directory, follow_symlinks=False)
-        if status_beneath(parent / name, "config") is None:
-            file = os.open(
-                "config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=directory
-            )
-            os.fchown(file, owner.st_uid, owner.st_gid)
-            os.close(file)
+        os.mkdir(name, mode, dir_fd=directory)
+        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=directory, follow_symlinks=False)
+    finally:
+        os.close(directory)
+
+
+def _make_file(root: Path, name: str) -> None:
+    """An empty file that belongs to whom ``root`` belongs."""
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        owner = os.fstat(directory)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(name, flags, 0o644, dir_fd=directory)
+        os.fchown(file, owner.st_uid, owner.st_gid)
+        os.close(file)
     finally:
         os.close(directory)
 
