@@ -57,6 +57,10 @@ class StoreError(CodeButlerError):
     """The store cannot be used."""
 
 
+class StoreDamagedError(StoreError):
+    """The store is lost or damaged, and nothing may be put in its place but a backup."""
+
+
 class StoreTooNewError(StoreError):
     """The store was written by a newer CodeButler: update this one."""
 

@@ -11,17 +11,21 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from codebutler.errors import StoreError
+from codebutler.errors import StoreDamagedError, StoreError
 
 BUSY_TIMEOUT_S = 2.0
 CHECKED_BYTES = 64 * 2**20
+COPIED_PAGES = 1024
 
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _ADVICE = {
     "SQLITE_FULL": "the disk is full: free some space",
     "SQLITE_READONLY": "it cannot be written: check its permissions, and that its disk is not read-only",
@@ -44,11 +48,15 @@ class Contents:
 
 
 def store_error(path: Path, error: Exception) -> StoreError:
-    """The one line a person needs for what SQLite or the system said. It never quotes a statement."""
+    """The one line a person needs for what SQLite or the system said. It never quotes a statement.
+
+    A StoreDamagedError if the file itself is at fault, and not the disk or somebody else.
+    """
     code = getattr(error, "sqlite_errorname", "")
     for name, advice in _ADVICE.items():
         if code.startswith(name):
-            return StoreError(f"{path}: {advice}")
+            kind = StoreDamagedError if name in _DAMAGED else StoreError
+            return kind(f"{path}: {advice}")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return StoreError(f"{path}: {reason}")
 
@@ -56,15 +64,15 @@ def store_error(path: Path, error: Exception) -> StoreError:
 def exists(path: Path) -> bool:
     """Whether there is a file to open; False = it may be created.
 
-    Raises StoreError for a link, anything but a regular file, an empty file, and for a missing file of which
-    a WAL or a backup is left.
+    Raises StoreDamagedError for an empty file and for a missing file of which a WAL or a backup is left, and
+    StoreError for a link or anything but a regular file.
     """
     try:
         found = path.lstat()
     except FileNotFoundError:
         left = [path.with_name(path.name + "-wal"), *sorted(path.parent.glob(f"{path.name}.*.bak"))]
         if traces := [trace.name for trace in left if trace.exists()]:
-            raise StoreError(
+            raise StoreDamagedError(
                 f"{path} is missing but {traces[-1]} is there: put a backup in its place, "
                 "or move the leftovers away to start afresh"
             ) from None
@@ -74,7 +82,7 @@ def exists(path: Path) -> bool:
     if not stat.S_ISREG(found.st_mode):
         raise StoreError(f"{path} is not a regular file: move it away")
     if found.st_size == 0:
-        raise StoreError(
+        raise StoreDamagedError(
             f"{path} is empty, it was cut off: put a backup in its place, or remove it to start afresh"
         )
     return True
@@ -97,10 +105,14 @@ def create(path: Path, statements: Iterable[str]) -> None:
         raise store_error(path, error) from error
 
 
-def attach(path: Path) -> sqlite3.Connection:
-    """Open an existing file and change nothing; transactions are begun by hand. Raises sqlite3.Error."""
+def attach(path: Path, *, writable: bool = True) -> sqlite3.Connection:
+    """Open an existing file and change nothing; transactions are begun by hand. Raises sqlite3.Error.
+
+    Without ``writable`` the connection can neither write nor checkpoint, so that it may read beside the
+    writer; the last one to close a file should be writable, since it tidies the WAL away.
+    """
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",  # never creates a file
+        f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",  # never creates a file
         uri=True,
         isolation_level=None,
         check_same_thread=False,
@@ -139,12 +151,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def examine(connection: sqlite3.Connection, path: Path) -> Contents:
-    """Read what the file holds. Raises StoreError if it is damaged or carries code (triggers, views)."""
+    """Read what the file holds.
+
+    Raises StoreDamagedError if it is damaged, StoreError if it carries code (triggers, views).
+    """
     size = path.stat().st_size
-    if size <= CHECKED_BYTES:  # a bigger one would hold up the start; SQLite still reports what it meets
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise StoreError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
+    if size <= CHECKED_BYTES:  # a bigger one would hold up the start; the daily backup checks its copy
+        check(connection, path)
     schema = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
     if code := [name for kind, name in schema if kind in ("trigger", "view")]:
         raise StoreError(f"{path} holds the foreign trigger or view {code[0]}: move the file away")
@@ -154,6 +167,13 @@ def examine(connection: sqlite3.Connection, path: Path) -> Contents:
         return Contents(tables, None)
     rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
     return Contents(tables, str(rows[0][0]) if rows else "")
+
+
+def require(path: Path, found: Contents, wanted: Mapping[str, frozenset[str]]) -> None:
+    """Raise StoreDamagedError unless all these tables and columns are there: a flipped bit renames them."""
+    for table, columns in wanted.items():
+        if not columns <= found.tables.get(table, frozenset()):
+            raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
 
 
 def backup(path: Path, now: datetime) -> Path:
@@ -166,19 +186,55 @@ def backup(path: Path, now: datetime) -> Path:
     while target.exists():
         number += 1
         target = path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%SZ}-{number}.bak")
+    copy(path, target)
+    return target
+
+
+def copy(path: Path, target: Path, stop: threading.Event | None = None) -> None:
+    """Copy the file as it is at one moment, with what its WAL holds, to a new private file of its own.
+
+    May run while the file is written: it reads beside the writer. Raises StoreError, also when ``stop`` is
+    set meanwhile; no part of a copy is left then.
+    """
     try:
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with closing(attach(path)) as source, closing(sqlite3.connect(target)) as copy:
-                source.backup(copy)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_directory(path.parent)
-    except (sqlite3.Error, OSError) as error:
-        target.unlink(missing_ok=True)
+    except OSError as error:
         raise store_error(target, error) from error
-    return target
+    try:
+        with (
+            closing(attach(path, writable=not is_open(path))) as source,
+            closing(sqlite3.connect(target)) as new,
+        ):
+            source.execute("BEGIN")  # one snapshot: else each write meanwhile would begin the copy anew
+            source.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            source.backup(new, pages=COPIED_PAGES, progress=partial(_go_on, path, stop))
+            new.execute("PRAGMA journal_mode = DELETE").fetchone()
+        os.fsync(descriptor)
+        sync_directory(target.parent)
+    except BaseException as error:
+        target.unlink(missing_ok=True)
+        if isinstance(error, sqlite3.Error | OSError):
+            raise store_error(path if is_damage(error) else target, error) from error
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreDamagedError unless the file's pages are whole and fit together. Reads all of it."""
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
+
+
+def is_open(path: Path) -> bool:
+    """Whether somebody has the file open, or died with it open."""
+    return path.with_name(path.name + "-wal").exists()
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether this is SQLite's word for a file that is broken."""
+    return getattr(error, "sqlite_errorname", "").startswith(_DAMAGED)
 
 
 class Anchor:
@@ -214,3 +270,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
     rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
     return frozenset(name for (name,) in rows)
+
+
+def _go_on(path: Path, stop: threading.Event | None, _status: int, _remaining: int, _total: int) -> None:
+    if stop is not None and stop.is_set():
+        raise StoreError(f"{path}: the copy was broken off")

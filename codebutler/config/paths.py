@@ -43,6 +43,11 @@ class Home:
         return self.root / "journal.db"
 
     @property
+    def backups(self) -> Path:
+        """Daily copies of the journal and of every repository's store, each in a directory of its own."""
+        return self.root / "backups"
+
+    @property
     def socket(self) -> Path:
         return self.root / "supervisor.sock"
 

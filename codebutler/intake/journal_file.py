@@ -53,6 +53,12 @@ VERSION = (
     f"INSERT INTO alembic_version VALUES ('{HEAD}')",  # noqa: S608 - a constant
 )
 
+COLUMNS = {
+    "entries": frozenset({"seq", "key", "channel", "received_at", "event", "request"}),
+    "channels": frozenset({"channel", "newest_ts", "floor_ts", "gap_ts"}),
+    "recent": frozenset({"channel", "ts", "root_ts", "user", "taken"}),
+}
+
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
 REMEMBERED_S = 7 * 86400
 
@@ -62,22 +68,24 @@ PendingRow = tuple[int, str, str, str, str]
 def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     """The journal's one connection; the file is created, or migrated after a backup, if need be.
 
-    Raises StoreTooNewError for a newer CodeButler's file and StoreError for one that is damaged, foreign,
-    lost, locked or not writable.
+    Raises StoreTooNewError for a newer CodeButler's file, StoreDamagedError for one that is damaged or lost,
+    and StoreError for one that is foreign, locked or not writable.
     """
     if not sqlitefile.exists(path):
         sqlitefile.create(path, [*SCHEMA, *VERSION])
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlitefile.attach(path)
-        revision = sqlitefile.examine(connection, path).revision
-        if revision != HEAD:
-            _refuse_foreign(path, revision)
+        found = sqlitefile.examine(connection, path)
+        if found.revision != HEAD:
+            _refuse_foreign(path, found.revision)
             connection.close()
             sqlitefile.backup(path, clock.now())
             # By name: Alembic is loaded only by those who need it.
             import_module("codebutler_migrations.runner").upgrade("journal", path)
             connection = sqlitefile.attach(path)
+            found = sqlitefile.examine(connection, path)
+        sqlitefile.require(path, found, COLUMNS)
         sqlitefile.become_writer(connection)
         path.chmod(0o600)
         return connection

@@ -47,7 +47,13 @@ async def test_a_new_store_is_private_and_git_ignored(tmp_path: Path) -> None:
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert (path.parent / ".gitignore").read_text() == "*\n"
-    assert modes == {".gitignore": 0o600, "store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+    assert modes == {
+        ".gitignore": 0o600,
+        "store.db": 0o600,
+        "store.lock": 0o600,
+        "store.db-wal": 0o600,
+        "store.db-shm": 0o600,
+    }
 
 
 async def test_the_writer_survives_power_loss_by_its_settings(path: Path) -> None:
@@ -210,6 +216,7 @@ async def test_a_file_that_cannot_be_written_is_told(open_directory: Path) -> No
     path = open_directory / "store.db"
     await open_store(path, ManualClock()).close()
     own(open_directory, 0o755)
+    own(path.with_suffix(".lock"), 0o600)
     own(path, 0o400)
     said = open_as_an_ordinary_user(path)
     assert "it cannot be written: check its permissions" in said

@@ -14,6 +14,7 @@ from pathlib import Path
 from codebutler import sqlitefile
 from codebutler.clock import Clock, SystemClock
 from codebutler.errors import StoreError, StoreTooNewError
+from codebutler.filelock import FileLock
 from codebutler_worker.store import tables
 
 LEGACY = "legacy"
@@ -47,6 +48,11 @@ class MigrationReport:
         return self.from_revision != self.to_revision
 
 
+def writer_lock(path: Path) -> FileLock:
+    """Whoever writes the store holds this, also while migrating: SQLite alone would let two take turns."""
+    return FileLock(path.with_suffix(".lock"), "this repository's worker or another migration")
+
+
 def migrate_store(path: Path, *, check: bool = False, clock: Clock | None = None) -> MigrationReport:
     """Bring the file to the newest revision, after a backup beside it; with ``check`` only say what is to do.
 
@@ -58,10 +64,21 @@ def migrate_store(path: Path, *, check: bool = False, clock: Clock | None = None
         raise StoreError(f"{path} does not exist: there is nothing to migrate")
     try:
         found, rows = _survey(path)
+        report = MigrationReport(path, recognise(path, found), tables.HEAD, None, rows)
+        if check or not report.needed:
+            return report
+        with writer_lock(path):
+            return upgrade_store(path, clock or SystemClock())
+    except sqlite3.Error as error:
+        raise sqlitefile.store_error(path, error) from error
+
+
+def upgrade_store(path: Path, clock: Clock) -> MigrationReport:
+    """Migrate a file whose lock the caller holds, after a backup. Raises as ``migrate_store``."""
+    try:
+        found, _ = _survey(path)
         start = recognise(path, found)
-        if check or start == tables.HEAD:
-            return MigrationReport(path, start, tables.HEAD, None, rows)
-        copy = sqlitefile.backup(path, (clock or SystemClock()).now())
+        copy = sqlitefile.backup(path, clock.now())
         _upgrade(path, found, start)
         return MigrationReport(path, start, tables.HEAD, copy, _survey(path)[1])
     except sqlite3.Error as error:
@@ -70,7 +87,8 @@ def migrate_store(path: Path, *, check: bool = False, clock: Clock | None = None
 
 def downgrade(path: Path, revision: str) -> None:
     """Take the file back to an older revision; newer tables and columns are dropped."""
-    import_module(RUNNER).downgrade("store", path, revision)
+    with writer_lock(path):
+        import_module(RUNNER).downgrade("store", path, revision)
 
 
 def recognise(path: Path, found: sqlitefile.Contents) -> str:
@@ -91,7 +109,7 @@ def recognise(path: Path, found: sqlitefile.Contents) -> str:
 
 
 def _survey(path: Path) -> tuple[sqlitefile.Contents, dict[str, int]]:
-    with closing(sqlitefile.attach(path)) as connection:
+    with closing(sqlitefile.attach(path, writable=not sqlitefile.is_open(path))) as connection:
         found = sqlitefile.examine(connection, path)
         return found, {
             table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608

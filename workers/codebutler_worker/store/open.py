@@ -11,32 +11,45 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from codebutler import sqlitefile
 from codebutler.clock import Clock
 from codebutler_worker.store import tables
-from codebutler_worker.store.migrate import migrate_store
+from codebutler_worker.store.migrate import upgrade_store, writer_lock
 from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.store.unit_of_work import Store
 
 
-def open_store(path: Path, clock: Clock) -> Store:
+def open_store(path: Path, clock: Clock, wait_s: float = 0.0) -> Store:
     """Open ``<repo>/.codebutler/store.db``, creating or (after a backup) migrating it first.
 
-    Prepares the state directory too. Blocks; call it before serving. Raises StoreTooNewError for a
-    newer CodeButler's file and StoreError for one that is damaged, foreign, lost, locked or not writable.
+    Prepares the state directory too. For ``wait_s`` seconds it waits for an earlier worker to let go. Blocks;
+    call it before serving. Raises StoreTooNewError for a newer CodeButler's file, StoreDamagedError for one
+    that is damaged or lost, and StoreError for one that is foreign, in use or not writable.
     """
     if path.parent.name == STATE_DIR:
         prepare_state_dir(path.parent.parent)
     check_state_dir(path.parent)
+    lock = writer_lock(path).acquire(wait_s)
+    try:
+        return Store(path, _open_file(path, clock), clock, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     if not sqlitefile.exists(path):
         sqlitefile.create(path, schema())
     raw: sqlite3.Connection | None = None
     try:
         raw = sqlitefile.attach(path)
-        if sqlitefile.examine(raw, path).revision != tables.HEAD:
+        found = sqlitefile.examine(raw, path)
+        if found.revision != tables.HEAD:
             raw.close()
-            migrate_store(path, clock=clock)
+            upgrade_store(path, clock)
             raw = sqlitefile.attach(path)
+            found = sqlitefile.examine(raw, path)
+        sqlitefile.require(path, found, _columns())
         sqlitefile.become_writer(raw)
         path.chmod(0o600)
-        return Store(path, raw, clock)
+        return raw
     except BaseException as error:
         if raw is not None:
             raw.close()
@@ -55,3 +68,7 @@ def schema() -> list[str]:
         statements.extend(str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)
     # HEAD is a constant of ours
     return [*statements, f"INSERT INTO alembic_version VALUES ('{tables.HEAD}')"]  # noqa: S608
+
+
+def _columns() -> dict[str, frozenset[str]]:
+    return {table.name: frozenset(table.columns.keys()) for table in tables.metadata.sorted_tables}

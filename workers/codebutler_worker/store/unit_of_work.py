@@ -18,6 +18,7 @@ from sqlalchemy.pool import StaticPool
 from codebutler import sqlitefile
 from codebutler.clock import Clock
 from codebutler.errors import StoreError
+from codebutler.filelock import FileLock
 from codebutler_worker.store.conversations import Inbox, Messages, Turns
 from codebutler_worker.store.outbox import Approvals, Outbox
 from codebutler_worker.store.sessions import Sessions
@@ -38,10 +39,14 @@ class UnitOfWork:
 
 
 class Store:
-    """One connection in one thread: transactions run one after another, in the order they were asked for."""
+    """One connection in one thread: transactions run one after another, in the order they were asked for.
 
-    def __init__(self, path: Path, raw: sqlite3.Connection, clock: Clock) -> None:
+    ``lock`` keeps every other writer away; closing the store releases it.
+    """
+
+    def __init__(self, path: Path, raw: sqlite3.Connection, clock: Clock, lock: FileLock) -> None:
         self._path = path
+        self._lock = lock
         self._raw = raw
         self._clock = clock
         self._anchor = sqlitefile.Anchor(path)
@@ -104,3 +109,4 @@ class Store:
         self._connection.close()
         self._connection.engine.dispose()
         self._raw.close()
+        self._lock.release()

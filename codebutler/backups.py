@@ -1,0 +1,241 @@
+"""One SQLite file's daily backups: taken beside its writer, kept a week, put in the place of a lost file.
+
+That a backup exists is also how we know that there was a file: they are kept in the home, where neither an
+agent nor a `git clean` in the repository reaches them, and the first one is taken as soon as a file is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from codebutler import sqlitefile
+from codebutler.clock import Clock
+from codebutler.errors import CodeButlerError, StoreDamagedError
+
+KEPT = 7
+LOOK_EVERY_S = 3600.0
+BROUGHT_ALONG = ("", "-wal", "-shm")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A backup was put in the place of ``path``. What was written after ``taken_at`` is not in it.
+
+    ``aside`` is where the damaged file is now, None if there was none.
+    """
+
+    path: Path
+    why: str
+    taken_at: datetime
+    aside: Path | None
+
+    def __str__(self) -> str:
+        kept = f"; what was there is now {self.aside}" if self.aside else ""
+        return f"{self.why}. Restored from the backup of {self.taken_at:%Y-%m-%d %H:%M} UTC{kept}"
+
+
+def best_first(days: Iterable[date], today: date) -> list[date]:
+    """The newest first; days that have not come yet (the clock was wrong once) after all others."""
+    known = set(days)
+    return sorted((day for day in known if day <= today), reverse=True) + sorted(
+        day for day in known if day > today
+    )
+
+
+def surplus(days: Iterable[date], today: date) -> list[date]:
+    """Which backups may go when today's has been taken."""
+    return best_first(days, today)[KEPT:]
+
+
+def shelf_name(name: str, path: Path) -> str:
+    """A directory's name for the backups of what belongs to ``path``: no two paths share one."""
+    return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+
+
+class Shelf:
+    """The backups of one file, in a directory of its own: ``STEM-YYYY-MM-DD.db``, the day in UTC."""
+
+    def __init__(self, directory: Path, path: Path) -> None:
+        self._directory = directory
+        self._path = path
+
+    def days(self) -> list[date]:
+        """The days of which there is a backup."""
+        found = []
+        prefix, suffix = f"{self._path.stem}-", self._path.suffix
+        for file in self._directory.glob(f"{prefix}*{suffix}"):
+            try:
+                found.append(date.fromisoformat(file.name.removeprefix(prefix).removesuffix(suffix)))
+            except ValueError:
+                continue  # not one of ours
+        return found
+
+    def file(self, day: date) -> Path:
+        """Where the backup of that day is, or would be."""
+        return self._directory / f"{self._path.stem}-{day.isoformat()}{self._path.suffix}"
+
+    def take_if_due(self, now: datetime, stop: threading.Event | None = None) -> Path | None:
+        """Take today's backup unless it is there, and drop those beyond the last ``KEPT``. Blocks.
+
+        The copy is read whole before it counts, which is also how damage to a big file is found. Raises
+        StoreDamagedError if the file is damaged and StoreError if no copy could be made; the earlier
+        backups then stay as they are.
+        """
+        today = now.astimezone(UTC).date()
+        if today in self.days():
+            return None
+        target = self.file(today)
+        new = target.with_suffix(".new")
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new.unlink(missing_ok=True)
+            sqlitefile.copy(self._path, new, stop)
+            self._check(new)
+            new.rename(target)
+            sqlitefile.sync_directory(self._directory)
+            for day in surplus(self.days(), today):
+                self.file(day).unlink(missing_ok=True)
+        except OSError as error:
+            raise sqlitefile.store_error(target, error) from error
+        return target
+
+    def restore(self, why: str, now: datetime) -> Restored | None:
+        """Put the newest good backup in the file's place and the file aside; None if there is no good one.
+
+        A power cut in between leaves a missing file, which is restored again, and never an old WAL beside
+        the backup. Blocks. Raises StoreError if the disk does not let us.
+        """
+        try:
+            new = self._path.with_name(self._path.name + ".new")
+            for day in best_first(self.days(), now.astimezone(UTC).date()):
+                backup = self.file(day)
+                if not _copied(backup, new):
+                    continue
+                taken_at = datetime.fromtimestamp(backup.stat().st_mtime, UTC)
+                aside = self._put_aside(now)
+                new.rename(self._path)
+                sqlitefile.sync_directory(self._path.parent)
+                return Restored(self._path, why, taken_at, aside)
+        except (sqlite3.Error, OSError) as error:
+            raise sqlitefile.store_error(self._path, error) from error
+        return None
+
+    def _check(self, copy: Path) -> None:
+        try:
+            with closing(sqlitefile.attach(copy)) as connection:
+                sqlitefile.check(connection, self._path)
+        except (sqlite3.Error, StoreDamagedError) as error:
+            copy.unlink(missing_ok=True)
+            if isinstance(error, sqlite3.Error):
+                raise sqlitefile.store_error(self._path, error) from error
+            raise
+
+    def _put_aside(self, now: datetime) -> Path | None:
+        """The file first, then its WAL: a damaged file without its WAL might pass for a whole one."""
+        aside = self._path.with_name(f"{self._path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+        number = 1
+        while aside.exists():
+            number += 1
+            aside = aside.with_name(f"{aside.name.partition('~')[0]}~{number}")
+        found = self._path.exists()
+        for ending in BROUGHT_ALONG:
+            file = self._path.with_name(self._path.name + ending)
+            if file.exists():
+                file.rename(aside.with_name(aside.name + ending))
+                sqlitefile.sync_directory(self._path.parent)
+        return aside if found else None
+
+
+def open_or_restore(
+    opener: Callable[[], T], shelf: Shelf, path: Path, clock: Clock
+) -> tuple[T, Restored | None]:
+    """Open a file that is created if it never was, and restored if it is lost or damaged.
+
+    Blocks; nobody else may have the file open. Raises what ``opener`` raises, StoreDamagedError if there is
+    no good backup of a lost or damaged file.
+    """
+    try:
+        if shelf.days() and not sqlitefile.exists(path):
+            raise StoreDamagedError(f"{path} is missing")
+        return opener(), None
+    except StoreDamagedError as error:
+        restored = shelf.restore(str(error).rpartition(": ")[0] or str(error), clock.now())
+        if restored is None:
+            raise
+        return opener(), restored
+
+
+class Keeper:
+    """Takes the backups of a file in use, day by day, in a thread; between enter and exit."""
+
+    def __init__(self, shelf: Shelf, clock: Clock, trouble: Callable[[str], None]) -> None:
+        """``trouble`` is told, in a line, why a backup could not be taken; the next hour tries again."""
+        self._shelf = shelf
+        self._clock = clock
+        self._trouble = trouble
+        self._stop = threading.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Keeper:
+        self._task = asyncio.create_task(self._run(), name="backups")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            taking = asyncio.create_task(
+                asyncio.to_thread(self._shelf.take_if_due, self._clock.now(), self._stop), name="backup"
+            )
+            try:
+                await asyncio.shield(taking)
+            except asyncio.CancelledError:
+                await asyncio.gather(taking, return_exceptions=True)
+                raise
+            except CodeButlerError as error:
+                self._trouble(f"no backup was taken: {error}")
+            await self._clock.sleep(LOOK_EVERY_S)
+
+
+def _copied(backup: Path, target: Path) -> bool:
+    """Whether the backup is whole; then ``target`` is a synced copy of it."""
+    target.unlink(missing_ok=True)
+    try:
+        with backup.open("rb") as source, target.open("xb") as copy:
+            os.fchmod(copy.fileno(), 0o600)
+            shutil.copyfileobj(source, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        with closing(sqlitefile.attach(target)) as connection:
+            sqlitefile.check(connection, backup)
+    except (sqlite3.Error, OSError, StoreDamagedError) as error:
+        target.unlink(missing_ok=True)
+        if isinstance(error, StoreDamagedError) or sqlitefile.is_damage(error) or _unreadable(error):
+            return False
+        raise
+    return True
+
+
+def _unreadable(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EIO
