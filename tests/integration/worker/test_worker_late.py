@@ -1,0 +1,108 @@
+"""What was written while nothing ran: told as late, asked about when it is old."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codebutler.model import ButtonClicked, Command, MessageDeleted, MessageEdited, MessagePosted, Prompt
+from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
+
+
+def stale(parent: Parent, text: str, ts: str, thread_ts: str | None = None) -> int:
+    event = MessagePosted(
+        channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts, late=True, stale=True
+    )
+    return parent.deliver(event, Prompt(text=text))
+
+
+async def question(parent: Parent) -> dict[str, str]:
+    """The values of the question's buttons by action."""
+    asked = await parent.post_with("Shall I still do it?")
+    return {button["action_id"]: button["value"] for button in asked.blocks[1]["elements"]}
+
+
+def click(action: str, value: str) -> ButtonClicked:
+    return ButtonClicked(
+        channel=CHANNEL, user=USER, message_ts="9000.000001", action_id=action, value=value, action_ts="9.9"
+    )
+
+
+async def test_a_late_message_is_answered_with_a_line_that_says_so(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("fix it", "100.1", late=True)
+        (await parent.run(0)).finish("Fixed.")
+        await parent.post_with("Fixed.")
+        assert "while I was away" in parent.posts[0].text
+        assert parent.posts[0].thread_ts == "100.1"
+        parent.says("and this", "100.2", "100.1")
+        (await parent.run(1)).finish("Done too.")
+        await parent.post_with("Done too.")
+        assert len([post for post in parent.posts if "away" in post.text]) == 1
+
+
+async def test_an_old_message_is_asked_about_and_run_only_when_told_to(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(stale(parent, "deploy it", "100.1"))
+        values = await question(parent)
+        await parent.clock.advance(60)
+        assert parent.backend.runs == []
+        for _ in range(2):
+            parent.deliver(click("codebutler.retry", values["codebutler.retry"]))
+        run = await parent.run(0)
+        assert "deploy it" in run.request.prompt
+        assert "machine stopped" not in run.request.prompt
+        run.finish("Deployed.")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+        await parent.until(parent.is_idle, flow=True)
+        assert len(parent.backend.runs) == 1
+
+
+async def test_an_old_message_that_is_dropped_never_runs(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        stale(parent, "deploy it", "100.1")
+        values = await question(parent)
+        parent.deliver(click("codebutler.drop", values["codebutler.drop"]))
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
+        await parent.clock.advance(60)
+        assert parent.backend.runs == []
+
+
+async def test_a_thread_of_old_messages_is_one_question(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        stale(parent, "one", "100.1")
+        stale(parent, "two", "100.2", "100.1")
+        await parent.stored(stale(parent, "three", "100.3", "100.1"))
+        values = await question(parent)
+        assert len(parent.posts) == 1
+        parent.deliver(click("codebutler.retry", values["codebutler.retry"]))
+        prompt = (await parent.run(0)).request.prompt
+        assert [word for word in ("one", "two", "three") if word in prompt] == ["one", "two", "three"]
+
+
+async def test_an_old_message_can_still_be_edited_and_withdrawn(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        stale(parent, "deploy A", "100.1")
+        values = await question(parent)
+        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="deploy B", edited_ts="101.0")
+        await parent.stored(parent.deliver(edit, Prompt(text="deploy B")))
+        parent.deliver(click("codebutler.retry", values["codebutler.retry"]))
+        assert "deploy B" in (await parent.run(0)).request.prompt
+        stale(parent, "forget me", "200.1")
+        gone = MessageDeleted(channel=CHANNEL, ts="200.1", user=USER)
+        await parent.stored(parent.deliver(gone))
+        second = parent.posts[-1].blocks[1]["elements"][0]["value"]
+        await parent.stored(parent.deliver(click("codebutler.retry", second)))
+        assert len(parent.backend.runs) == 1
+
+
+async def test_an_old_command_is_not_obeyed_but_answered(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        old = MessagePosted(
+            channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts="100.1", late=True, stale=True
+        )
+        parent.deliver(old, Command(name="stop"))
+        await parent.post_with("Say it again")
+        run.finish("Done.")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
