@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from multiprocessing import current_process
 from multiprocessing.connection import Connection
@@ -18,10 +19,11 @@ from codebutler import killpoints
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import CodeButlerError
+from codebutler.errors import EXIT_FAILED, CodeButlerError
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
+from codebutler_worker.agents.leftovers import kill_orphans
 from codebutler_worker.conversation.desk import Agents, Desk, Reporter
 from codebutler_worker.conversation.outbox import Outbox
 from codebutler_worker.roster import Roster
@@ -63,6 +65,11 @@ async def serve(sock: socket.socket, clock: Clock, agents: Callable[[RepoSetting
         channel.send(Goodbye(reason=str(error)))
         await channel.drain()
         return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the last border: it goes home as one record, and a new life begins
+        channel.send(Log(tag="ERR", text=f"the worker broke: {''.join(traceback.format_exception(error))}"))
+        channel.send(Goodbye(reason=repr(error)))
+        await channel.drain()
+        return EXIT_FAILED
     finally:
         logger.removeHandler(handler)
         channel.close()
@@ -75,6 +82,9 @@ async def _work(
     clock: Clock,
     agents: Callable[[RepoSettings, Clock], Agents],
 ) -> int:
+    if settings.config.sandbox.mode == "none" and (killed := await kill_orphans()):
+        # Walls take their programs along; without them those of a killed worker are still at it.
+        channel.send(Log(tag="WRN", text=f"{killed} programs of a worker that is no more were killed"))
     path = prepare_state_dir(Path(settings.path)) / "store.db"
     # Opening may migrate, which blocks; nothing else runs yet, and the parent allows a start its time.
     async with open_store(path, clock) as store:

@@ -69,8 +69,12 @@ class Worker:
             reached("recover.before")
             interrupted = await self._desk.commit(recover)
             reached("recover.after")
+            for record in interrupted:
+                self._desk.report.audit(record)
             if interrupted:
-                self._desk.report.log("WRN", f"{interrupted} turns were interrupted; their threads are asked")
+                self._desk.report.log(
+                    "WRN", f"{len(interrupted)} turns were interrupted; their threads are asked"
+                )
             tasks.append(asyncio.create_task(self._scheduler.run(), name="scheduler"))
             tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
             for task in tasks:
@@ -114,6 +118,7 @@ class Worker:
             self._desk.report.log("ERR", f"an event could not be taken: {error!r}")
             await self._desk.commit(lambda draft: self._inbox.give_up(draft, seq, event))
             todo = Todo()
+        reached("inbox.after")
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
         self._scheduler.wake()
         self._tell_load()

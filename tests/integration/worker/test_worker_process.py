@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -11,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.clock import Clock, SystemClock
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.model import Event, MessagePosted, Post, Prompt, Request
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (
     Configure,
     Deliver,
     Goodbye,
     Hello,
+    Log,
     Ready,
     Send,
     Sent,
@@ -25,6 +31,9 @@ from codebutler.protocol.messages import (
     ToParent,
 )
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
+from codebutler_worker.agents.leftovers import MARK, pid_namespace
+from codebutler_worker.bootstrap import serve
+from codebutler_worker.conversation.desk import Agents
 from tests.programs import require
 
 DEADLINE_S = 30.0
@@ -132,3 +141,42 @@ def test_what_every_worker_shares_holds_nothing_of_the_parents_or_the_migrations
         "slack_sdk",
         "typer",
     }
+
+
+async def test_what_breaks_it_is_one_record(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    channel = await Channel.over(ours, to_parent_codec())
+    serving = asyncio.create_task(serve(theirs, SystemClock(), no_agents))
+    messages = channel.messages()
+    assert isinstance(await anext(messages), Hello)
+    channel.send(Configure(settings=settings(tmp_path, "auto")))
+    async with asyncio.timeout(DEADLINE_S):
+        heard = [message async for message in messages]
+        assert await serving == 1
+    assert [type(message) for message in heard] == [Log, Goodbye]
+    assert "ZeroDivisionError: no agents today" in str(heard[0])
+    assert "no_agents" in str(heard[0])
+    assert "ZeroDivisionError" in str(heard[1])
+    channel.close()
+    await channel.wait_closed()
+
+
+def no_agents(_settings: RepoSettings, _clock: Clock) -> Agents:
+    raise ZeroDivisionError("no agents today")
+
+
+async def test_the_programs_of_a_worker_that_was_killed_end_with_the_next_one(
+    forks: ForkServer, git_repo: Path
+) -> None:
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    mark = f"{gone.pid}-{pid_namespace()}-left"
+    orphan = await asyncio.create_subprocess_exec(
+        "sleep", "300", env={"PATH": os.environ["PATH"], MARK: mark}
+    )
+    process, _ = await ready(forks, git_repo, "none")
+    async with asyncio.timeout(DEADLINE_S):
+        assert await orphan.wait() == -signal.SIGKILL
+    process.send(Shutdown(reason="shutdown", grace_s=5))
+    assert await process.wait_dead() == 0
+    process.close()

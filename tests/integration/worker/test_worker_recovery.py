@@ -11,7 +11,7 @@ from codebutler.clock import ManualClock
 from codebutler.model import ButtonClicked, Post
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Configure, Goodbye, Hello, Log, Send
+from codebutler.protocol.messages import Audit, Configure, Goodbye, Hello, Log, Send
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.bootstrap import serve
 from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker
@@ -58,6 +58,9 @@ async def test_a_turn_that_was_running_is_never_rerun_but_asked_about(tmp_path: 
     async with worker(settings(tmp_path)) as parent:
         question = await parent.post_with("rename the module and fix the tests")
         assert question.thread_ts == "100.1"
+        assert [(act.user, act.kind, act.decision) for act in parent.said(Audit)] == [
+            (USER, "claude", "interrupted")
+        ]
         assert set(buttons(question)) == {"codebutler.retry", "codebutler.drop"}
         parent.says("next", "200.1")
         assert (await parent.run(0)).request.prompt == "next"

@@ -5,6 +5,7 @@ Nothing runs again by itself: an agent run is not repeatable, and nobody knows h
 
 from __future__ import annotations
 
+from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.clicks import request_of
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.queueing import QUEUED, WORKING, place_of, swap_reactions
@@ -13,8 +14,9 @@ from codebutler_worker.present.notices import interrupted
 from codebutler_worker.present.progress import SIGNS, Message
 
 
-def recover(draft: Draft) -> int:
-    """Mark what was running as interrupted, and ask. Returns how many turns that were."""
+def recover(draft: Draft) -> list[Audit]:
+    """Mark what was running as interrupted, and ask. Returns the record of each such turn."""
+    records = []
     found = draft.uow.turns.in_states(*LIVE)
     for turn in found:
         state = move(turn.state, "interrupt")
@@ -24,4 +26,13 @@ def recover(draft: Draft) -> int:
             draft.edit(place, turn.progress_op_id, Message(f"{SIGNS['interrupted']} interrupted"))
         swap_reactions(draft, turn, remove=(WORKING, QUEUED))
         draft.post(place, interrupted(turn.id, request_of(draft, turn), turn.result))
-    return len(found)
+        records.append(
+            Audit(
+                user=turn.user_id,
+                thread=turn.thread_ts,
+                kind=turn.agent,
+                text=request_of(draft, turn),
+                decision=state,
+            )
+        )
+    return records
