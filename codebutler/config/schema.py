@@ -73,6 +73,9 @@ class NativeSection(Section, frozen=True):
 class OpenAISection(Section, frozen=True):
     api_key: str = ""
     base_url: Url = "https://api.openai.com/v1"
+    transcription_model: Annotated[str, Meta(min_length=1)] = "whisper-1"
+    image_model: Annotated[str, Meta(min_length=1)] = "gpt-image-1"
+    language: Annotated[str, Meta(pattern=r"^([a-z]{2})?$")] = ""
 
 
 class TavilySection(Section, frozen=True):

@@ -14,6 +14,8 @@ from codebutler.model import Event, Operation, Request
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 16 * 2**20
+MAX_FETCH_BYTES = 32 * 2**20
+"""Larger files are refused: the worker holds one in memory until it is whole."""
 
 StopReason = Literal["sleep", "shutdown", "restart"]
 LogTag = Literal["INF", "WRN", "ERR", "DBG", "MSG", "CLD", "RSP", "MEM"]
@@ -57,6 +59,28 @@ class StopTurns(_ToWorker, frozen=True, tag="stop_turns"):
     user: str
 
 
+class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
+    """The next piece of the file you asked for, in order; ``last`` ends it (its data may be empty)."""
+
+    file_id: str
+    data: bytes
+    last: bool = False
+
+
+class FileTranscript(_ToWorker, frozen=True, tag="file_transcript"):
+    """Instead of a voice clip's content: what Slack's own transcription says was spoken."""
+
+    file_id: str
+    text: str
+
+
+class FetchFailed(_ToWorker, frozen=True, tag="fetch_failed"):
+    """The file will not come, whatever came of it before; ``code`` is a word for why."""
+
+    file_id: str
+    code: str
+
+
 class Shutdown(_ToWorker, frozen=True, tag="shutdown"):
     """Finish what is running within ``grace_s`` seconds, then say Goodbye and exit."""
 
@@ -93,6 +117,13 @@ class Send(_ToParent, frozen=True, tag="send"):
     unsure: bool = False
 
 
+class Fetch(_ToParent, frozen=True, tag="fetch"):
+    """Give me the content of a file that was shared in my channel; answered by one of FileChunk (several),
+    FileTranscript and FetchFailed. The parent looks the address up itself."""
+
+    file_id: str
+
+
 class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
     """From the worker's loop: alive, and how much there is to do (turns; outbox operations)."""
 
@@ -127,5 +158,7 @@ class Goodbye(_ToParent, frozen=True, tag="goodbye"):
     reason: str
 
 
-ToWorker = Configure | Deliver | Sent | SendFailed | StopTurns | Shutdown
-ToParent = Hello | Ready | Stored | Send | Heartbeat | Log | Audit | Goodbye
+ToWorker = (
+    Configure | Deliver | Sent | SendFailed | StopTurns | FileChunk | FileTranscript | FetchFailed | Shutdown
+)
+ToParent = Hello | Ready | Stored | Send | Fetch | Heartbeat | Log | Audit | Goodbye
