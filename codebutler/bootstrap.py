@@ -21,10 +21,11 @@ from codebutler.parent import Parent, Parts
 from codebutler.repos import RepoTable, secrets_of
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
-from codebutler.services import ParentServices
+from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.connection import SlackConnection
+from codebutler.slack.download import Downloads
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
 from codebutler.stopping import Stopping
@@ -109,7 +110,12 @@ async def _parts(
     sender = await stack.enter_async_context(Sender(api, clock, redact))
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
     services = ParentServices(
-        sender=sender, journal=journal, audit=audit, logs=logs, listeners=listeners, tasks=tasks
+        chat=Chat(sender, Downloads(api, clock)),
+        journal=journal,
+        audit=audit,
+        logs=logs,
+        listeners=listeners,
+        tasks=tasks,
     )
     supervisor = await stack.enter_async_context(Supervisor(Kit(spawner, services, clock, random.random)))
     return Parts(

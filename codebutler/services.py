@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from uuid import uuid4
 
 from codebutler.config.schema import RepoSettings
@@ -13,9 +15,19 @@ from codebutler.model import Event, MessagePosted, Operation, Post
 from codebutler.observe.audit import Act, AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.protocol.messages import Audit, LogTag
+from codebutler.slack.download import Downloads
+from codebutler.slack.outgoing import harmless
 from codebutler.slack.sender import Sender
 from codebutler.tasks import Tasks
 from codebutler.text.escape import escape
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """What goes out to the chat service, and what comes from it on request."""
+
+    sender: Sender
+    downloads: Downloads
 
 
 class ParentServices:
@@ -24,14 +36,15 @@ class ParentServices:
     def __init__(
         self,
         *,
-        sender: Sender,
+        chat: Chat,
         journal: Journal,
         audit: AuditLog,
         logs: Logs,
         listeners: Listeners,
         tasks: Tasks,
     ) -> None:
-        self._sender = sender
+        self._sender = chat.sender
+        self._downloads = chat.downloads
         self._journal = journal
         self._audit = audit
         self._logs = logs
@@ -39,10 +52,18 @@ class ParentServices:
         self._tasks = tasks
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
-        """Do ``operation`` in the repository's own channel. Raises ChatError if it is refused for good."""
+        """Do ``operation`` in the repository's own channel, where it can ping nobody.
+
+        Raises ChatError if it is refused for good.
+        """
+        operation = harmless(operation)
         ts = await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure)
         self._listeners.tell(repo.channel_id, operation, ts)
         return ts
+
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+        """A file of the repository's own channel. Raises ChatError."""
+        return await self._downloads.fetch(repo.channel_id, file_id, take)
 
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ import aiohttp
 from msgspec import Struct
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from yarl import URL
 
 from codebutler.errors import ChatError, ChatUnreachableError
 from codebutler.model import Post, React, Update, Upload
@@ -27,6 +29,8 @@ DEFAULT_BASE_URL = "https://slack.com/api/"
 PAGE_SIZE = 200
 MAX_CHANNEL_PAGES = 50
 UPLOAD_TIMEOUT_S = 300.0
+DOWNLOAD_TIMEOUT_S = 150.0
+SILENCE_S = 30.0
 
 
 class ChannelInfo(Struct, frozen=True, kw_only=True):
@@ -197,6 +201,36 @@ class SlackApi:
     async def channel_info(self, channel: str) -> ChannelInfo:
         """Slack: conversations.info."""
         return _channel((await self._call(Call("conversations.info"), channel=channel)).get("channel"))
+
+    @property
+    def base_url(self) -> str:
+        """Where the Web API is."""
+        return self._base_url
+
+    async def file_info(self, file_id: str) -> Mapping[str, Any]:
+        """What Slack knows of a file, {} if it says nothing. Slack: files.info."""
+        found = (await self._call(Call("files.info"), file=file_id)).get("file")
+        return found if isinstance(found, Mapping) else {}
+
+    @asynccontextmanager
+    async def open(self, url: URL, *, with_token: bool) -> AsyncIterator[aiohttp.ClientResponse]:
+        """GET without following redirects. Whether the token may go there is the caller's decision.
+
+        Raises ChatUnreachableError for what breaks, while the answer is read too.
+        """
+        call = Call("file download")
+        if self._session is None:
+            raise unreachable(call, "the connection is not open")
+        headers = {"Authorization": f"Bearer {self._token}"} if with_token else {}
+        timeout = aiohttp.ClientTimeout(total=DOWNLOAD_TIMEOUT_S, connect=10.0, sock_read=SILENCE_S)
+        request = self._session.get(
+            url, headers=headers, allow_redirects=False, proxy=proxy_for(str(url)), timeout=timeout
+        )
+        try:
+            async with request as answer:
+                yield answer
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise unreachable(call, type(error).__name__) from None
 
     async def _call(self, call: Call, *, bearer: str = "", **arguments: object) -> Mapping[str, Any]:
         if self._client is None:

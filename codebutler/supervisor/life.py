@@ -18,6 +18,7 @@ from codebutler.protocol.messages import (
     Audit,
     Configure,
     Deliver,
+    Fetch,
     Goodbye,
     Heartbeat,
     Hello,
@@ -32,6 +33,7 @@ from codebutler.protocol.messages import (
     ToParent,
 )
 from codebutler.supervisor.deliveries import Deliveries
+from codebutler.supervisor.fetches import Fetches
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.limits import (
     AUDIT_BURST,
@@ -89,6 +91,7 @@ class Life:
         self._link = link
         self._deliveries = duty.deliveries
         self._sends = duty.sends
+        self._fetches = Fetches(kit.services, link.send, link.drain)
         self._moved = duty.moved
         self._kit = kit
         self._greeted = False
@@ -134,7 +137,7 @@ class Life:
             self._link.kill(signal.SIGKILL)
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, self._fetches.close(), return_exceptions=True)
             self._link.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BURIAL_S):
@@ -192,7 +195,10 @@ class Life:
                 if not self._frames.take(clock.monotonic()):
                     await clock.sleep(self._frames.wait_s(clock.monotonic()))
                 self._seen_s = clock.monotonic()
-                await self._take(message)
+                if self._greeted:
+                    await self._take(message)
+                else:
+                    self._greet(message)
         finally:
             self._eof.set()
         await clock.sleep(self._kit.timing.eof_s)
@@ -206,9 +212,6 @@ class Life:
             self._quiet.set()
 
     async def _take(self, message: ToParent) -> None:
-        if not self._greeted:
-            self._greet(message)
-            return
         match message:
             case Hello():
                 raise ProtocolError("the worker said hello twice")
@@ -222,6 +225,8 @@ class Life:
                 self._active_s = self._kit.clock.monotonic()
                 self._sends.start(self._repo, message)
                 await self._sends.room()
+            case Fetch():
+                self._fetches.start(self._repo, message)
             case Log():
                 self._record(message)
             case Audit():

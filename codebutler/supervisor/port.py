@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from codebutler.config.schema import RepoSettings
@@ -63,6 +63,10 @@ class Services(Protocol):
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repo's channel; returns the message's ts. Raises ChatError."""
+
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+        """Give ``take`` the content of a file shared in the repo's channel, piece by piece; or return the
+        chat's own transcript of a voice clip. Raises ChatError."""
 
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk: the journal may forget it. Raises StoreError."""

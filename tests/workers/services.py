@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
@@ -44,6 +44,7 @@ class RecordingServices:
         self.audits: list[tuple[str, Audit]] = []
         self.logs: list[tuple[str, str, str]] = []
         self.answers: dict[str, list[ChatError | str]] = {}
+        self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
         self.hold = asyncio.Event()
         self.hold.set()
         self.settle_error: StoreError | None = None
@@ -57,6 +58,14 @@ class RecordingServices:
         if isinstance(answer, ChatError):
             raise answer
         return answer
+
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+        found = self.files.get(file_id, ChatError(code="file_not_found"))
+        if isinstance(found, ChatError):
+            raise found
+        for piece in found if isinstance(found, tuple) else ():
+            await take(piece)
+        return found if isinstance(found, str) else ""
 
     async def settle(self, seq: int) -> None:
         self._note()

@@ -68,7 +68,8 @@ def info(call: Call) -> Json:
     stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
     if stored is None or not call.workspace.may_read(call.actor, stored):
         raise MethodError("file_not_found")
-    return {"file": render.file(stored), "comments": [], "response_metadata": {"next_cursor": ""}}
+    told = {**render.file(stored), "channels": sorted(stored.shared_in), "groups": [], "ims": []}
+    return {"file": told, "comments": [], "response_metadata": {"next_cursor": ""}}
 
 
 def _uploaded(call: Call, given: Json) -> StoredFile:
