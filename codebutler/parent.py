@@ -28,6 +28,7 @@ from codebutler.slack.sender import Sender
 from codebutler.stopping import Stopping
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.tasks import Tasks
+from codebutler.text.escape import escape
 from codebutler.text.redact import Redactor
 
 GRACE_S = 30.0
@@ -184,7 +185,7 @@ class Parent:
             for note in served.notes:
                 if note not in self._told:
                     self._parts.logs.record(served.entry.name, "WRN", note)
-                    notice = self._parts.services.notice(served.config.slack.channel_id, f"⚠️ {note}")
+                    notice = self._parts.services.notice(served.config.slack.channel_id, f"⚠️ {escape(note)}")
                     self._parts.tasks.start(notice, name=f"notice to {served.entry.name}")
                 self._told.add(note)
         for unserved in self.table.unserved:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from codebutler.cli.output import printable, printable_lines
 from codebutler.cli.talk import talk
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
@@ -73,6 +74,6 @@ class _Chat:
 
     def _show(self, said: Said) -> None:
         if not said.progress:
-            typer.echo(said.text)
+            typer.echo(printable_lines(said.text))
         elif sys.stdout.isatty():
-            typer.echo(typer.style(said.text.splitlines()[0] if said.text else "", dim=True), err=True)
+            typer.echo(typer.style(printable(said.text.partition("\n")[0]), dim=True), err=True)

@@ -37,6 +37,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines: what an agent says."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def is_interactive() -> bool:
     """Whether somebody is there to answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()

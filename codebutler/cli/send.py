@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from codebutler.cli.output import printable_lines
 from codebutler.cli.talk import talk
 from codebutler.control.wire import ControlReply, Said, SendRequest
 from codebutler.errors import EXIT_FAILED
@@ -28,4 +29,4 @@ def run(
 
 def _print(reply: ControlReply) -> None:
     if isinstance(reply, Said) and not reply.progress:
-        typer.echo(reply.text)
+        typer.echo(printable_lines(reply.text))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.text.escape import neutralise
 
 Lane = Literal["posts", "updates", "reactions"]
 
@@ -17,6 +18,8 @@ TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
 )
 MAX_DEPTH = 40
+BLOCKS = frozenset({"markdown", "section", "actions", "context", "divider", "header"})
+"""The kinds of blocks that workers use; Slack finds a mention in their texts only."""
 
 
 def lane_of(operation: Operation) -> Lane:
@@ -62,6 +65,25 @@ def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:
                 title=redact(operation.title),
                 comment=redact(operation.comment),
                 content=_redact_content(operation.content, redact),
+            )
+        case React():
+            return operation
+
+
+def harmless(operation: Operation) -> Operation:
+    """What a worker may say: no mention in it reaches anybody, whatever the worker has (not) escaped.
+
+    A block of a kind that workers do not use could hold a mention that is no text: it is left out.
+    """
+    match operation:
+        case Post() | Update():
+            blocks = tuple(
+                _redact_block(block, neutralise) for block in operation.blocks if block.get("type") in BLOCKS
+            )
+            return msgspec.structs.replace(operation, text=neutralise(operation.text), blocks=blocks)
+        case Upload():
+            return msgspec.structs.replace(
+                operation, title=neutralise(operation.title), comment=neutralise(operation.comment)
             )
         case React():
             return operation
