@@ -15,6 +15,7 @@ from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
 from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
+from codebutler.notify import notifying
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.parent import Parent, Parts
@@ -90,7 +91,12 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         listeners=listeners,
     )
     connection = SlackConnection(api, slack.app_token, intake, catch_up, around.clock, rng)
-    await parent.serve(intake, connection, operator, stopping)
+
+    def status() -> str:
+        return f"{len(parent.table.served)} repositories, Slack {connection.status.state}"
+
+    async with notifying(around.env, around.clock, stopping, status):
+        await parent.serve(intake, connection, operator, stopping)
 
 
 async def _parts(
