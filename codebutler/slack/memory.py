@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,18 @@ class MemoryChat:
         was said can be answered in its thread or reacted to."""
         message: dict[str, Any] = {"type": "message", "user": user, "text": text}
         return self._append(channel, message, thread_ts, ts)
+
+    def find(self, ts: str) -> dict[str, Any]:
+        """A message itself, to change what history tells of it. Raises ChatError if there is none."""
+        for channel in self._channels:
+            with suppress(ChatError):
+                return self._find(channel, ts)
+        raise ChatError(code="message_not_found")
+
+    def forget(self, ts: str) -> None:
+        """Somebody deletes a message."""
+        for channel in self._channels.values():
+            channel.messages = [message for message in channel.messages if message["ts"] != ts]
 
     def messages(self, channel: str) -> list[dict[str, Any]]:
         """Every message of a channel and its threads, oldest first."""

@@ -1,0 +1,186 @@
+"""What history and the journal prove together about a time when nobody listened."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler.intake.catchup import Gap, Seen, Shown, dated, missed, stamp, threads, window
+from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = START + timedelta(hours=2)
+FLOOR = stamp(START.timestamp() - 86400)
+
+
+def at(minute: float) -> str:
+    return stamp(START.timestamp() + minute * 60)
+
+
+def posted(ts: str, text: str = "hello", thread_ts: str | None = None) -> MessagePosted:
+    return MessagePosted(channel="C1", ts=ts, user="U1", text=text, thread_ts=thread_ts)
+
+
+def show(ts: str, thread_ts: str | None = None, **more: str) -> Shown:
+    return Shown(ts=ts, event=posted(ts, thread_ts=thread_ts), **more)  # type: ignore[arg-type]  # texts only
+
+
+def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> Seen:
+    return Seen(ts, root_ts or ts, "U1", taken)
+
+
+def gap(*known: Seen, since: str = at(0), floor: str = FLOOR) -> Gap:
+    return Gap("C1", since, floor, known)
+
+
+def proved(hole: Gap, shown: list[Shown], complete: set[str | None]) -> list[Event]:
+    return missed(hole, window(hole, NOW), shown, complete)
+
+
+def test_new_messages_come_in_order_and_known_ones_do_not() -> None:
+    hole = gap(seen(at(-1)), seen(at(2)))
+    shown = [show(at(3)), show(at(2)), show(at(1)), show(at(-1))]
+    assert proved(hole, shown, {None}) == [posted(at(1)), posted(at(3))]
+
+
+def test_what_was_passed_over_stays_so_whatever_becomes_of_it() -> None:
+    hole = gap(seen(at(1), taken=False), seen(at(2), taken=False))
+    assert proved(hole, [show(at(1), edited_ts=at(5))], {None}) == []
+
+
+def test_what_was_said_before_we_ever_listened_is_not_ours() -> None:
+    hole = gap(floor=at(0))
+    assert proved(hole, [show(at(-30)), show(at(0)), show(at(1))], {None}) == [posted(at(1))]
+
+
+def test_an_edit_of_a_known_message_is_told_and_one_of_a_new_one_is_its_text() -> None:
+    hole = gap(seen(at(-1)))
+    events = proved(hole, [show(at(-1), edited_ts=at(4)), show(at(2), edited_ts=at(3))], {None})
+    assert events == [
+        MessageEdited(channel="C1", ts=at(-1), user="U1", text="hello", edited_ts=at(4)),
+        posted(at(2)),
+    ]
+
+
+def test_absence_is_deletion_only_where_everything_was_read() -> None:
+    root, reply, other = seen(at(-9)), seen(at(-8), at(-9)), seen(at(-7))
+    hole = gap(root, reply, other)
+    gone = [Shown(ts=at(-9), gone=True)]
+    top = [
+        MessageDeleted(channel="C1", ts=at(-9), user="U1"),
+        MessageDeleted(channel="C1", ts=at(-7), user="U1"),
+    ]
+    assert proved(hole, gone, set()) == []
+    assert proved(hole, gone, {None}) == top
+    whole = proved(hole, gone, {None, at(-9)})
+    assert whole == [
+        top[0],
+        MessageDeleted(channel="C1", ts=at(-8), user="U1", thread_ts=at(-9)),
+        top[1],
+    ]
+
+
+def test_what_lies_before_the_window_is_not_called_deleted() -> None:
+    assert proved(gap(seen(at(-61))), [], {None}) == []
+
+
+def test_the_window_holds_the_first_message_of_every_living_thread() -> None:
+    hole = gap(seen(at(-60 * 24 * 2), at(-60 * 24 * 3)), seen(at(-60 * 24), at(-60 * 24 * 3)))
+    frame = window(hole, NOW)
+    assert frame.oldest_ts < at(-60 * 24 * 3)
+    assert frame.look_ts == at(-60)
+
+
+def test_after_a_very_long_time_only_the_last_days_are_looked_at() -> None:
+    frame = window(gap(), NOW + timedelta(days=30))
+    assert frame.oldest_ts == frame.look_ts == stamp((NOW + timedelta(days=23)).timestamp())
+
+
+def test_threads_are_read_where_somebody_wrote_or_something_may_still_wait() -> None:
+    quiet, busy, waiting = at(-90), at(-80), at(-70)
+    ancient = at(-60 * 24 * 9)
+    hole = gap(seen(at(-600), ancient), seen(quiet), seen(busy), seen(at(-10), waiting))
+    frame = window(hole, NOW)
+    shown = [show(quiet, latest_reply=at(-85)), show(busy, latest_reply=at(20)), show(waiting)]
+    assert threads(hole, frame, shown) == [busy, waiting, ancient]
+
+
+@pytest.mark.parametrize(
+    ("age", "away", "late", "stale"),
+    [
+        (timedelta(seconds=5), timedelta(hours=1), False, False),
+        (timedelta(seconds=5), timedelta(seconds=1), True, False),
+        (timedelta(minutes=5), timedelta(hours=1), True, False),
+        (timedelta(hours=12), timedelta(hours=1), True, False),
+        (timedelta(hours=13), timedelta(hours=20), True, True),
+    ],
+)
+def test_lateness(age: timedelta, away: timedelta, late: bool, stale: bool) -> None:
+    event = posted(stamp((NOW - age).timestamp()))
+    told = dated(event, NOW, NOW - away, 12)
+    assert isinstance(told, MessagePosted)
+    assert (told.late, told.stale) == (late, stale)
+
+
+def test_only_what_slack_says_can_be_late() -> None:
+    local = MessagePosted(channel="C1", ts="local", user="U1", text="x", origin="local")
+    edit = MessageEdited(channel="C1", ts=at(0), user="U1", text="x", edited_ts=at(1))
+    assert [dated(each, NOW, NOW, 12) for each in (local, edit)] == [local, edit]
+
+
+# One message's fate: when it was written, in which thread, and what became of it while nobody listened.
+FATES = st.lists(
+    st.tuples(
+        st.integers(-50, 50),
+        st.integers(-50, 50),
+        st.sampled_from(["kept", "edited", "deleted"]),
+        st.booleans(),
+    ),
+    max_size=12,
+    unique_by=lambda fate: fate[0],
+)
+
+
+@given(FATES)
+def test_the_events_lead_from_what_was_known_to_what_is_there(
+    fates: list[tuple[int, int, str, bool]],
+) -> None:
+    """Whatever happened: applied to what was known, the events give the channel as it is."""
+    minutes = {fate[0] for fate in fates}
+    before: dict[str, tuple[str | None, str]] = {}
+    after: dict[str, tuple[str | None, str]] = {}
+    shown: list[Shown] = []
+    for minute, root, fate, in_thread in sorted(fates):
+        thread_ts = at(root) if in_thread and root in minutes and root < minute else None
+        if minute <= 0:
+            before[at(minute)] = (thread_ts, "old")
+        if fate == "deleted":
+            continue
+        text = "new" if fate == "edited" else "old"
+        after[at(minute)] = (thread_ts, text)
+        shown.append(
+            Shown(
+                ts=at(minute),
+                event=posted(at(minute), text, thread_ts),
+                edited_ts=at(60) if fate == "edited" else "",
+            )
+        )
+    known = tuple(seen(ts, thread_ts or ts) for ts, (thread_ts, _) in sorted(before.items()))
+    hole = Gap("C1", max(before, default=at(0)), FLOOR, known)
+    events = proved(hole, shown, {None, *(at(minute) for minute in minutes)})
+    assert [event.ts for event in events if not isinstance(event, MessageDeleted)] == sorted(
+        event.ts for event in events if not isinstance(event, MessageDeleted)
+    )
+    for event in events:
+        match event:
+            case MessagePosted(ts=ts):
+                assert ts not in before
+                before[ts] = (event.thread_ts, event.text)
+            case MessageEdited(ts=ts):
+                before[ts] = (event.thread_ts, event.text)
+            case MessageDeleted(ts=ts):
+                del before[ts]
+    assert before == after
