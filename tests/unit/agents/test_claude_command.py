@@ -43,7 +43,7 @@ def test_permission_modes() -> None:
 
 def test_settings_reach_the_command_line() -> None:
     line = words(model="opus", max_turns=3, extra_args=("--effort", "low"))
-    assert "--model opus" in line
+    assert "--model=opus" in line
     assert "--max-turns 3" in line
     assert "--effort low" in line
     assert line.endswith("--session-id ID")

@@ -183,7 +183,7 @@ class ClaudeBackend:
         others = [c for c, session in self._idle.items() if session.session_id == session_id]
         doomed = [self._idle.pop(conversation) for conversation in others]
         await asyncio.gather(*(session.end() for session in [mine, *doomed] if session is not None))
-        around = await self._surroundings()
+        around = await self._surroundings(request.workdir)
         launch = self._launch(around, request, session_id)
         appended = request.system_prompt
         if not self._settings.project_settings:
@@ -198,11 +198,11 @@ class ClaudeBackend:
         words = command.argv(self._settings, around.binary, session_id, resume=resume)
         return self._sandbox.wrap(words, command.policy(around, request.workdir))
 
-    async def _surroundings(self) -> command.Surroundings:
+    async def _surroundings(self, workdir: Path) -> command.Surroundings:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""
         async with self._probing:
             if self._around is None:
-                binary = find_binary(self._settings.binary, self._path)
+                binary = find_binary(self._settings.binary, self._path, workdir)
                 root = os.geteuid() == 0 and self._sandbox.name != "none"
                 around = command.Surroundings(binary, self._home, self._path, self._agent_env, root)
                 if note := await probe(binary, command.environment(around), self._home):

@@ -89,7 +89,8 @@ def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool
     if settings.permission_mode != "bypassPermissions":
         words += ["--permission-prompt-tool", "stdio"]
     if settings.model:
-        words += ["--model", settings.model]
+        # In one word: what a name begins with must not make it an option.
+        words.append(f"--model={settings.model}")
     if not settings.project_settings:
         words += ["--setting-sources", "user", "--strict-mcp-config"]
     words += settings.extra_args

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 from pathlib import Path
@@ -36,12 +37,22 @@ def judge_version(version: Version | None) -> str:
     return ""
 
 
-def find_binary(binary: str, path: str) -> Path:
-    """The program itself, links resolved. Raises AgentUnavailableError with the line that installs it."""
-    found = shutil.which(binary, path=path)
-    if not found:
+def find_binary(binary: str, path: str, repo: Path) -> Path:
+    """The program itself, links resolved. Raises AgentUnavailableError with the line that installs it.
+
+    Relative entries of ``path`` do not count, and what lies in ``repo`` is refused: it is asked for its version
+    outside any sandbox, and an agent may have written it.
+    """
+    entries = (entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
+    found = shutil.which(binary, path=os.pathsep.join(entries) or os.devnull)
+    if not found or not Path(found).is_absolute():
         raise AgentUnavailableError(f"Claude Code is not installed: run `{INSTALL}`")
-    return Path(found).resolve()
+    program = Path(found).resolve()
+    if any(place.is_relative_to(repo) for place in (program, Path(found))):
+        raise AgentUnavailableError(
+            f"{found} lies in the repository, where agents may write: install Claude Code elsewhere"
+        )
+    return program
 
 
 async def probe(binary: Path, env: dict[str, str], cwd: Path) -> str:
