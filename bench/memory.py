@@ -1,4 +1,8 @@
-"""The memory of idle workers: proportional set size, as the running supervisor tells it."""
+"""The memory of idle workers: proportional set size, as the running supervisor tells it.
+
+A megabyte is 2**20 bytes, as `codebutler status` shows it. The more workers share their memory, the smaller each
+one's part.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ async def _sizes(product: Scene, settle_s: float) -> list[float]:
     sizes = [repo["worker"]["pss_bytes"] for repo in status["repos"]]
     if None in sizes:
         raise BenchError("this system does not tell the proportional set size: measure on Linux")
-    return [size / 1e6 for size in sizes]
+    return [size / 2**20 for size in sizes]
 
 
 def _told(sizes: list[float]) -> str:

@@ -26,7 +26,10 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     return [
         limit("wake a sleeping worker: event → answer, median", median(asleep), 150),
         limit(
-            "memory of a sleeping worker", 0 if worker["pid"] is None else worker["pss_bytes"] / 1e6, 0, "MB"
+            "memory of a sleeping worker",
+            0 if worker["pid"] is None else worker["pss_bytes"] / 2**20,
+            0,
+            "MB",
         ),
     ]
 
