@@ -30,10 +30,12 @@ from codebutler.text.escape import escape
 OPERATOR = "operator"
 
 
-class StopsTurns(Protocol):
-    """The supervisor, as far as stopping goes."""
+class Workers(Protocol):
+    """The supervisor, as far as the operator goes."""
 
     def stop_turns(self, name: str, user: str) -> None: ...
+
+    def down(self, name: str) -> str: ...
 
 
 class Asked(Protocol):
@@ -53,7 +55,7 @@ class Operator:
         self,
         *,
         parent: Asked,
-        workers: StopsTurns,
+        workers: Workers,
         intake: Intake,
         sender: Sender,
         listeners: Listeners,
@@ -116,6 +118,11 @@ class Operator:
                 return
             if not request.wait:
                 yield Done(text="sent")
+                return
+            if why := self._workers.down(request.repo):
+                yield Failed(
+                    text=f"{request.repo} does not run now ({why}); the message is kept until it does"
+                )
                 return
             async for reply in listener.replies():
                 yield reply

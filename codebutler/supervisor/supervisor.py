@@ -120,6 +120,11 @@ class Supervisor:
         """End every turn of the repository; ``user`` is told as the one who did. Raises RegistryError."""
         self._handle(name).stop_turns(user)
 
+    def down(self, name: str) -> str:
+        """Why the repository's worker stays down; "" while it runs, sleeps or is about to. Raises RegistryError."""
+        handle = self._handle(name)
+        return handle.problem if handle.state in ("stopped", "quarantined") else ""
+
     def restart(self, name: str) -> None:
         """Start a worker that is down now, with a clean record. Raises RegistryError."""
         self._handle(name).start()

@@ -235,6 +235,9 @@ async def test_b07_a_store_newer_than_the_code(tmp_path: Path, git_repo: Path) -
         (notice,) = await built.until("the notice", lambda: notices(built, newer))
         assert "newer CodeButler" in notice
         assert "newer CodeButler" in built.log()
+        line = await refused(built, "send", "newer", "list the files", "--wait")
+        assert "newer CodeButler" in line
+        assert "kept until it does" in line
         await built.stop()
         set_revision(other, tables.HEAD)
         await built.supervise()
