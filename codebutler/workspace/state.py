@@ -221,6 +221,12 @@ class Workspace:
         self.channels[channel.id] = channel
         return channel
 
+    def renew_tokens(self, bot: str, app: str) -> None:
+        """The app's tokens are others from now on; the old ones open nothing."""
+        del self._tokens[self.bot.token]
+        self.bot.token, self.app_token = bot, app
+        self._tokens[bot] = self.bot
+
     def by_token(self, token: str) -> User | None:
         return self._tokens.get(token)
 

@@ -1,0 +1,141 @@
+"""The operator at the terminal, with a supervisor at work.
+
+| case | what happens |
+|---|---|
+| O01 | chat: a conversation in the terminal, one thread in the channel |
+| O02 | stop ends what runs, by the operator's name |
+| O03 | a second signal ends everything now; what ran is asked about at the next start |
+| O04 | new tokens, brought by setup, are used without a restart |
+| O05 | an event is acknowledged in time though the disk holds still for a moment |
+| O06 | logs and config of the running product hold no token |
+| O07 | workspace --json tells where it is; slack_sdk speaks there |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from tests.e2e.house import DEADLINE_S, House, command, house, whole_text
+from tests.e2e.test_matrix import claude, model_env, rehearsal
+from tests.modelserver.server import ModelServer, Reply
+
+
+async def test_o01_a_chat_in_the_terminal(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        process = await asyncio.create_subprocess_exec(
+            *command("chat", "sample"), env=built.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            output, _ = await process.communicate(b"list the files\nread README.md\n!ping\n")
+        assert process.returncode == 0
+        said = output.decode()
+        assert said.index("app.py") < said.index("A sample repository.") < said.index("pong")
+        roots = [m for m in built.workspace.workspace.channel(channel).messages.values() if not m.is_reply]
+        assert [root.text for root in roots if root.by_app] == ["*operator:* list the files"]
+
+
+async def test_o02_stop_from_the_terminal(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo)
+        model.play(Reply("Thinking", hold=True))
+        ts = await built.say(channel, "count to a million")
+        await model.seen(1)
+        assert "stopping what runs in sample" in await built.run("stop", "all")
+        assert await built.outcome(channel, ts) == "octagonal_sign"
+        assert await built.answer(channel, ts, "Stopped by operator")
+
+
+async def test_o03_a_second_signal_ends_it_now(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo)
+        model.play(Reply("Thinking", hold=True))
+        ts = await built.say(channel, "count to a million")
+        await model.seen(1)
+        assert built.supervisor is not None
+        built.supervisor.send_signal(signal.SIGINT)
+        await wait_for_log(built, "a second signal ends it now")
+        built.supervisor.send_signal(signal.SIGINT)
+        async with asyncio.timeout(10):
+            assert await built.supervisor.wait() == 0
+        model.release.set()
+        await built.supervise()
+        await built.answer(channel, ts, "count to a million")
+        assert len(model.requests) == 1
+
+
+async def test_o04_new_tokens_without_a_restart(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        bot, app = "xoxb-1-the-next-one", "xapp-1-the-next-one"
+        built.workspace.workspace.renew_tokens(bot, app)
+        ts = built.workspace.say(channel, "list the files")
+        await built.until_status(lambda status: "slack.botToken" in status["slack"]["trouble"])
+        told = await built.run("setup", "--bot-token", bot, "--app-token", app)
+        assert "The running supervisor took it in" in told
+        await built.answer(channel, ts, "README.md")
+        built.workspace.hub.drop()
+        await built.until_status(lambda status: status["slack"]["reconnects"] == 1)
+        after = built.workspace.say(channel, "!ping")
+        await built.answer(channel, after, "pong")
+        assert bot not in built.log() + await built.run("config", "sample")
+
+
+async def test_o05_a_disk_that_holds_still(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        with closing(sqlite3.connect(built.home / "journal.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            ts = built.workspace.say(channel, "!ping")
+            await built.until_status(lambda status: status["slack"]["state"] == "connected")
+            assert built.workspace.hub.pending == 1
+            other.execute("ROLLBACK")
+        await built.answer(channel, ts, "pong")
+        assert built.workspace.hub.counts.retried == 0
+
+
+async def test_o06_nothing_shows_a_token(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        secret = built.workspace.bot_token
+        ts = await built.say(channel, f"create {secret}.txt with {built.workspace.app_token}")
+        await built.outcome(channel, ts)
+        shown = [
+            await built.run(*words) for words in (("logs", "-n", "100"), ("config",), ("status", "--json"))
+        ]
+        shown += [(built.home / "logs" / name).read_text() for name in ("codebutler.log", "audit.jsonl")]
+        shown += [whole_text(message) for message in built.answers(channel, ts)]
+        assert [text for text in shown if secret in text or built.workspace.app_token in text] == []
+
+
+async def test_o07_the_workspace_alone(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(*command("workspace", "--json"), stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            told = json.loads(await process.stdout.readline())
+        assert sorted(told) == ["api_url", "app_token", "bot_token", "url", "user_token"]
+        person = AsyncWebClient(told["user_token"], base_url=told["api_url"])
+        person.proxy = None
+        channels = (await person.conversations_list())["channels"]
+        posted = await person.chat_postMessage(channel=channels[0]["id"], text="hello")
+        assert "bot_id" not in posted["message"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await process.wait() == 0
+
+
+async def wait_for_log(built: House, text: str) -> None:
+    """A file tells nobody of its changes: look again until the deadline."""
+    async with asyncio.timeout(DEADLINE_S):
+        while text not in built.log():  # noqa: ASYNC110 - nobody would set an event
+            await asyncio.sleep(0.05)
