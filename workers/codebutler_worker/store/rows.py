@@ -12,6 +12,7 @@ from typing import Literal
 TurnState = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 OperationKind = Literal["post", "update", "react", "upload"]
 OperationState = Literal["pending", "posted", "failed"]
+AttachmentState = Literal["wanted", "stored", "transcribed", "failed"]
 ApprovalState = Literal["pending", "allowed", "denied", "expired"]
 
 
@@ -37,6 +38,23 @@ class MessageRow:
     turn_id: str | None = None
     agent: str | None = None
     late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachmentRow:
+    """A file that came with a message. ``path``, once it is stored, is below the repository; ``transcript`` is
+    what a voice message says."""
+
+    message_id: str
+    file_id: str
+    position: int = 0
+    name: str = ""
+    mimetype: str = ""
+    size_bytes: int = 0
+    is_voice: bool = False
+    state: AttachmentState = "wanted"
+    path: str = ""
+    transcript: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -41,6 +41,21 @@ messages = Table(
     Column("agent", Text),
     Column("late", Integer, nullable=False, server_default=text("0")),
     Index("ix_messages_turn_id", "turn_id"),
+)
+
+attachments = Table(
+    "attachments",
+    metadata,
+    Column("message_id", Text, primary_key=True),
+    Column("file_id", Text, primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("mimetype", Text, nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("is_voice", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("transcript", Text, nullable=False),
 )
 
 sessions = Table(
