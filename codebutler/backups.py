@@ -62,12 +62,12 @@ def surplus(days: Iterable[date], today: date) -> list[date]:
     return best_first(days, today)[KEPT:]
 
 
-def shelf_name(name: str, path: Path) -> str:
+def directory_name(name: str, path: Path) -> str:
     """A directory's name for the backups of what belongs to ``path``: no two paths share one."""
     return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
 
 
-class Shelf:
+class Backups:
     """The backups of one file, in a directory of its own: ``STEM-YYYY-MM-DD.db``, the day in UTC."""
 
     def __init__(self, directory: Path, path: Path) -> None:
@@ -162,7 +162,7 @@ class Shelf:
 
 
 def open_or_restore(
-    opener: Callable[[], T], shelf: Shelf, path: Path, clock: Clock
+    opener: Callable[[], T], backups: Backups, path: Path, clock: Clock
 ) -> tuple[T, Restored | None]:
     """Open a file that is created if it never was, and restored if it is lost or damaged.
 
@@ -170,11 +170,11 @@ def open_or_restore(
     no good backup of a lost or damaged file.
     """
     try:
-        if shelf.days() and not sqlitefile.exists(path):
+        if backups.days() and not sqlitefile.exists(path):
             raise StoreDamagedError(f"{path} is missing")
         return opener(), None
     except StoreDamagedError as error:
-        restored = shelf.restore(str(error).rpartition(": ")[0] or str(error), clock.now())
+        restored = backups.restore(str(error).rpartition(": ")[0] or str(error), clock.now())
         if restored is None:
             raise
         return opener(), restored
@@ -183,9 +183,9 @@ def open_or_restore(
 class Keeper:
     """Takes the backups of a file in use, day by day, in a thread; between enter and exit."""
 
-    def __init__(self, shelf: Shelf, clock: Clock, trouble: Callable[[str], None]) -> None:
+    def __init__(self, backups: Backups, clock: Clock, trouble: Callable[[str], None]) -> None:
         """``trouble`` is told, in a line, why a backup could not be taken; the next hour tries again."""
-        self._shelf = shelf
+        self._backups = backups
         self._clock = clock
         self._trouble = trouble
         self._stop = threading.Event()
@@ -206,7 +206,7 @@ class Keeper:
     async def _run(self) -> None:
         while True:
             taking = asyncio.create_task(
-                asyncio.to_thread(self._shelf.take_if_due, self._clock.now(), self._stop), name="backup"
+                asyncio.to_thread(self._backups.take_if_due, self._clock.now(), self._stop), name="backup"
             )
             try:
                 await asyncio.shield(taking)

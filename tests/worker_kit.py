@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from codebutler.clock import Clock, ManualClock, settle
+from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler.model import Event, MessagePosted, NoRequest, Post, Prompt, React, Request, Update
@@ -252,7 +253,8 @@ async def worker(settings: RepoSettings, *, mute: bool = False) -> AsyncIterator
     clock = ManualClock()
     backend = ScriptedBackend(clock)
     ours, theirs = socket.socketpair()
-    serving = asyncio.create_task(serve(theirs, clock, lambda _settings, _clock: OneAgent(backend)))
+    home = Home(Path(settings.path) / ".codebutler" / "home")
+    serving = asyncio.create_task(serve(theirs, clock, lambda _settings, _clock: OneAgent(backend), home))
     parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend, mute)
     listening = asyncio.create_task(parent.listen())
     try:

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from codebutler import killpoints
+from codebutler.backups import Backups, Keeper, directory_name
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
@@ -24,14 +25,18 @@ from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler_worker.agents.leftovers import kill_orphans
-from codebutler_worker.conversation.desk import Agents, Desk, Reporter
+from codebutler_worker.conversation.desk import Agents, Desk, Draft, Reporter
 from codebutler_worker.conversation.outbox import Outbox
+from codebutler_worker.conversation.restored import after_restore
 from codebutler_worker.roster import Roster
 from codebutler_worker.store.open import open_store
-from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.unit_of_work import Store
 from codebutler_worker.worker import Worker, greet
 
 TERMINATED_GRACE_S = 5.0
+# An earlier worker, orphaned by its parent's death, ends its agents before it lets go of the store.
+PREDECESSOR_S = 10.0
 _TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 
 
@@ -43,13 +48,16 @@ def main(connection: Connection) -> None:
     killpoints.watch(f"worker:{current_process().name}", os.environ)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
-    sys.exit(asyncio.run(serve(sock, SystemClock(), _roster)))
+    sys.exit(asyncio.run(serve(sock, SystemClock(), _roster, Home.from_env(os.environ))))
 
 
-async def serve(sock: socket.socket, clock: Clock, agents: Callable[[RepoSettings, Clock], Agents]) -> int:
+async def serve(
+    sock: socket.socket, clock: Clock, agents: Callable[[RepoSettings, Clock], Agents], home: Home
+) -> int:
     """Everything between the first Hello and the last Goodbye; returns the exit code.
 
-    ``agents`` makes the repository's agents once its settings are known.
+    ``agents`` makes the repository's agents once its settings are known; ``home`` is where the store's
+    backups are kept.
     """
     channel: Channel[ToWorker] = await Channel.over(sock, to_worker_codec())
     logger, handler = logging.getLogger("codebutler_worker"), HomeHandler(channel.send)
@@ -59,7 +67,16 @@ async def serve(sock: socket.socket, clock: Clock, agents: Callable[[RepoSetting
         if configured is None:
             return 0
         logger.setLevel(_level(configured.settings))
-        return await _work(channel, configured.settings, clock, agents)
+        settings = configured.settings
+        if settings.config.sandbox.mode == "none" and (killed := await kill_orphans()):
+            # Walls take their programs along; without them those of a killed worker are still at it.
+            logger.warning("%d programs of a worker that is no more were killed", killed)
+        backups = _backups(settings, home)
+        # Opening may migrate, which blocks; nothing else runs yet, and the parent allows a start its time.
+        async with open_store(_store(settings), clock, backups, PREDECESSOR_S) as store:
+            desk = await _desk(channel, settings, store, clock, agents)
+            async with Keeper(backups, clock, logger.warning):
+                return await _work(Worker(channel, desk))
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))
         channel.send(Goodbye(reason=str(error)))
@@ -76,27 +93,37 @@ async def serve(sock: socket.socket, clock: Clock, agents: Callable[[RepoSetting
         await channel.wait_closed()
 
 
-async def _work(
+async def _desk(
     channel: Channel[ToWorker],
     settings: RepoSettings,
+    store: Store,
     clock: Clock,
     agents: Callable[[RepoSettings, Clock], Agents],
-) -> int:
-    if settings.config.sandbox.mode == "none" and (killed := await kill_orphans()):
-        # Walls take their programs along; without them those of a killed worker are still at it.
-        channel.send(Log(tag="WRN", text=f"{killed} programs of a worker that is no more were killed"))
-    path = prepare_state_dir(Path(settings.path)) / "store.db"
-    # Opening may migrate, which blocks; nothing else runs yet, and the parent allows a start its time.
-    async with open_store(path, clock) as store:
-        outbox = Outbox(store, channel.send)
-        reporter = Reporter(channel.send)
-        worker = Worker(channel, Desk(settings, store, outbox, agents(settings, clock), clock, reporter))
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, worker.end, TERMINATED_GRACE_S)
-        try:
-            return await worker.run()
-        finally:
-            loop.remove_signal_handler(signal.SIGTERM)
+) -> Desk:
+    if (restored := store.restored) is not None:
+        logging.getLogger("codebutler_worker").error("%s", restored)
+        now = clock.now()
+        await store.run(lambda uow: after_restore(Draft(uow, now), restored, settings.channel_id))
+    outbox = Outbox(store, channel.send)
+    return Desk(settings, store, outbox, agents(settings, clock), clock, Reporter(channel.send))
+
+
+async def _work(worker: Worker) -> int:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, worker.end, TERMINATED_GRACE_S)
+    try:
+        return await worker.run()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _store(settings: RepoSettings) -> Path:
+    return Path(settings.path) / STATE_DIR / "store.db"
+
+
+def _backups(settings: RepoSettings, home: Home) -> Backups:
+    path = _store(settings)
+    return Backups(home.backups / directory_name(settings.name, path), path)
 
 
 def _roster(settings: RepoSettings, clock: Clock) -> Agents:

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from codebutler.clock import Clock, SystemClock
+from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler.model import Command, MessagePosted
@@ -46,7 +47,9 @@ def warm_up() -> None:
 
 async def _rehearse(directory: Path) -> None:
     ours, theirs = socket.socketpair()
-    serving = asyncio.create_task(serve(theirs, SystemClock(), _no_agents), name="warm-up")
+    serving = asyncio.create_task(
+        serve(theirs, SystemClock(), _no_agents, Home(directory / "home")), name="warm-up"
+    )
     channel: Channel[ToParent] = await Channel.over(ours, to_parent_codec())
     try:
         async for message in channel.messages():

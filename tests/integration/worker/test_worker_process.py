@@ -8,12 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from codebutler.clock import Clock, SystemClock
+from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.model import Event, MessagePosted, Post, Prompt, Request
 from codebutler.protocol.channel import Channel
@@ -40,10 +41,12 @@ DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def forks() -> ForkServer:
-    server = ForkServer()
-    server.start()
-    return server
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CODEBUTLER_HOME", str(tmp_path_factory.mktemp("home")))
+        server = ForkServer()
+        server.start()
+        yield server
 
 
 def settings(repo: Path, mode: SandboxMode) -> RepoSettings:
@@ -146,7 +149,7 @@ def test_what_every_worker_shares_holds_nothing_of_the_parents_or_the_migrations
 async def test_what_breaks_it_is_one_record(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     channel = await Channel.over(ours, to_parent_codec())
-    serving = asyncio.create_task(serve(theirs, SystemClock(), no_agents))
+    serving = asyncio.create_task(serve(theirs, SystemClock(), no_agents, Home(tmp_path / "home")))
     messages = channel.messages()
     assert isinstance(await anext(messages), Hello)
     channel.send(Configure(settings=settings(tmp_path, "auto")))

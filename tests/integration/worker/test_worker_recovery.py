@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from codebutler.clock import ManualClock
+from codebutler.config.paths import Home
 from codebutler.model import ButtonClicked, Post
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
@@ -186,7 +187,8 @@ async def test_a_store_of_a_newer_version_ends_the_worker_for_good(tmp_path: Pat
     ours, theirs = socket.socketpair()
     clock = ManualClock()
     backend = ScriptedBackend(clock)
-    serving = asyncio.create_task(serve(theirs, clock, lambda _settings, _clock: OneAgent(backend)))
+    home = Home(tmp_path / "home")
+    serving = asyncio.create_task(serve(theirs, clock, lambda _settings, _clock: OneAgent(backend), home))
     parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend)
     listening = asyncio.create_task(parent.listen())
     await parent.until(lambda: parent.said(Hello))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from codebutler import sqlitefile
+from codebutler.backups import Backups, open_or_restore
 from codebutler.clock import Clock
 from codebutler_worker.store import tables
 from codebutler_worker.store.migrate import upgrade_store, writer_lock
@@ -16,11 +18,12 @@ from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepar
 from codebutler_worker.store.unit_of_work import Store
 
 
-def open_store(path: Path, clock: Clock, wait_s: float = 0.0) -> Store:
+def open_store(path: Path, clock: Clock, backups: Backups | None = None, wait_s: float = 0.0) -> Store:
     """Open ``<repo>/.codebutler/store.db``, creating or (after a backup) migrating it first.
 
-    Prepares the state directory too. For ``wait_s`` seconds it waits for an earlier worker to let go. Blocks;
-    call it before serving. Raises StoreTooNewError for a newer CodeButler's file, StoreDamagedError for one
+    Prepares the state directory too. A file that is lost or damaged is restored from ``backups``, if that has a
+    good backup of it. For ``wait_s`` seconds it waits for an earlier worker to let go. Blocks; call it before
+    serving. Raises StoreTooNewError for a newer CodeButler's file, StoreDamagedError for one
     that is damaged or lost, and StoreError for one that is foreign, in use or not writable.
     """
     if path.parent.name == STATE_DIR:
@@ -28,7 +31,10 @@ def open_store(path: Path, clock: Clock, wait_s: float = 0.0) -> Store:
     check_state_dir(path.parent)
     lock = writer_lock(path).acquire(wait_s)
     try:
-        return Store(path, _open_file(path, clock), clock, lock)
+        if backups is None:
+            return Store(path, _open_file(path, clock), clock, lock)
+        raw, restored = open_or_restore(partial(_open_file, path, clock), backups, path, clock)
+        return Store(path, raw, clock, lock, restored)
     except BaseException:
         lock.release()
         raise

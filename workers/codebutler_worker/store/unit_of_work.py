@@ -16,9 +16,11 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.pool import StaticPool
 
 from codebutler import sqlitefile
+from codebutler.backups import Restored
 from codebutler.clock import Clock
 from codebutler.errors import StoreError
 from codebutler.filelock import FileLock
+from codebutler_worker.store.attachments import Attachments
 from codebutler_worker.store.conversations import Inbox, Messages, Turns
 from codebutler_worker.store.outbox import Approvals, Outbox
 from codebutler_worker.store.sessions import Sessions
@@ -32,6 +34,7 @@ class UnitOfWork:
     def __init__(self, connection: Connection, clock: Clock) -> None:
         self.inbox = Inbox(connection)
         self.messages = Messages(connection)
+        self.attachments = Attachments(connection)
         self.turns = Turns(connection)
         self.sessions = Sessions(connection)
         self.outbox = Outbox(connection, clock)
@@ -41,10 +44,19 @@ class UnitOfWork:
 class Store:
     """One connection in one thread: transactions run one after another, in the order they were asked for.
 
-    ``lock`` keeps every other writer away; closing the store releases it.
+    ``lock`` keeps every other writer away; closing the store releases it. ``restored`` tells that a backup
+    was put in the place of a lost file.
     """
 
-    def __init__(self, path: Path, raw: sqlite3.Connection, clock: Clock, lock: FileLock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        raw: sqlite3.Connection,
+        clock: Clock,
+        lock: FileLock,
+        restored: Restored | None = None,
+    ) -> None:
+        self.restored = restored
         self._path = path
         self._lock = lock
         self._raw = raw
