@@ -1,0 +1,284 @@
+"""A house whose processes die at labelled points, a person who goes on talking, and a checker of the record.
+
+The person answers every question the house asks after a crash, Continue and Drop in turn; the supervisor is
+started again whenever it died. When all is quiet, ``verdict`` compares the workspace's whole record with the
+ledgers on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from codebutler import killpoints
+from codebutler.config.paths import Home
+from codebutler.config.registry import Registry, RepoEntry, add
+from codebutler.workspace.server import Options, WorkspaceServer
+from codebutler.workspace.socket import Timing
+from codebutler.workspace.state import Message, MethodError
+from tests.e2e.house import FINAL, House
+
+PATIENCE_S = 60.0
+CLICK_AGAIN_S = 3.0
+# Slack sends an event again after a minute and after five; here nobody wants to wait that long.
+IMPATIENT = Timing(ack_s=1.0, retries_s=(0.3,) * 100)
+MARKS = {"done": "white_check_mark", "failed": "x", "stopped": "octagonal_sign"}
+Point = tuple[str, int]
+
+
+@dataclass
+class Talk:
+    """What one person said in one repository's channel, and where its ledgers are."""
+
+    house: CrashHouse
+    name: str
+    repo: Path
+    channel: str
+    said: list[str] = field(default_factory=list)
+    choices: Any = field(default_factory=lambda: cycle(("codebutler.retry", "codebutler.drop")))
+
+    async def say(self, times: int) -> None:
+        """A message, and replies in its thread while the first is being worked on."""
+        root: str | None = None
+        for _ in range(times):
+            ts = await self._say(root)
+            root = root or ts
+
+    async def _say(self, root: str | None) -> str:
+        note = f"note-{len(self.said)}.txt"
+        ts = await self.house.built.say(self.channel, f"append here to {note}", thread_ts=root)
+        self.said.append(ts)
+        return ts
+
+    async def until_over(self) -> None:
+        """Until every message has its one final mark, no button is left, and the ledgers are settled."""
+        built = self.house.built
+        while question := await built.until(f"the end of what was said in {self.name}", self._next):
+            if question == ("", ""):
+                break
+            await self._decide(*question)
+        async with asyncio.timeout(PATIENCE_S):
+            while self.unsettled():  # noqa: ASYNC110 - the ledgers are other processes' files
+                await asyncio.sleep(0.05)
+
+    async def until_asked(self) -> tuple[str, str]:
+        """Until a question stands in the channel; returns its ts and value."""
+        return await self.house.built.until("a question", self.question)
+
+    def _next(self) -> tuple[str, str] | None:
+        if question := self.question():
+            return question
+        over = all(self._marks(ts) <= FINAL and len(self._marks(ts)) == 1 for ts in self.said)
+        return ("", "") if over and not any(_buttons(message) for message in self.messages()) else None
+
+    def question(self) -> tuple[str, str] | None:
+        for message in self.messages():
+            if value := _buttons(message).get("codebutler.drop"):
+                return message.ts, value
+        return None
+
+    async def _decide(self, ts: str, value: str) -> None:
+        """Press a button until it is gone: what a person does when nothing seems to happen."""
+        action = next(self.choices)
+        with contextlib.suppress(MethodError, TimeoutError):
+            await self.house.built.click(self.channel, ts, action, value)
+            await self.house.built.workspace.until(
+                lambda: self.question() != (ts, value) or None, CLICK_AGAIN_S
+            )
+
+    def messages(self) -> list[Message]:
+        return list(self.house.built.workspace.workspace.channel(self.channel).messages.values())
+
+    def _marks(self, ts: str) -> set[str]:
+        found = self.house.built.workspace.workspace.channel(self.channel).messages[ts].reactions
+        return {name for name, people in found.items() if people}
+
+    def rows(self, query: str, *arguments: str) -> list[tuple[Any, ...]]:
+        return _rows(self.repo / ".codebutler" / "store.db", query, *arguments)
+
+    def unsettled(self) -> list[str]:
+        """What the ledgers still hold as under way."""
+        journal = self.house.built.home / "journal.db"
+        waiting = _rows(
+            journal, "SELECT key FROM entries WHERE event IS NOT NULL AND channel = ?", self.channel
+        )
+        pending = self.rows("SELECT op_id FROM outbox WHERE state = 'pending'")
+        turns = self.rows("SELECT id FROM turns WHERE state IN ('queued', 'running', 'waiting')")
+        return [str(row[0]) for row in (*waiting, *pending, *turns)]
+
+    def verdict(self) -> None:
+        """Each accepted message has exactly one visible outcome, in order; nothing was said or done twice."""
+        assert self.unsettled() == []
+        shown = {message.ts: message for message in self.messages()}
+        ids = [op_id for message in shown.values() if (op_id := _op_id(message))]
+        assert [op for op, times in Counter(ids).items() if times > 1] == [], "said twice"
+        posts = self.rows("SELECT op_id, ts, state, turn_id FROM outbox WHERE kind = 'post' ORDER BY seq")
+        assert {(op, ts) for op, ts, _, _ in posts} == {(_op_id(m), m.ts) for m in shown.values() if m.by_app}
+        assert self.rows("SELECT code FROM outbox WHERE state = 'failed'") == []
+        self._check_turns(posts, shown)
+        self._check_marks()
+        for number in range(len(self.said)):
+            note = self.repo / f"note-{number}.txt"
+            done = note.read_text().count("here") if note.exists() else 0
+            assert done <= 1, f"{note.name}: done twice"
+
+    def _check_turns(self, posts: list[tuple[Any, ...]], shown: dict[str, Message]) -> None:
+        first_seen: dict[str, list[str]] = {}
+        turns = self.rows("SELECT id, conversation, state, reason, progress_op_id FROM turns ORDER BY seq")
+        follow_up: set[str] = set()
+        for turn_id, conversation, state, reason, progress in turns:
+            spoken = [shown[ts] for op, ts, _, owner in posts if owner == turn_id and op != progress]
+            answers = [message for message in spoken if "_tokens:" in str(message.blocks)]
+            questions = [message for message in spoken if "The machine stopped" in message.text]
+            assert len(answers) == (state == "done"), (turn_id, state, [m.text for m in spoken])
+            crashed = state == "interrupted" or reason == "dropped"
+            assert len(questions) == crashed, (turn_id, state, reason, [m.text for m in spoken])
+            assert state in MARKS or reason == "continued", (turn_id, state, reason)
+            if conversation not in follow_up:
+                first_seen.setdefault(conversation, []).extend(message.ts for message in spoken[:1])
+            follow_up |= {conversation} if crashed else set()
+        for seen in first_seen.values():
+            assert seen == sorted(seen), "out of order"
+
+    def _check_marks(self) -> None:
+        for number, ts in enumerate(self.said):
+            query = (
+                "SELECT t.state FROM messages m JOIN turns t ON t.id = m.turn_id WHERE m.platform_msg_id = ?"
+            )
+            states = self.rows(query, ts)
+            assert len(states) == 1, f"message {number} belongs to {len(states)} turns"
+            assert self._marks(ts) == {MARKS[states[0][0]]}, (number, states)
+
+
+class CrashHouse:
+    """Repositories with a supervisor that is started again whenever it dies."""
+
+    def __init__(self, built: House, plans: Path) -> None:
+        self.built = built
+        self.plans = plans
+        self.talks: list[Talk] = []
+        self.deaths = 0
+
+    def plan(self, process: str, *points: Point) -> None:
+        """From now on ``process`` dies at these points, one per life."""
+        written = self.plans / f"{process}.new"
+        written.write_text("".join(f"{label} {times}\n" for label, times in points))
+        written.replace(self.plans / f"{process}.plan")
+
+    def left(self, process: str) -> list[str]:
+        """What of the plan has not happened; the plan is dropped."""
+        plan = self.plans / f"{process}.plan"
+        lines = plan.read_text().splitlines() if plan.exists() else []
+        plan.unlink(missing_ok=True)
+        return lines
+
+    def forget_passed(self) -> None:
+        for file in self.plans.glob("*.passed"):
+            file.unlink()
+
+    def passed(self, process: str) -> Counter[str]:
+        """How often each point was passed since they were forgotten."""
+        file = self.plans / f"{process}.passed"
+        return Counter(file.read_text().split() if file.exists() else [])
+
+    async def renew(self) -> None:
+        """Another life of the supervisor, whose allowance of Slack calls is unspent."""
+        supervisor = self.built.supervisor
+        assert supervisor is not None
+        if supervisor.returncode is None:
+            supervisor.send_signal(signal.SIGKILL)
+        await supervisor.wait()
+
+    async def keep_alive(self) -> None:
+        """Start the supervisor again each time it was killed."""
+        while self.built.supervisor is not None:
+            code = await self.built.supervisor.wait()
+            if code != -signal.SIGKILL:
+                return
+            self.deaths += 1
+            await self.built.start_supervisor()
+
+
+def points_of(passed: Counter[str]) -> list[Point]:
+    """Every point and every passage of it."""
+    return [(label, k) for label in sorted(passed) for k in range(1, passed[label] + 1)]
+
+
+@asynccontextmanager
+async def crash_house(tmp_path: Path, names: Sequence[str]) -> AsyncIterator[CrashHouse]:
+    """A supervisor at work for a repository per name, with the rehearsal agent and no walls."""
+    home, plans = tmp_path / "home", tmp_path / "plans"
+    home.mkdir(mode=0o700)
+    plans.mkdir()
+    options = Options(channels=tuple(names), timing=IMPATIENT)
+    async with WorkspaceServer(options) as workspace:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "CODEBUTLER_HOME": str(home),
+            "SLACK_API_URL": workspace.api_url,
+            killpoints.VARIABLE: str(plans),
+        }
+        made = CrashHouse(House(workspace, home, env), plans)
+        _configure(home, workspace)
+        for name in names:
+            repo = tmp_path / name
+            repo.mkdir()
+            channel = workspace.channel_id(name)
+            workspace.call("conversations.join", workspace.bot_token, channel=channel)
+            entry = RepoEntry(name=name, path=str(repo), channel_id=channel)
+            Registry(Home(home)).update(lambda entries, entry=entry: add(entries, entry))
+            made.talks.append(Talk(made, name, repo, channel))
+        await made.built.supervise()
+        alive = asyncio.create_task(made.keep_alive(), name="keep alive")
+        try:
+            yield made
+        finally:
+            alive.cancel()
+            await asyncio.gather(alive, return_exceptions=True)
+            if made.built.supervisor is not None:
+                await made.built.stop()
+
+
+def _configure(home: Path, workspace: WorkspaceServer) -> None:
+    config = {
+        "slack": {
+            "botToken": workspace.bot_token,
+            "appToken": workspace.app_token,
+            "allowedUsers": [workspace.workspace.person.id],
+        },
+        "agent": {"default": "rehearsal", "debounceSeconds": 0},
+        "sandbox": {"mode": "none"},
+    }
+    file = home / "config.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(config))
+
+
+def _rows(path: Path, query: str, *arguments: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
+    try:
+        return connection.execute(query, arguments).fetchall()
+    finally:
+        connection.close()
+
+
+def _op_id(message: Message) -> str:
+    return str((message.metadata or {}).get("event_payload", {}).get("op_id", ""))
+
+
+def _buttons(message: Message) -> dict[str, str]:
+    elements = [element for block in message.blocks for element in block.get("elements", [])]
+    return {e["action_id"]: e["value"] for e in elements if isinstance(e, dict) and "action_id" in e}
