@@ -29,7 +29,16 @@ from codebutler.slack.authority import Authority
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.limits import Limits
 from codebutler.slack.lookup import LOOK_BACK_S, find_result
-from codebutler.slack.outgoing import TOO_MUCH, Lane, lane_of, method_of, plainer, redacted, supersedes
+from codebutler.slack.outgoing import (
+    TOO_MUCH,
+    Lane,
+    lane_of,
+    method_of,
+    plainer,
+    redacted,
+    supersedes,
+    undoes,
+)
 from codebutler.slack.port import ChatPort, Page
 
 BACKOFF_BASE_S = 0.5
@@ -167,6 +176,8 @@ class Sender:
         self._idle.clear()
         lane = lane_of(operation)
         queue = self._queues.setdefault((channel, lane), _Queue())
+        if self._cancels_out(item, queue):
+            return item
         for place, older in enumerate(queue.waiting):
             if supersedes(operation, older.operation):
                 # Takes the older one's place, so that a message edited all the time is not always last.
@@ -179,11 +190,25 @@ class Sender:
             queue.task = asyncio.create_task(self._work(channel, lane, queue), name=f"slack-{lane}-{channel}")
         return item
 
+    def _cancels_out(self, item: _Item, queue: _Queue) -> bool:
+        """A reaction that waits and its removal are both done when neither was sent, in the order they came."""
+        related = (older for older in reversed(queue.waiting) if undoes(item.operation, older.operation))
+        older = next(related, None)
+        if older is None or older.unsure:
+            return False
+        queue.waiting.remove(older)
+        self._settle(older, "")
+        self._settle(item, "")
+        return True
+
     async def _work(self, channel: str, lane: Lane, queue: _Queue) -> None:
         """Empty one lane, then end: a quiet channel costs nothing."""
         while queue.waiting:
-            await self._claim(queue.waiting[0])
+            head = queue.waiting[0]
+            await self._claim(head)
             # Taken only now: what waits for its turn can still be superseded.
+            if not queue.waiting or method_of(queue.waiting[0].operation) != method_of(head.operation):
+                continue  # it was made pointless, and what comes next needs a claim of its own
             item = queue.waiting.popleft()
             try:
                 await self._send(item)

@@ -252,12 +252,43 @@ async def test_reactions_keep_their_order() -> None:
         ts = b.chat.say(C, "U1", "question")
         reacts = [
             React(target_ts=ts, name="eyes"),
-            React(target_ts=ts, name="eyes", remove=True),
             React(target_ts=ts, name="white_check_mark"),
+            React(target_ts=ts, name="eyes", remove=True),
         ]
-        await asyncio.gather(*(b.submit(f"r{n}", react) for n, react in enumerate(reacts)))
+        b.chat.hold("react")
+        waiting = [b.submit("r0", reacts[0])]
+        await settle()
+        waiting += [b.submit(f"r{n}", react) for n, react in enumerate(reacts[1:], 1)]
+        await settle()
+        b.chat.release("react")
+        await asyncio.gather(*waiting)
         assert [d.operation for d in b.chat.done] == reacts
         assert b.chat.reactions(C, ts) == {"white_check_mark"}
+
+
+async def test_a_mark_that_waits_and_its_removal_are_both_spared() -> None:
+    async with bench() as b:
+        asked = [b.chat.say(C, "U1", "question") for _ in range(60)]
+        for ts in asked:
+            b.submit(f"{ts}+", React(target_ts=ts, name="eyes"))
+            b.submit(f"{ts}=", React(target_ts=ts, name="white_check_mark"))
+        await settle()
+        for ts in asked:
+            b.submit(f"{ts}-", React(target_ts=ts, name="eyes", remove=True))
+        await b.passes(120)
+        assert b.sender.pending == 0
+        assert [b.chat.reactions(C, ts) for ts in asked] == [{"white_check_mark"}] * 60
+
+
+async def test_a_mark_that_may_have_been_set_before_is_taken_away() -> None:
+    async with bench() as b:
+        ts = b.chat.say(C, "U1", "question")
+        await b.chat.react(C, React(target_ts=ts, name="eyes"))
+        b.submit("add", React(target_ts=ts, name="eyes"), unsure=True)
+        b.submit("remove", React(target_ts=ts, name="eyes", remove=True))
+        await b.passes(60)
+        assert b.sender.pending == 0
+        assert b.chat.reactions(C, ts) == set()
 
 
 async def test_a_refusal_is_told_and_the_next_one_goes_out() -> None:
