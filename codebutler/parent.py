@@ -76,6 +76,7 @@ class Parent:
             parts.supervisor.add(self._settings(served))
         self._tell_notes()
         parts.supervisor.start()
+        await parts.journal.keep_channels(self.table.channels())
         await intake.resume()
         parts.logs.record("", "INF", f"serving {len(self.table.served)} repositories (pid {os.getpid()})")
         async with control_server(parts.home.socket, control):
@@ -154,6 +155,7 @@ class Parent:
                 self._parts.supervisor.reconfigure(after[name])
         for name in after.keys() - before.keys():
             self._parts.supervisor.add(after[name])
+        await self._parts.journal.keep_channels(table.channels())
         self.table = table
         self._by_channel = table.by_channel()
         if self._slack is not None:

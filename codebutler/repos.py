@@ -117,6 +117,12 @@ class RepoTable:
             or each.config.slack.channel_id in each.config.slack.listen_channels
         }
 
+    def channels(self) -> set[str]:
+        """Every channel that a registered repository has, served or not."""
+        configured = {each.config.slack.channel_id for each in self.served}
+        registered = {each.entry.channel_id for each in (*self.served, *self.unserved)}
+        return (configured | registered) - {""}
+
     def named(self, name: str) -> Served | None:
         """The served repository of that name."""
         return next((each for each in self.served if each.entry.name == name), None)

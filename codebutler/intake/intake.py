@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, Protocol
 
 from codebutler.clock import Clock
@@ -50,7 +49,7 @@ class Refusals(Protocol):
 
 class Intake:
     """One per parent. ``repos`` maps channel ID to repository and may change while we run. What was written
-    before ``away_until`` is marked late; None marks nothing."""
+    before this was made was written while we were away."""
 
     def __init__(
         self,
@@ -60,22 +59,27 @@ class Intake:
         router: EventRouter,
         refusals: Refusals,
         clock: Clock,
-        away_until: datetime | None = None,
     ) -> None:
         self._repos = repos
         self._journal = journal
         self._router = router
         self._refusals = refusals
         self._clock = clock
-        self._away_until = away_until
+        self._away_until = clock.now()
         self._noticed: dict[str, float] = {}
 
-    async def accept(self, event: Event) -> Outcome:
-        """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept."""
+    async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
+        """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept.
+
+        ``missed``: it was fetched, or Slack did not reach us at first, so it may be late. What comes at once
+        never is, however wrong our clock may be.
+        """
         repo = self._repos().get(event.channel)
         if repo is None:
             return "ignored"
-        event = self._dated(event, repo.config)
+        if missed:
+            max_age_hours = repo.config.catch_up.max_age_hours
+            event = dated(event, self._clock.now(), self._away_until, max_age_hours)
         request = request_of(event, repo.prefixes)
         if _not_for_us(repo.config, event, request):
             await self._journal.pass_over(event)
@@ -102,11 +106,6 @@ class Intake:
         for entry in pending:
             self._router.route(entry)
         return len(pending)
-
-    def _dated(self, event: Event, config: Config) -> Event:
-        if self._away_until is None:
-            return event
-        return dated(event, self._clock.now(), self._away_until, config.catch_up.max_age_hours)
 
     def _refuse(self, event: Event, request: Request, ask: Ask, decision: Decision) -> None:
         known = ask.user in self._repos()[event.channel].config.slack.allowed_users or ask.local

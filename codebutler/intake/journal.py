@@ -145,9 +145,19 @@ class Journal:
         if (seen := _seen(event, taken=False)) is not None:
             await self._change(partial(journal_file.remember, channel=event.channel, seen=seen))
 
-    async def open_gaps(self, channels: Collection[str]) -> None:
-        """From now on messages of ``channels`` may be missed. Raises StoreError."""
-        now_ts = f"{self._clock.now().timestamp():.6f}"
+    async def was_passed_over(self, event: MessagePosted) -> bool:
+        """Whether ``pass_over`` took it, lately. Raises StoreError."""
+        find = partial(journal_file.passed_over, channel=event.channel, ts=event.ts)
+        return await self._read(find)
+
+    async def keep_channels(self, channels: Collection[str]) -> None:
+        """Forget where every other channel stood: should it come back, it begins anew. Raises StoreError."""
+        await self._change(partial(journal_file.keep_channels, channels=tuple(channels)))
+
+    async def open_gaps(self, channels: Collection[str], since: datetime | None = None) -> None:
+        """From now on messages of ``channels`` may be missed; of a channel that is new here, those from
+        ``since`` (default: now) on. Raises StoreError."""
+        now_ts = f"{(since or self._clock.now()).timestamp():.6f}"
         await self._change(partial(_open_gaps, channels=tuple(channels), now_ts=now_ts))
 
     async def gap(self, channel: str) -> Gap | None:

@@ -128,6 +128,20 @@ def remember(connection: sqlite3.Connection, channel: str, seen: Seen) -> None:
     raise_mark(connection, channel, seen.ts)
 
 
+def passed_over(connection: sqlite3.Connection, channel: str, ts: str) -> bool:
+    """Is this a message that came in and was not taken?"""
+    query = "SELECT 1 FROM recent WHERE channel = ? AND ts = ? AND NOT taken"
+    return connection.execute(query, (channel, ts)).fetchone() is not None
+
+
+def keep_channels(connection: sqlite3.Connection, channels: Collection[str]) -> None:
+    """Forget every other channel's place; the keys of its events stay."""
+    known = connection.execute("SELECT channel FROM channels").fetchall()
+    gone = [(channel,) for (channel,) in known if channel not in channels]
+    connection.executemany("DELETE FROM channels WHERE channel = ?", gone)
+    connection.executemany("DELETE FROM recent WHERE channel = ?", gone)
+
+
 def open_gap(connection: sqlite3.Connection, channel: str, now_ts: str) -> None:
     """From here on messages may be missed, until ``close_gap``. A gap that is open stays as wide as it is; a
     channel of which nothing is known begins now."""

@@ -31,5 +31,5 @@ class Door:
         if isinstance(event, Ignored):
             log.debug("ignored: %s", event.reason)
             return None
-        await self._intake.accept(event)
+        await self._intake.accept(event, missed=envelope.retry_attempt > 0)
         return None

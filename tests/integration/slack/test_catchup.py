@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AgentSection, Config, SlackSection
@@ -44,7 +45,6 @@ class Life:
             router=router,
             refusals=self,
             clock=clock,
-            away_until=clock.now(),
         )
         shelf = Shelf(intake=self.intake, journal=journal, router=router)
         self.catch_up = CatchUp(chat, shelf, clock, Random(1), lambda: self.repos)
@@ -301,6 +301,29 @@ async def test_old_messages_are_marked_stale(world: World) -> None:
         life.catch_up.back()
         await life.caught_up()
         assert [event.stale for event in life.routed if isinstance(event, MessagePosted)] == [True, False]
+
+
+async def test_what_comes_at_once_is_never_late_and_what_comes_again_may_be(world: World) -> None:
+    old = world.live(await world.say("old"))
+    await world.clock.advance(3600 * 13)
+    async with world.life() as life:
+        await life.intake.accept(old)
+        await life.intake.accept(replace(old, ts="1767225999.000000"), missed=True)
+        assert [(e.late, e.stale) for e in life.routed if isinstance(e, MessagePosted)] == [
+            (False, False),
+            (True, True),
+        ]
+
+
+async def test_a_channel_that_was_given_up_begins_anew_when_it_comes_back(world: World) -> None:
+    async with world.life() as life:
+        await life.journal.keep_channels(["C2"])
+    await world.say("among ourselves")
+    async with world.life() as life:
+        life.catch_up.back()
+        await life.caught_up()
+        assert life.routed == []
+        assert await life.intake.accept(world.live(world.chat.messages("C1")[0]["ts"])) == "duplicate"
 
 
 async def test_a_message_that_never_came_shows_that_we_are_deaf(world: World) -> None:
