@@ -6,8 +6,10 @@ import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from codebutler import killpoints
+from codebutler.backups import Backups, Keeper, open_or_restore
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import Resolved, resolve_global
@@ -79,7 +81,6 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         router=router,
         refusals=parts.services,
         clock=around.clock,
-        away_until=around.clock.now(),
     )
     shelf = Shelf(intake=intake, journal=parts.journal, router=router)
     catch_up = CatchUp(parts.sender, shelf, around.clock, rng, parent.repos)
@@ -112,7 +113,12 @@ async def _parts(
         Logs(home.log_file, config.logs.level, redact, retention_days=config.logs.retention_days)
     )
     audit = stack.enter_context(AuditLog(home.audit, clock, redact))
-    journal = await stack.enter_async_context(Journal.open(home.journal, clock))
+    backups = Backups(home.backups / "journal", home.journal)
+    journal, restored = open_or_restore(
+        partial(Journal.open, home.journal, clock), backups, home.journal, clock
+    )
+    await stack.enter_async_context(journal)
+    await stack.enter_async_context(Keeper(backups, clock, partial(logs.record, "", "WRN")))
     sender = await stack.enter_async_context(Sender(api, clock, redact))
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
     services = ParentServices(
@@ -123,6 +129,9 @@ async def _parts(
         listeners=listeners,
         tasks=tasks,
     )
+    if restored is not None:
+        await journal.open_gaps(table.by_channel(), since=restored.taken_at)
+        services.restored(restored, table.by_channel())
     supervisor = await stack.enter_async_context(Supervisor(Kit(spawner, services, clock, random.random)))
     return Parts(
         home=home,

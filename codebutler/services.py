@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from uuid import uuid4
 
+from codebutler.backups import Restored
 from codebutler.config.schema import RepoSettings
 from codebutler.control.listeners import Listeners
 from codebutler.errors import ChatError
@@ -105,6 +106,17 @@ class ParentServices:
             self._audit.append(_act(event, kind, "allowed"))
         except OSError as error:
             self._logs.record("", "ERR", f"the audit log cannot be written: {error.strerror}")
+
+    def restored(self, restored: Restored, channels: Iterable[str]) -> None:
+        """The journal is a backup: the log and every channel hear of it."""
+        self._logs.record("", "ERR", str(restored))
+        text = (
+            "⚠️ The record of what was received here was lost or damaged and is restored from the backup of "
+            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. Messages since then are fetched again from the channel's "
+            "history; a slash command or a click may have to be repeated."
+        )
+        for channel in channels:
+            self._tasks.start(self.notice(channel, text), name=f"notice to {channel}")
 
     async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
         """Say something of the supervisor's own; a refusal by Slack is logged, not raised."""

@@ -21,5 +21,5 @@ def notice(restored: Restored) -> str:
     return (
         f"⚠️ This repository's store was {'damaged' if restored.aside else 'lost'} and is restored from the "
         f"backup of {restored.taken_at:%Y-%m-%d %H:%M} UTC. What was said here since then is forgotten: "
-        f"threads begun later start afresh, and what was still waiting is asked about.{aside}"
+        f"threads begun later start afresh, and a message that still shows ⏳ or 👀 has to be sent again.{aside}"
     )
