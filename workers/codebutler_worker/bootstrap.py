@@ -29,7 +29,7 @@ from codebutler_worker.conversation.desk import Agents, Desk, Draft, Reporter
 from codebutler_worker.conversation.outbox import Outbox
 from codebutler_worker.conversation.restored import after_restore
 from codebutler_worker.roster import Roster
-from codebutler_worker.store.open import open_store
+from codebutler_worker.store.open import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.store.unit_of_work import Store
 from codebutler_worker.worker import Worker, greet
@@ -72,8 +72,7 @@ async def serve(
             # Walls take their programs along; without them those of a killed worker are still at it.
             logger.warning("%d programs of a worker that is no more were killed", killed)
         backups = _backups(settings, home)
-        # Opening may migrate, which blocks; nothing else runs yet, and the parent allows a start its time.
-        async with open_store(_store(settings), clock, backups, PREDECESSOR_S) as store:
+        async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             desk = await _desk(channel, settings, store, clock, agents)
             async with Keeper(backups, clock, logger.warning):
                 return await _work(Worker(channel, desk))

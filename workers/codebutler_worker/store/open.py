@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 
 from sqlalchemy.dialects import sqlite
@@ -15,10 +17,30 @@ from codebutler.clock import Clock
 from codebutler_worker.store import tables
 from codebutler_worker.store.migrate import upgrade_store, writer_lock
 from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
-from codebutler_worker.store.unit_of_work import Store
+from codebutler_worker.store.unit_of_work import Store, store_thread
 
 
-def open_store(path: Path, clock: Clock, backups: Backups | None = None, wait_s: float = 0.0) -> Store:
+async def open_on_own_thread(path: Path, clock: Clock, backups: Backups | None, wait_s: float) -> Store:
+    """``open_store`` on the thread that the store keeps.
+
+    What SQLite allocates then lies together, not in the gaps of the memory that workers share.
+    """
+    thread = store_thread()
+    try:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, open_store, path, clock, backups, wait_s, thread)
+    except BaseException:
+        thread.shutdown(wait=False)
+        raise
+
+
+def open_store(
+    path: Path,
+    clock: Clock,
+    backups: Backups | None = None,
+    wait_s: float = 0.0,
+    thread: ThreadPoolExecutor | None = None,
+) -> Store:
     """Open ``<repo>/.codebutler/store.db``, creating or (after a backup) migrating it first.
 
     Prepares the state directory too. A file that is lost or damaged is restored from ``backups``, if that has a
@@ -32,9 +54,9 @@ def open_store(path: Path, clock: Clock, backups: Backups | None = None, wait_s:
     lock = writer_lock(path).acquire(wait_s)
     try:
         if backups is None:
-            return Store(path, _open_file(path, clock), clock, lock)
+            return Store(path, _open_file(path, clock), clock, lock, thread=thread)
         raw, restored = open_or_restore(partial(_open_file, path, clock), backups, path, clock)
-        return Store(path, raw, clock, lock, restored)
+        return Store(path, raw, clock, lock, restored, thread)
     except BaseException:
         lock.release()
         raise
@@ -64,6 +86,7 @@ def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
         raise
 
 
+@cache
 def schema() -> list[str]:
     """The statements that make a store at HEAD."""
     dialect = sqlite.dialect()

@@ -6,12 +6,13 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.pool import StaticPool
 
@@ -45,7 +46,7 @@ class Store:
     """One connection in one thread: transactions run one after another, in the order they were asked for.
 
     ``lock`` keeps every other writer away; closing the store releases it. ``restored`` tells that a backup
-    was put in the place of a lost file.
+    was put in the place of a lost file. ``thread`` is the one to work in, if it exists already.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Store:
         clock: Clock,
         lock: FileLock,
         restored: Restored | None = None,
+        thread: ThreadPoolExecutor | None = None,
     ) -> None:
         self.restored = restored
         self._path = path
@@ -62,14 +64,8 @@ class Store:
         self._raw = raw
         self._clock = clock
         self._anchor = sqlitefile.Anchor(path)
-        engine = create_engine(
-            "sqlite+pysqlite://",
-            creator=lambda: raw,
-            poolclass=StaticPool,
-            hide_parameters=True,  # what people write must not end up in an error's text
-        )
-        self._connection: Connection = engine.connect()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._connection: Connection = _engine(raw).connect()
+        self._thread = thread or store_thread()
         self._closed = False
 
     async def run(self, work: Callable[[UnitOfWork], T]) -> T:
@@ -122,3 +118,26 @@ class Store:
         self._connection.engine.dispose()
         self._raw.close()
         self._lock.release()
+
+
+def store_thread() -> ThreadPoolExecutor:
+    """The one thread in which a store works."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+
+
+def _engine(raw: Any) -> Engine:  # SQLAlchemy asks for more than the sqlite3 module declares
+    dialect, compiled = _shared()
+    return Engine(
+        StaticPool(lambda: raw, dialect=dialect),
+        dialect,
+        make_url("sqlite+pysqlite://"),
+        hide_parameters=True,  # what people write must not end up in an error's text
+        execution_options={"compiled_cache": compiled},
+    )
+
+
+@cache
+def _shared() -> tuple[SQLiteDialect_pysqlite, dict[Any, Any]]:
+    """The dialect and its compiled statements, the same for every store: workers inherit them from the fork
+    server instead of building their own."""
+    return SQLiteDialect_pysqlite(dbapi=SQLiteDialect_pysqlite.import_dbapi()), {}
