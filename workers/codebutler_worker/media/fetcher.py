@@ -1,0 +1,88 @@
+"""Asks the parent for a file and puts together what comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from codebutler.clock import Clock
+from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
+
+FETCH_S = 180.0
+
+FileMessage = FileChunk | FileTranscript | FetchFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file's content, or what a voice clip says."""
+
+    content: bytes = b""
+    transcript: str = ""
+
+
+class NotFetchedError(Exception):
+    """The file did not come; the message is a word for why."""
+
+
+@dataclass(slots=True)
+class _Coming:
+    result: asyncio.Future[Fetched]
+    pieces: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+    waiting: int = 0
+
+
+class Fetcher:
+    """One per worker. Two who want the same file at the same time get the same one."""
+
+    def __init__(self, send: Callable[[object], None], clock: Clock) -> None:
+        self._send = send
+        self._clock = clock
+        self._coming: dict[str, _Coming] = {}
+
+    async def fetch(self, file_id: str) -> Fetched:
+        """Raises NotFetchedError; also after three minutes of waiting."""
+        coming = self._coming.get(file_id)
+        if coming is None:
+            coming = self._coming[file_id] = _Coming(asyncio.get_running_loop().create_future())
+            self._send(Fetch(file_id=file_id))
+        alarm = asyncio.create_task(self._clock.sleep(FETCH_S), name=f"deadline of {file_id}")
+        first: tuple[asyncio.Future[Any], ...] = (coming.result, alarm)
+        coming.waiting += 1
+        try:
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.result.done():
+                raise NotFetchedError("timeout")
+            return coming.result.result()
+        finally:
+            coming.waiting -= 1
+            alarm.cancel()
+            await asyncio.gather(alarm, return_exceptions=True)
+            if not coming.waiting and self._coming.get(file_id) is coming:
+                del self._coming[file_id]
+
+    def take(self, message: FileMessage) -> None:
+        """What the parent says about a file; one that nobody waits for any more is let go."""
+        coming = self._coming.get(message.file_id)
+        if coming is None or coming.result.done():
+            return
+        match message:
+            case FetchFailed(code=code):
+                self._fail(coming, code)
+            case FileTranscript(text=text):
+                coming.result.set_result(Fetched(transcript=text))
+            case FileChunk(data=data, last=last):
+                coming.size_bytes += len(data)
+                coming.pieces.append(data)
+                if coming.size_bytes > MAX_FETCH_BYTES:
+                    self._fail(coming, "too_large")
+                elif last:
+                    coming.result.set_result(Fetched(b"".join(coming.pieces)))
+
+    def _fail(self, coming: _Coming, code: str) -> None:
+        coming.pieces.clear()
+        coming.result.set_exception(NotFetchedError(code))
+        coming.result.exception()  # seen: who waited may have been cancelled

@@ -1,0 +1,114 @@
+"""Files into and out of a repository that somebody hostile writes in: never through a link, never from a
+directory that agents may not see. Blocking; call it in a thread."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+
+from codebutler_worker.sandbox.destinations import O_PATH, UnsafePathError, open_beneath
+from codebutler_worker.store.state_dir import STATE_DIR
+
+FILES = f"{STATE_DIR}/files"
+IMAGES = f"{STATE_DIR}/images"
+SHARED = (FILES, IMAGES)
+MAX_SENT_BYTES = 8 * 2**20
+
+Identity = tuple[int, int]
+
+
+def save(repo: Path, directory: str, name: str, content: bytes) -> str:
+    """Put ``content`` into ``directory`` (FILES or IMAGES) under ``name``, replacing what is there under that
+    name; returns the path below ``repo``. Raises OSError, and UnsafePathError for a directory that is a link.
+    """
+    at = open_beneath(repo, directory, os.O_RDONLY | os.O_DIRECTORY)
+    temporary = f".{secrets.token_hex(8)}.part"
+    try:
+        owner = os.fstat(at)
+        file = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at
+        )
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(content)
+                if os.geteuid() == 0:
+                    os.fchown(file, owner.st_uid, owner.st_gid)
+            # Renaming replaces a link itself and follows none.
+            os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+        except BaseException:
+            os.unlink(temporary, dir_fd=at)
+            raise
+    finally:
+        os.close(at)
+    return f"{directory}/{name}"
+
+
+def load(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[str, bytes]:
+    """The name and content of a file that an agent wants to send. ``path`` is absolute or below ``repo``.
+
+    Raises UnsafePathError for what lies elsewhere, in ``private`` or in the state directory's private part,
+    for links of either kind, pipes, devices, directories and files above MAX_SENT_BYTES; FileNotFoundError and
+    other OSError as open(2).
+    """
+    relative = _below(repo, path)
+    _refuse_private(repo, relative, private)
+    descriptor = open_beneath(repo, relative, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
+        if found.st_nlink > 1:
+            # Another name of it may lie where agents may not look.
+            raise UnsafePathError(errno.EMLINK, "a hard link", relative)
+        content = file.read(MAX_SENT_BYTES + 1)
+    if len(content) > MAX_SENT_BYTES:
+        raise UnsafePathError(errno.EFBIG, f"larger than {MAX_SENT_BYTES // 2**20} MB", relative)
+    return PurePosixPath(relative).name, content
+
+
+def _below(repo: Path, path: str) -> str:
+    asked = PurePosixPath(path)
+    if asked.is_absolute():
+        if not asked.is_relative_to(repo):
+            raise UnsafePathError(errno.EXDEV, "outside the repository", path)
+        asked = asked.relative_to(repo)
+    parts = [part for part in asked.parts if part != "."]
+    if not parts or ".." in parts or any(not part.isprintable() for part in parts):
+        raise UnsafePathError(errno.EXDEV, "not a path below the repository", path)
+    return "/".join(parts)
+
+
+def _refuse_private(repo: Path, relative: str, private: Collection[Path]) -> None:
+    """By identity, not by name: a file system may not tell ``.codebutler`` from ``.CodeButler``."""
+    forbidden = {_identity(repo, STATE_DIR), _identity(repo, ".git"), *map(_of_path, private)} - {None}
+    allowed = {_identity(repo, shared) for shared in SHARED} - {None}
+    steps = [str(step) for step in reversed(PurePosixPath(relative).parents) if str(step) != "."]
+    found = [_identity(repo, step) for step in [*steps, relative]]
+    # What is shared lies in what is private: behind it, only another private place forbids.
+    last_allowed = max((place for place, step in enumerate(found) if step in allowed), default=-1)
+    if any(step in forbidden for step in found[last_allowed + 1 :]):
+        raise UnsafePathError(errno.EACCES, "private", relative)
+
+
+def _identity(repo: Path, relative: str) -> Identity | None:
+    try:
+        descriptor = open_beneath(repo, relative, O_PATH)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _of_path(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
