@@ -181,6 +181,7 @@ COMMAND_WORDS: dict[str, str] = {
     "kill": "the same as stop, at once",
     "output": "the last output again",
     "c": "run one shell command (as `run: …`)",
+    "create-image": "draw an image of what follows",
     "logs": "a session's log",
     "jobs": "scheduled jobs",
     "memory": "what is remembered",

@@ -22,6 +22,7 @@ from codebutler.model import (
 )
 
 SHELL_PREFIX = "run"
+IMAGE_PREFIX = "image"
 _BANG = re.compile(r"!([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
 _SLASH = re.compile(r"/([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"([a-z][a-z0-9_-]*):\s*(.*)$", re.IGNORECASE | re.DOTALL)
@@ -57,4 +58,6 @@ def slash_request(text: str) -> Request:
 def _command(word: str, argument: str) -> Request:
     if word == "c":
         return Prompt(text=argument, prefix=SHELL_PREFIX)
+    if word == "create-image" and argument.strip():
+        return Prompt(text=argument.strip(), prefix=IMAGE_PREFIX)
     return Command(name=word, argument=argument.strip())

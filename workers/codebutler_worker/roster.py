@@ -11,7 +11,9 @@ from codebutler.config.schema import RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.media.service import MediaService
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
 
@@ -34,6 +36,9 @@ class Roster:
     async def get(self, name: str) -> AgentBackend:
         """The agent; the first call builds it. Raises AgentUnavailableError or SandboxUnavailableError, and
         tries again at the next call: what was missing may have been installed."""
+        if name == ImageBackend.name:
+            # It starts no program, so it needs no walls.
+            return self._made.setdefault(name, ImageBackend(MediaService(self._settings.config.openai)))
         make = _MAKERS.get(name)
         if make is None:
             works = " and ".join(f"`{known}:`" for known in _MAKERS)

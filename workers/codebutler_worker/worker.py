@@ -14,6 +14,9 @@ from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Configure,
     Deliver,
+    FetchFailed,
+    FileChunk,
+    FileTranscript,
     Goodbye,
     Heartbeat,
     Hello,
@@ -102,6 +105,8 @@ class Worker:
                 todo = await self._desk.commit(self._inbox.stop_everything)
                 self._scheduler.stop(todo.stop, user)
                 self._scheduler.wake()
+            case FileChunk() | FileTranscript() | FetchFailed():
+                self._desk.fetcher.take(message)
             case Shutdown():
                 self._shut_down(message)
             case Configure():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from codebutler_worker.conversation.prompt import Said, system_prompt, user_prompt, with_files
+from codebutler_worker.conversation.prompt import Said, attached, system_prompt, user_prompt, with_files
+from codebutler_worker.store.rows import AttachmentRow
 
 
 def test_the_restrictions_come_first_then_the_place_then_the_memory() -> None:
@@ -41,7 +42,25 @@ def test_a_continued_turn_reports_first_and_is_not_told_again_what_it_knows() ->
     assert "limit" in user_prompt([Said("old", known=True)], "limit")
 
 
-def test_files_are_named() -> None:
-    assert with_files("look", ["a.png", "b.txt"]) == "look\n[attached, not downloaded: a.png, b.txt]"
-    assert with_files("", ["a.png"]) == "[attached, not downloaded: a.png]"
-    assert with_files("look", []) == "look"
+def test_each_message_says_what_came_of_its_files() -> None:
+    def file(**fields: object) -> AttachmentRow:
+        return AttachmentRow(message_id="C1:1.0", file_id="F1", name="a b.png", **fields)  # type: ignore[arg-type]
+
+    stored = file(
+        state="stored", path=".codebutler/files/F1-a_b.png", mimetype="image/png", size_bytes=12_345
+    )
+    spoken = file(state="transcribed", transcript="run the tests")
+    lost = file(state="failed")
+    first, second = attached(
+        [Said("look", id="C1:1.0"), Said("and then", id="C1:2.0")], [stored, spoken, lost], "/srv/shop"
+    )
+    assert first.text == (
+        "look\n\n[attached file: /srv/shop/.codebutler/files/F1-a_b.png (image/png, 12 kB)]\n"
+        "[voice message, transcribed] run the tests\n"
+        "[attached file a b.png: it could not be fetched]"
+    )
+    assert second.text == "and then"
+
+
+def test_a_message_of_files_alone_is_their_notes() -> None:
+    assert with_files("  ", ["[a]", "[b]"]) == "[a]\n[b]"

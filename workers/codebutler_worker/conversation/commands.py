@@ -17,6 +17,7 @@ from codebutler_worker.store.rows import TurnRow, TurnState
 
 LISTED = 10
 _PLANNED = frozenset(COMMAND_WORDS) - {"c"}
+DESCRIBE = "Say what the image should show: `!create-image a lighthouse at dusk, watercolour`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,12 @@ def _help(asked: Asked) -> Todo:
 
 def _ping(asked: Asked) -> Todo:
     asked.reply(f"pong from {plain(asked.settings.name)}")
+    return Todo()
+
+
+def _describe(asked: Asked) -> Todo:
+    # With a description it is a turn; only the bare word comes here.
+    asked.reply(DESCRIBE)
     return Todo()
 
 
@@ -132,4 +139,5 @@ HANDLERS: Mapping[str, Callable[[Asked], Todo]] = {
     "reset": _forget,
     "stop": _stop,
     "kill": _stop,
+    "create-image": _describe,
 }

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -22,6 +23,8 @@ from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.conversation.outbox import Outbox
+from codebutler_worker.media.fetcher import Fetcher
+from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import OperationKind, OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
@@ -50,13 +53,13 @@ class Reporter:
     """Sends log and audit records home."""
 
     def __init__(self, send: Callable[[object], None]) -> None:
-        self._send = send
+        self.send = send
 
     def log(self, tag: LogTag, text: str) -> None:
-        self._send(Log(tag=tag, text=text))
+        self.send(Log(tag=tag, text=text))
 
     def audit(self, record: Audit) -> None:
-        self._send(record)
+        self.send(record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,9 @@ class Draft:
 
 
 class Desk:
-    """The shared means of one worker."""
+    """The shared means of one worker. ``private`` are directories of which no agent may be sent anything."""
+
+    private: tuple[Path, ...] = ()
 
     def __init__(
         self,
@@ -140,6 +145,8 @@ class Desk:
         self.agents = agents
         self.clock = clock
         self.report = report
+        self.fetcher = Fetcher(report.send, clock)
+        self.media = MediaService(settings.config.openai)
         self._commits: set[asyncio.Task[None]] = set()
 
     async def commit(self, work: Callable[[Draft], T]) -> T:

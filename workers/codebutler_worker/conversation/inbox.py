@@ -24,7 +24,6 @@ from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.commands import Asked, run_command
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.naming import agent_name, conversation_id
-from codebutler_worker.conversation.prompt import with_files
 from codebutler_worker.conversation.queueing import (
     QUEUED,
     Incoming,
@@ -91,9 +90,10 @@ class Inbox:
                 ts=event.ts,
                 thread_ts=event.thread_ts,
                 user=event.user,
-                text=with_files(request.text, [file.name or file.id for file in event.files]),
+                text=request.text,
                 prefix=request.prefix,
                 late=event.late,
+                files=event.files,
             )
             take = park if event.stale else enqueue
             return take(draft, self.settings.config, said).logged("MSG", note)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from codebutler.config.schema import Config
 
+IMAGE = "image"
+"""The agent behind ``!create-image``."""
+
 _AGENT_OF_PREFIX = {"agent": "native"}
 
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from codebutler.config.schema import Config
+from codebutler.model import File
 from codebutler.protocol.messages import LogTag
 from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.naming import agent_name, conversation_id
 from codebutler_worker.conversation.states import LIVE, move
+from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.present.notices import stale
-from codebutler_worker.store.rows import MessageRow, TurnRow, message_id
+from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
 
 QUEUED = "hourglass_flowing_sand"
 WORKING = "eyes"
@@ -26,6 +28,7 @@ STOPPED = "octagonal_sign"
 
 BUSY = "⏳ Already working in this conversation: wait for the answer, or say `!stop`."
 WITHDRAWN = "withdrawn"
+MAX_FILES = 20
 STALE = "stale"
 
 
@@ -41,6 +44,7 @@ class Incoming:
     prefix: str | None = None
     late: bool = False
     conversation: str | None = None
+    files: tuple[File, ...] = ()
 
     @property
     def root_ts(self) -> str:
@@ -196,6 +200,9 @@ def _due(draft: Draft, config: Config) -> str:
 
 
 def _keep(draft: Draft, said: Incoming, turn_id: str | None) -> None:
+    files = _files(said)
+    for file in files:
+        draft.uow.attachments.add(file)
     row = MessageRow(
         id=message_id(said.channel, said.ts or said.conversation or ""),
         from_id=said.user,
@@ -207,6 +214,7 @@ def _keep(draft: Draft, said: Incoming, turn_id: str | None) -> None:
         turn_id=turn_id,
         agent=said.prefix,
         late=said.late,
+        is_voice=any(file.is_voice for file in files),
     )
     if draft.uow.messages.get(said.channel, key_of(row)) is None:
         draft.uow.messages.add(row)
@@ -214,3 +222,18 @@ def _keep(draft: Draft, said: Incoming, turn_id: str | None) -> None:
     draft.uow.messages.set_text(said.channel, said.ts, said.text)
     if turn_id is not None:
         draft.uow.messages.attach(said.channel, said.ts, turn_id)
+
+
+def _files(said: Incoming) -> list[AttachmentRow]:
+    return [
+        AttachmentRow(
+            message_id=message_id(said.channel, said.ts),
+            file_id=file.id,
+            position=position,
+            name=file.name,
+            mimetype=file.mimetype,
+            size_bytes=file.size_bytes,
+            is_voice=is_voice(file.mimetype, file.subtype, file.name),
+        )
+        for position, file in enumerate(said.files[:MAX_FILES])
+    ]

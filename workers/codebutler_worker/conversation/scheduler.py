@@ -215,6 +215,9 @@ class Scheduler:
 
 
 def _text_of(draft: Draft, turn_id: str) -> str:
+    """What could be put into a running turn; "" for what has to be fetched first."""
+    if draft.uow.attachments.of_turn(turn_id):
+        return ""
     return "\n\n".join(message.content for message in draft.uow.messages.of_turn(turn_id))
 
 

@@ -7,6 +7,7 @@ in between is found as an interrupted turn and never as a silent one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,22 +21,27 @@ from codebutler_worker.agents.backend import (
     Finished,
     Question,
     Started,
+    Text,
     TurnRequest,
 )
 from codebutler_worker.conversation.desk import Desk, Draft, Place
 from codebutler_worker.conversation.ending import Ending, conclude
+from codebutler_worker.conversation.luggage import Luggage
 from codebutler_worker.conversation.memory_file import read_memory
+from codebutler_worker.conversation.naming import IMAGE
+from codebutler_worker.conversation.parcels import Parcels
 from codebutler_worker.conversation.progress import ProgressMessage
-from codebutler_worker.conversation.prompt import Said, system_prompt, user_prompt
+from codebutler_worker.conversation.prompt import Said, attached, system_prompt, user_prompt
 from codebutler_worker.conversation.queueing import QUEUED, STALE, WORKING, place_of, swap_reactions
 from codebutler_worker.conversation.states import move
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
+from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.reducer import View, reduce
-from codebutler_worker.store.rows import SessionRow, TurnRow
+from codebutler_worker.store.rows import AttachmentRow, SessionRow, TurnRow
 from codebutler_worker.store.state_dir import STATE_DIR
 
 STOP_GRACE_S = 6.0
@@ -53,10 +59,16 @@ class Begun:
     """A turn that is committed as running, and what its agent is to be told."""
 
     turn: TurnRow
-    prompt: str
-    messages: int
+    said: tuple[Said, ...]
+    attachments: tuple[AttachmentRow, ...]
     progress_op_id: str | None
     cost_before_usd: float
+
+    def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
+        """The messages with what came of their files; an image is drawn from their words alone."""
+        if self.turn.agent == IMAGE:
+            return "\n\n".join(said.text for said in self.said)
+        return user_prompt(attached(self.said, files, repo_path), self.turn.reason or "")
 
 
 def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
@@ -76,12 +88,13 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
         session_id=session_id,
         progress_op_id=posted,
     )
-    said = [Said(row.content, row.late, known=row.acked and session is not None) for row in rows]
+    said = [Said(row.content, row.late, row.acked and session is not None, row.id) for row in rows]
+    new = {one.id for one in said if not one.known}
     begun = draft.uow.turns.get(turn.id)
     return Begun(
         begun or turn,
-        user_prompt(said, turn.reason or ""),
-        len(rows),
+        tuple(said),
+        tuple(file for file in draft.uow.attachments.of_turn(turn.id) if file.message_id in new),
         posted,
         session.total_cost_usd if session else 0.0,
     )
@@ -104,6 +117,8 @@ class Turn:
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._progress: ProgressMessage | None = None
+        self._luggage = Luggage(desk, self._place, begun.attachments)
+        self._parcels = Parcels(desk, self._place)
 
     @property
     def row(self) -> TurnRow:
@@ -112,7 +127,7 @@ class Turn:
     async def run(self) -> None:
         """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
         fresh = "resumed session" if self._session_id else "new session"
-        self._desk.report.log("CLD", f"processing {count(self._begun.messages, 'message')} ({fresh})")
+        self._desk.report.log("CLD", f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
         drive.add_done_callback(lambda _: self._over.set())
         showing = self._show_progress()
@@ -157,8 +172,12 @@ class Turn:
         except CodeButlerError as error:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
+        await self._luggage.bring()
         if self._stopping:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
+            return
+        if self._begun.attachments and not self._luggage.usable and not self._prompt_words():
+            self._outcome.set_result(Finished(ok=False, text=NOTHING_LEFT, reason="failed"))
             return
         self._backend = backend
         reached("spawn.before")
@@ -170,18 +189,26 @@ class Turn:
                 if not isinstance(event, Finished):
                     await self._heard(backend, event)
                 elif not self._outcome.done():
-                    self._outcome.set_result(event)
+                    self._outcome.set_result(await self._parcels.finish(event))
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    @property
+    def _prompt(self) -> str:
+        return self._begun.prompt(self._luggage.rows, self._desk.settings.path)
+
+    def _prompt_words(self) -> bool:
+        """Whether there is anything to do but look at files."""
+        return bool(self.row.reason) or any(said.text.strip() for said in self._begun.said)
 
     def _request(self) -> TurnRequest:
         repo = Path(self._desk.settings.path)
         return TurnRequest(
             turn_id=self.row.id,
             conversation=self.row.conversation,
-            prompt=self._begun.prompt,
+            prompt=self._prompt,
             workdir=repo,
             session_id=self._session_id,
             system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR)),
@@ -193,6 +220,8 @@ class Turn:
             case Started(session_id=session_id, fresh=fresh):
                 self._session_id = session_id
                 await self._desk.commit(lambda draft: self._remember_session(draft, fresh=fresh))
+            case Text(text=text):
+                event = Text(await self._parcels.take(text))
             case Approval(id=request_id):
                 await backend.answer(self.row.id, request_id, Answer(allow=False, text=NO_LEAVE))
             case Question(id=request_id):
@@ -262,7 +291,7 @@ class Turn:
         reached("result.after")
         for tag, text in ending.log_lines():
             self._desk.report.log(tag, text)
-        self._desk.report.audit(ending.audit(self._begun.prompt))
+        self._desk.report.audit(ending.audit(self._prompt))
 
 
 async def _first(*futures: asyncio.Future[None] | asyncio.Future[Finished]) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from codebutler.errors import StoreError
 
 STATE_DIR = ".codebutler"
+# What agents see of it: files that came and files they make.
+SHARED_DIRS = ("files", "images")
 
 
 def prepare_state_dir(repo: Path) -> Path:
@@ -27,6 +29,8 @@ def prepare_state_dir(repo: Path) -> Path:
         check_state_dir(directory)
         directory.chmod(0o700)
         _write_once(directory / ".gitignore", "*\n")
+        for name in SHARED_DIRS:
+            _prepare_shared(directory / name)
     except OSError as error:
         raise StoreError(
             f"{directory}: {error.strerror or error}: check its permissions, and that its disk is not read-only"
@@ -44,6 +48,17 @@ def check_state_dir(directory: Path) -> None:
         raise StoreError(f"{directory} is a link or a file, it must be a directory: move it away")
     if found.st_uid != os.geteuid():
         raise StoreError(f"{directory} belongs to another user: make it yours or remove it")
+
+
+def _prepare_shared(directory: Path) -> None:
+    """Make a directory that agents may write in. What they have put in its place stays: who uses it looks."""
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    if os.geteuid() == 0:
+        owner = directory.parent.parent.stat()
+        os.chown(directory, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _write_once(path: Path, text: str) -> None:

@@ -1,0 +1,94 @@
+"""What a turn needs before it can start: its files stored, its voice messages written down.
+
+Whatever cannot be had is told in the thread, and the turn goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from codebutler.protocol.messages import MAX_FETCH_BYTES
+from codebutler_worker.conversation.desk import Desk, Draft, Place
+from codebutler_worker.media import shelf
+from codebutler_worker.media.fetcher import NotFetchedError
+from codebutler_worker.media.kinds import audio_name, kind_of, safe_name
+from codebutler_worker.media.service import MediaError
+from codebutler_worker.present.files import heard, left_out, why_not
+from codebutler_worker.store.rows import AttachmentRow
+
+ALL_S = 600.0
+MAX_TRANSCRIPT_CHARS = 50_000
+
+
+class Luggage:
+    """The attachments of one turn. ``bring`` once; ``rows`` is what is known of them then."""
+
+    def __init__(self, desk: Desk, place: Place, rows: Sequence[AttachmentRow]) -> None:
+        self.rows = list(rows)
+        self._desk = desk
+        self._place = place
+
+    @property
+    def usable(self) -> bool:
+        """Whether anything of it has reached the agent's side."""
+        return any(row.state in ("stored", "transcribed") for row in self.rows)
+
+    async def bring(self) -> None:
+        """Fetch what is wanted, in order. Raises StoreError."""
+        until_s = self._desk.clock.monotonic() + ALL_S
+        for number, row in enumerate(self.rows):
+            if row.state != "wanted":
+                continue
+            try:
+                if self._desk.clock.monotonic() > until_s:
+                    raise NotFetchedError("timeout")
+                ready = await self._obtain(row)
+                words = heard(ready.transcript) if ready.transcript else ""
+            except NotFetchedError as error:
+                ready, words = replace(row, state="failed"), left_out(row, why_not(str(error)))
+            except (MediaError, OSError) as error:
+                ready, words = replace(row, state="failed"), left_out(row, _reason(error))
+            self.rows[number] = ready
+            await self._keep(ready, words)
+
+    async def _obtain(self, row: AttachmentRow) -> AttachmentRow:
+        if row.size_bytes > MAX_FETCH_BYTES:
+            raise NotFetchedError("too_large")
+        fetched = await self._desk.fetcher.fetch(row.file_id)
+        if fetched.transcript:
+            return _written_down(row, fetched.transcript)
+        kind = kind_of(fetched.content)
+        if not fetched.content or kind is None:
+            raise NotFetchedError("kind" if fetched.content else "empty")
+        if row.is_voice:
+            if kind != "audio":
+                raise NotFetchedError("kind")
+            name = audio_name(row.name, row.mimetype)
+            return _written_down(row, await self._desk.media.transcribe(name, fetched.content))
+        name = f"{row.file_id}-{safe_name(row.name)}"
+        path = await asyncio.to_thread(
+            shelf.save, Path(self._desk.settings.path), shelf.FILES, name, fetched.content
+        )
+        return replace(row, state="stored", path=path, size_bytes=len(fetched.content))
+
+    async def _keep(self, row: AttachmentRow, words: str) -> None:
+        def work(draft: Draft) -> None:
+            draft.uow.attachments.put(row)
+            if words:
+                draft.post(self._place, words)
+
+        await self._desk.commit(work)
+
+
+def _written_down(row: AttachmentRow, text: str) -> AttachmentRow:
+    words = " ".join(text.split())[:MAX_TRANSCRIPT_CHARS]
+    if not words:
+        raise NotFetchedError("silence")
+    return replace(row, state="transcribed", transcript=words)
+
+
+def _reason(error: MediaError | OSError) -> str:
+    return str(error) if isinstance(error, MediaError) else f"it cannot be stored: {error.strerror or error}"
