@@ -74,6 +74,7 @@ async def serve(
         backups = _backups(settings, home)
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             desk = await _desk(channel, settings, store, clock, agents)
+            desk.private = (home.root,)
             async with Keeper(backups, clock, logger.warning):
                 return await _work(Worker(channel, desk))
     except CodeButlerError as error:
