@@ -47,6 +47,8 @@ for line in sys.stdin:
             print("x" * (17 * 2**20), flush=True)
         elif act == "half":
             sys.stdout.write('{{"type": "resu'); sys.stdout.flush(); os._exit(3)
+        elif act == "daemon":
+            os.system("(setsid sleep 300 >/dev/null 2>&1 & echo $! > daemon)")
         elif act == "die":
             sys.stderr.write("it hurts" + chr(10)); sys.exit(9)
 """
@@ -227,6 +229,18 @@ async def test_the_least_recently_used_process_makes_room(stage: Stage) -> None:
     for name in range(MAX_IDLE + 1):
         assert end(await stage.run(str(name))).ok
     assert list(stage.backend._idle) == [f"c{name}" for name in range(1, MAX_IDLE + 1)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+async def test_a_daemon_ends_soon_after_its_turn(stage: Stage) -> None:
+    stage.play([INIT, "daemon", TEXT, RESULT], ANSWER)
+    assert end(await stage.run()).ok
+    daemon = int((stage.repo / "daemon").read_text())
+    async with asyncio.timeout(5):
+        while Path(f"/proc/{daemon}").exists():  # noqa: ASYNC110 - nobody would set an event
+            await asyncio.sleep(0.05)
+    assert end(await stage.run(session_id=stage.starts()[0][1])).ok
+    assert [words[0] for words in stage.starts()] == ["--session-id", "--resume"]
 
 
 async def test_another_conversation_takes_a_session_over(stage: Stage) -> None:

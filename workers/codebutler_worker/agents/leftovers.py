@@ -80,6 +80,47 @@ async def marked(mark: str) -> dict[int, str]:
     return {pid: started for pid, (started, found) in (await marks()).items() if found == mark}
 
 
+async def strays(pid: int, mark: str) -> list[int]:
+    """What the program ``pid`` started and let go: daemons, that have left its family or were adopted by the
+    first process of its container. Only where there is /proc (Linux)."""
+    if sys.platform != "linux":
+        return []
+    return await asyncio.to_thread(_strays, pid, mark)
+
+
+def _strays(pid: int, mark: str) -> list[int]:
+    table = process_table()
+    if pid not in table:
+        return []
+    family, adopted = {pid}, []
+    for each in sorted(table, key=lambda each: (int(table[each][1]), each)):
+        parent = table[each][0]
+        if parent in family:
+            family.add(each)
+            if _is_first(parent) and any(table[older][0] == parent for older in family - {each}):
+                adopted.append(each)
+    younger = (each for each in table.keys() - family if int(table[each][1]) >= int(table[pid][1]))
+    return [*adopted, *(each for each in younger if _mark_of(each) == mark)]
+
+
+def _is_first(pid: int) -> bool:
+    """The process is number 1 of a pid namespace of its own (proc_pid_status(5), NSpid)."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc", str(pid), "status").read_text(errors="replace").splitlines():
+            if line.startswith("NSpid:"):
+                return line.split()[2:][-1:] == ["1"]
+    return False
+
+
+def _mark_of(pid: int) -> str:
+    wanted = f"{MARK}=".encode()
+    with contextlib.suppress(OSError):
+        for variable in Path("/proc", str(pid), "environ").read_bytes().split(b"\0"):
+            if variable.startswith(wanted):
+                return variable.removeprefix(wanted).decode(errors="replace")
+    return ""
+
+
 async def kill_orphans() -> int:
     """Kill the programs of workers that are no more; returns how many there were.
 
@@ -103,14 +144,8 @@ async def marks() -> dict[int, tuple[str, str]]:
     """
     if sys.platform != "linux":
         return {}
-    wanted = f"{MARK}=".encode()
-    found: dict[int, tuple[str, str]] = {}
-    for pid, (_, started) in (await processes()).items():
-        with contextlib.suppress(OSError):
-            for variable in Path("/proc", str(pid), "environ").read_bytes().split(b"\0"):
-                if variable.startswith(wanted):
-                    found[pid] = (started, variable.removeprefix(wanted).decode(errors="replace"))
-    return found
+    told = ((pid, started, _mark_of(pid)) for pid, (_, started) in (await processes()).items())
+    return {pid: (started, mark) for pid, started, mark in told if mark}
 
 
 def process_table() -> dict[int, tuple[int, str]]:

@@ -29,6 +29,8 @@ from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
 MAX_IDLE = 4
+# After a turn, before what it left behind is looked for: a program that daemonises forks twice.
+SETTLED_S = 1.0
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
 log = logging.getLogger(__name__)
@@ -222,7 +224,11 @@ class ClaudeBackend:
         return replaced
 
     async def _expire(self, conversation: str, session: LiveSession) -> None:
-        await self._clock.sleep(self._limits.idle_s)
+        await self._clock.sleep(SETTLED_S)
+        if left := await session.strays():
+            log.warning("ending %d processes that outlived their turn", len(left))
+        else:
+            await self._clock.sleep(self._limits.idle_s)
         if self._idle.get(conversation) is session:
             del self._idle[conversation]
             await session.end()

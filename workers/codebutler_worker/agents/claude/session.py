@@ -112,6 +112,10 @@ class LiveSession:
                 await self._process.wait()
         return self.returncode
 
+    async def strays(self) -> list[int]:
+        """The daemons that were started in this session and still live."""
+        return await self._process.strays()
+
     async def end(self, *, at_once: bool = False) -> None:
         """End the process: close its stdin, then by force. ``at_once``: in mid turn, where it would go on."""
         await self.wake()
