@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from codebutler import killpoints
 from codebutler.config.paths import Home
-from codebutler.config.registry import Registry, RepoEntry, add
+from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from codebutler.workspace.state import Message, MethodError
@@ -90,12 +91,11 @@ class Talk:
 
     async def _decide(self, ts: str, value: str) -> None:
         """Press a button until it is gone: what a person does when nothing seems to happen."""
-        action = next(self.choices)
+        workspace = self.house.built.workspace
+        await workspace.until(lambda: workspace.hub.connections or None, PATIENCE_S)
         with contextlib.suppress(MethodError, TimeoutError):
-            await self.house.built.click(self.channel, ts, action, value)
-            await self.house.built.workspace.until(
-                lambda: self.question() != (ts, value) or None, CLICK_AGAIN_S
-            )
+            await self.house.built.click(self.channel, ts, next(self.choices), value)
+            await workspace.until(lambda: self.question() != (ts, value) or None, CLICK_AGAIN_S)
 
     def messages(self) -> list[Message]:
         return list(self.house.built.workspace.workspace.channel(self.channel).messages.values())
@@ -239,7 +239,7 @@ async def crash_house(tmp_path: Path, names: Sequence[str]) -> AsyncIterator[Cra
             channel = workspace.channel_id(name)
             workspace.call("conversations.join", workspace.bot_token, channel=channel)
             entry = RepoEntry(name=name, path=str(repo), channel_id=channel)
-            Registry(Home(home)).update(lambda entries, entry=entry: add(entries, entry))
+            Registry(Home(home)).update(partial(_with, entry))
             made.talks.append(Talk(made, name, repo, channel))
         await made.built.supervise()
         alive = asyncio.create_task(made.keep_alive(), name="keep alive")
@@ -265,6 +265,10 @@ def _configure(home: Path, workspace: WorkspaceServer) -> None:
     file = home / "config.json"
     file.touch(mode=0o600)
     file.write_text(json.dumps(config))
+
+
+def _with(entry: RepoEntry, entries: RepoEntries) -> RepoEntries:
+    return add(entries, entry)
 
 
 def _rows(path: Path, query: str, *arguments: str) -> list[tuple[Any, ...]]:
