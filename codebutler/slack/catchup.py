@@ -80,7 +80,13 @@ class CatchUp:
         self._losses = 0
         self._opening: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
+        self._working = False
         self._slots = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def is_busy(self) -> bool:
+        """Is something still to be fetched?"""
+        return self._working or self._wanted.is_set()
 
     def channels(self) -> tuple[str, ...]:
         """The channels that are caught up."""
@@ -104,9 +110,11 @@ class CatchUp:
         try:
             while True:
                 await self._wanted.wait()
+                self._working = True
                 self._wanted.clear()
                 await asyncio.gather(*self._opening)
                 await self._all(me)
+                self._working = False
         finally:
             self._release()
             for task in self._opening:
@@ -163,6 +171,9 @@ class CatchUp:
                     await self._pause(failures)
                 except ChatError as error:
                     log.warning("cannot catch up in %s: %s", self._name(channel), error)
+                    break
+                except Exception:  # one channel's surprise must not cost the others their catch-up
+                    log.exception("catching up in %s has failed", self._name(channel))
                     break
             self._shelf.router.release(channel)
 

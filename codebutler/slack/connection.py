@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -64,7 +65,7 @@ class SlackConnection:
         """How the socket is now."""
         if self._client is None:
             return SocketStatus(state="connecting", trouble=self._trouble)
-        return self._client.status
+        return replace(self._client.status, catching_up=self._catch_up.is_busy)
 
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""

@@ -36,7 +36,8 @@ log = logging.getLogger("codebutler.slack.socket")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketStatus:
     """``connections``: open now. ``last_event_age_s``: since the last hello or event, None before the first.
-    ``other_consumers``: connections of the same app that are not ours and take a share of the events."""
+    ``other_consumers``: connections of the same app that are not ours and take a share of the events.
+    ``catching_up``: what was missed is being fetched."""
 
     state: SocketState
     connections: int = 0
@@ -47,6 +48,7 @@ class SocketStatus:
     failed_handlers: int = 0
     lost_acks: int = 0
     trouble: str = ""
+    catching_up: bool = False
 
 
 class SocketModeClient:

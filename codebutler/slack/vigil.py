@@ -15,6 +15,8 @@ TICK_S = 5.0
 SLEPT_S = 30.0
 # Without an event for so long, history is asked whether there should have been one.
 QUIET_S = 15.0
+# So many channels at a time, in turn: history may be read 50 times a minute, by others too.
+PER_ROUND = 3
 # A connection that is replaced for being deaf is given this long before the next one is.
 AGAIN_S = 120.0
 
@@ -76,11 +78,11 @@ class Vigil:
 
     async def _is_deaf(self) -> bool:
         channels = self._channels()
-        if not channels:
-            return False
-        self._turn += 1
         try:
-            return await self._is_deaf_to(channels[self._turn % len(channels)])
+            for _ in channels[:PER_ROUND]:
+                self._turn += 1
+                if await self._is_deaf_to(channels[self._turn % len(channels)]):
+                    return True
         except CodeButlerError as error:
             log.debug("the connection cannot be checked: %s", error)
-            return False
+        return False

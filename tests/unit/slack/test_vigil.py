@@ -47,6 +47,7 @@ class Watch:
         self.deaf = False
         self.broken = False
         self.asked: list[str] = []
+        self.channels: tuple[str, ...] = ("C0", "C1")
 
     async def is_deaf_to(self, channel: str) -> bool:
         self.asked.append(channel)
@@ -59,7 +60,7 @@ class Watch:
 async def watching() -> AsyncIterator[Watch]:
     watch = Watch()
     ask: Callable[[str], Awaitable[bool]] = watch.is_deaf_to
-    task = asyncio.create_task(Vigil(watch.ears, lambda: ("C1", "C2"), ask, watch.clock).run())
+    task = asyncio.create_task(Vigil(watch.ears, lambda: watch.channels, ask, watch.clock).run())
     try:
         yield watch
         assert not task.done()
@@ -86,8 +87,12 @@ async def test_one_that_stays_deaf_is_not_replaced_all_the_time() -> None:
 
 async def test_the_channels_are_asked_in_turn_and_seldom() -> None:
     async with watching() as watch:
-        await watch.clock.advance(60)
-        assert watch.asked == ["C2", "C1", "C2", "C1"]
+        watch.channels = tuple(f"C{number}" for number in range(5))
+        await watch.clock.advance(30)
+        assert watch.asked == ["C1", "C2", "C3", "C4", "C0", "C1"]
+        watch.channels = ()
+        await watch.clock.advance(30)
+        assert len(watch.asked) == 6
 
 
 async def test_a_connection_that_brings_events_or_is_gone_is_not_asked_about() -> None:
