@@ -120,8 +120,9 @@ class RepoTable:
     def channels(self) -> set[str]:
         """Every channel that a registered repository has, served or not."""
         configured = {each.config.slack.channel_id for each in self.served}
-        registered = {each.entry.channel_id for each in (*self.served, *self.unserved)}
-        return (configured | registered) - {""}
+        served = {each.entry.channel_id for each in self.served}
+        unserved = {each.entry.channel_id for each in self.unserved}
+        return (configured | served | unserved) - {""}
 
     def named(self, name: str) -> Served | None:
         """The served repository of that name."""

@@ -24,7 +24,7 @@ class Channel(Generic[M]):
     @classmethod
     async def over(cls, sock: socket.socket, codec: Codec[M]) -> Channel[M]:
         """Take over a connected socket."""
-        sock.setblocking(False)
+        sock.settimeout(0)
         reader, writer = await asyncio.open_connection(sock=sock, limit=2**16)
         return cls(reader, writer, codec)
 
