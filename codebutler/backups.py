@@ -92,7 +92,8 @@ class Backups:
     def take_if_due(self, now: datetime, stop: threading.Event | None = None) -> Path | None:
         """Take today's backup unless it is there, and drop those beyond the last ``KEPT``. Blocks.
 
-        The copy is read whole before it counts, which is also how damage to a big file is found. Raises
+        The copy is read whole before it counts, which is also how damage is found that opening a file does
+        not look for. Raises
         StoreDamagedError if the file is damaged and StoreError if no copy could be made; the earlier
         backups then stay as they are.
         """
@@ -138,7 +139,7 @@ class Backups:
     def _check(self, copy: Path) -> None:
         try:
             with closing(sqlitefile.attach(copy)) as connection:
-                sqlitefile.check(connection, self._path)
+                sqlitefile.check(connection, self._path, thorough=True)
         except (sqlite3.Error, StoreDamagedError) as error:
             copy.unlink(missing_ok=True)
             if isinstance(error, sqlite3.Error):
@@ -228,7 +229,7 @@ def _copied(backup: Path, target: Path) -> bool:
             copy.flush()
             os.fsync(copy.fileno())
         with closing(sqlitefile.attach(target)) as connection:
-            sqlitefile.check(connection, backup)
+            sqlitefile.check(connection, backup, thorough=True)
     except (sqlite3.Error, OSError, StoreDamagedError) as error:
         target.unlink(missing_ok=True)
         if isinstance(error, StoreDamagedError) or sqlitefile.is_damage(error) or _unreadable(error):

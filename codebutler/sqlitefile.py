@@ -220,9 +220,11 @@ def copy(path: Path, target: Path, stop: threading.Event | None = None) -> None:
         os.close(descriptor)
 
 
-def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreDamagedError unless the file's pages are whole and fit together. Reads all of it."""
-    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+def check(connection: sqlite3.Connection, path: Path, *, thorough: bool = False) -> None:
+    """Raise StoreDamagedError unless the file's pages are whole and fit together; ``thorough``, and slower:
+    unless its indexes agree with its tables, too."""
+    pragma = "integrity_check" if thorough else "quick_check"
+    verdict = connection.execute(f"PRAGMA {pragma}(1)").fetchone()[0]
     if verdict != "ok":
         raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
 
