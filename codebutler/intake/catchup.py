@@ -20,7 +20,7 @@ LOOK_BACK_S = 3600.0
 # Events of one moment may come in any order.
 OVERLAP_S = 60.0
 # Answers in a thread do not show in the channel's history: for so long a quiet thread is looked after.
-LIVE_THREAD_S = 2 * 86400.0
+LIVE_THREAD_S = 7 * 86400.0
 # What is older is nobody's question any more.
 OLDEST_S = 7 * 86400.0
 # An event that took longer than this to reach us was written while we were away.

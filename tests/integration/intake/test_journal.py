@@ -222,6 +222,34 @@ def test_the_chain_is_the_constants_and_the_schema(path: Path, tmp_path: Path) -
     assert len(list(tmp_path.glob("migrated.db.*.bak"))) == 1
 
 
+async def test_a_channel_known_from_before_takes_nothing_older_than_its_newest(path: Path) -> None:
+    """What an older CodeButler took in is not remembered, so it must not be fetched as new."""
+    async with Journal.open(path, ManualClock()) as journal:
+        await put(journal, 1)
+    runner.downgrade("journal", path, "0001")
+    async with Journal.open(path, ManualClock()) as journal:
+        assert await journal.high_water("C1") == a_message(1).ts
+        await journal.open_gaps(["C1"])
+        gap = await journal.gap("C1")
+        assert gap is not None
+        assert (gap.since_ts, gap.floor_ts, gap.known) == (a_message(1).ts, a_message(1).ts, ())
+
+
+async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> None:
+    async with Journal.open(path, ManualClock()) as journal:
+        await put(journal, 1)
+        await journal.open_gaps(["C1"])
+        await put(journal, 2)
+    async with Journal.open(path, ManualClock()) as journal:
+        await journal.open_gaps(["C1"])
+        gap = await journal.gap("C1")
+        assert gap is not None
+        assert gap.since_ts == a_message(1).ts
+        assert [seen.ts for seen in gap.known] == [a_message(1).ts, a_message(2).ts]
+        await journal.close_gap("C1")
+        assert await journal.gap("C1") is None
+
+
 @pytest.mark.parametrize(
     ("script", "message", "error"),
     [

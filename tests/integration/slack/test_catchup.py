@@ -22,6 +22,8 @@ from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
+from codebutler.slack.port import Page
+from codebutler.slack.sender import Sender
 
 OWNER = "U0OWNER"
 DEADLINE_S = 20.0
@@ -301,6 +303,45 @@ async def test_old_messages_are_marked_stale(world: World) -> None:
         life.catch_up.back()
         await life.caught_up()
         assert [event.stale for event in life.routed if isinstance(event, MessagePosted)] == [True, False]
+
+
+class TimedChat(MemoryChat):
+    """Notes when history is read."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.moments: list[float] = []
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page:
+        self.moments.append(self.clock.monotonic())
+        return await super().history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
+
+
+async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    chat = TimedChat(clock)
+    config = Config(slack=SlackSection(allowed_users=(OWNER,)))
+    async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
+        life = Life(journal, clock, chat, config)
+        life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(100)}
+        shelf = Shelf(intake=life.intake, journal=journal, router=HoldingRouter(life))
+        catch_up = CatchUp(sender, shelf, clock, Random(1), lambda: life.repos)
+        catch_up.lost()
+        catch_up.back()
+        running = asyncio.create_task(catch_up.run(ME))
+        async with asyncio.timeout(DEADLINE_S):
+            while catch_up.is_busy:
+                await clock.advance(0.1)
+                await journal.high_water("C1")  # lets the journal's thread come first
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert len(chat.moments) == 100
+    assert chat.moments[-1] < 120
+    for start in chat.moments:
+        assert len([moment for moment in chat.moments if start <= moment < start + 60]) <= 70
 
 
 async def test_what_comes_at_once_is_never_late_and_what_comes_again_may_be(world: World) -> None:
