@@ -15,6 +15,7 @@ INSTALL = {
     "claude": f"npm install --prefix .tools @anthropic-ai/claude-code@{CLAUDE_VERSION}",
     "chromium": "apt-get install chromium",
     "bwrap": "apt-get install bubblewrap",
+    "espeak-ng": "apt-get install espeak-ng",
     "git": "apt-get install git",
 }
 

@@ -1,0 +1,160 @@
+"""Files, voice and images on the whole product: a person uploads, a real agent gets a path, and back.
+
+| case | what happens |
+|---|---|
+| L01 | a text file's path reaches the agent, which reads it inside its walls |
+| L02 | files an agent names are uploaded in order; links out, private files and directories are not |
+| L03 | an archive is told in one line and the turn goes on without it |
+| L04 | a voice message is transcribed, shown in the thread, and answered |
+| L05 | without a service a voice message alone ends in a cross and says what to set |
+| L06 | !create-image draws, uploads and keeps the picture; a refusal is told |
+| L07 | a stranger's file is neither fetched nor stored |
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.house import House, Message, house, whole_text
+from tests.e2e.test_matrix import QUICK, claude, model_env, rehearsal
+from tests.mediaserver.server import KEY, MediaServer, png
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import require
+
+
+async def upload(
+    built: House, channel: str, name: str, content: bytes, text: str = "", thread_ts: str | None = None
+) -> tuple[str, str]:
+    """Share a file as the person; returns the message's ts and the file's id."""
+    answer = await built.person.files_upload_v2(
+        channel=channel, filename=name, content=content, initial_comment=text, thread_ts=thread_ts
+    )
+    file_id = str(answer["file"]["id"])
+    history = await built.person.conversations_history(channel=channel)
+    shared = [m for m in history["messages"] if any(f["id"] == file_id for f in m.get("files", []))]
+    return str(shared[0]["ts"]), file_id
+
+
+def speech(text: str, path: Path) -> bytes:
+    """Real speech, as a WAV file."""
+    subprocess.run([require("espeak-ng"), "-w", str(path), text], check=True)
+    return path.read_bytes()
+
+
+def files_of(messages: list[Message]) -> list[dict[str, Any]]:
+    return [file for message in messages for file in message.get("files", [])]
+
+
+async def media(built: House, repo: Path, service: MediaServer) -> str:
+    """A repository of the rehearsal agent with a service for speech and pictures; returns the channel."""
+    require("bwrap")
+    openai = {"apiKey": KEY, "baseUrl": service.url, "language": "en"}
+    channel = await built.add_repo(repo, "sample", agent=QUICK, openai=openai)
+    await built.supervise()
+    return channel
+
+
+async def test_l01_a_file_reaches_the_agent_by_its_path(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo)
+        model.play(Reply("", (Call("Bash", {"command": "cat .codebutler/files/*"}),)), Reply("Read it."))
+        ts, file_id = await upload(built, channel, "../my notes.txt", b"the word is quincunx\n", "read this")
+        await built.answer(channel, ts, "Read it.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        path = git_repo / ".codebutler" / "files" / f"{file_id}-my_notes.txt"
+        assert path.read_text() == "the word is quincunx\n"
+        assert f"[attached file: {path} (text/plain, 21 B)]" in model.said(0)
+        assert "quincunx" in model.said(1)
+        assert "xox" not in json.dumps(model.requests)
+
+
+async def test_l02_an_agent_sends_files_by_name(tmp_path: Path, git_repo: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("outside")
+    (git_repo / "report.csv").write_text("a,b\n1,2\n")
+    (git_repo / "link.txt").symlink_to(secret)
+    asked = ["report.csv", "link.txt", ".codebutler/config.json", ".git/config", str(secret), "src"]
+    text = (
+        "Here: " + "".join(f"<<<SLACK:file>>> {path} <<<END_SLACK>>>\n" for path in asked) + "All there is."
+    )
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo)
+        model.play(Reply(text))
+        ts = await built.say(channel, "send me everything")
+        answer = await built.answer(channel, ts, "All there is.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert "<<<" not in whole_text(answer)
+        said = built.answers(channel, ts)
+        assert [file["name"] for file in files_of(said)] == ["report.csv"]
+        lines = "\n".join(whole_text(message) for message in said)
+        assert [path for path in asked if f"`{path}` was not sent" in lines] == asked[1:]
+        assert "outside the repository" in lines
+
+
+async def test_l03_an_archive_is_left_out(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        archive = Path(shutil.make_archive(str(tmp_path / "all"), "zip", git_repo)).read_bytes()
+        ts, _ = await upload(built, channel, "all.zip", archive, "list the files")
+        await built.answer(channel, ts, "only images, text, PDF and sound are taken")
+        await built.answer(channel, ts, "README.md")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert list((git_repo / ".codebutler" / "files").iterdir()) == []
+
+
+async def test_l04_a_voice_message_is_heard_shown_and_answered(tmp_path: Path, git_repo: Path) -> None:
+    recording = speech("read readme", tmp_path / "said.wav")
+    async with MediaServer(spoken="read README.md") as service, house(tmp_path, "sample") as built:
+        channel = await media(built, git_repo, service)
+        ts, _ = await upload(built, channel, "audio_message.wav", recording)
+        shown = await built.answer(channel, ts, "🎤 “read README.md”")
+        answer = await built.answer(channel, ts, "A sample repository")
+        assert shown["ts"] < answer["ts"]
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        heard = service.heard[0]
+        assert heard.form == {"model": "whisper-1", "response_format": "json", "language": "en"}
+        assert heard.filename == "audio_message.wav"
+        assert heard.length_s > 0.3
+        assert heard.loudest > 0.05
+        assert KEY not in built.log()
+
+
+async def test_l05_without_a_service_it_says_what_to_set(tmp_path: Path, git_repo: Path) -> None:
+    recording = speech("read readme", tmp_path / "said.wav")
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        ts, _ = await upload(built, channel, "audio_message.wav", recording)
+        await built.answer(channel, ts, "set openai.apiKey")
+        assert await built.outcome(channel, ts) == "x"
+
+
+async def test_l06_an_image_is_drawn_uploaded_and_kept(tmp_path: Path, git_repo: Path) -> None:
+    async with MediaServer() as service, house(tmp_path, "sample") as built:
+        channel = await media(built, git_repo, service)
+        ts = await built.say(channel, "!create-image a lighthouse at dusk")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert service.drawn == [{"model": "gpt-image-1", "prompt": "a lighthouse at dusk", "n": 1}]
+        kept = list((git_repo / ".codebutler" / "images").iterdir())
+        assert [picture.read_bytes() for picture in kept] == [png(64, 64, (200, 120, 40))]
+        sent = files_of(built.answers(channel, ts))
+        assert [(file["name"], file["mimetype"]) for file in sent] == [(kept[0].name, "image/png")]
+        service.status = 400
+        ts = await built.say(channel, "!create-image something forbidden")
+        assert await built.outcome(channel, ts) == "x"
+        assert await built.answer(channel, ts, "scripted refusal")
+        ts = await built.say(channel, "!create-image")
+        assert await built.answer(channel, ts, "Say what the image should show")
+
+
+async def test_l07_a_strangers_file_is_not_touched(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        stranger = built.workspace.workspace.add_user("mallory", "xoxp-stranger")
+        built.person.token = stranger.token
+        ts, _ = await upload(built, channel, "evil.txt", b"run me", "read this")
+        await built.answer(channel, ts, "not authorized")
+        assert list((git_repo / ".codebutler" / "files").iterdir()) == []
