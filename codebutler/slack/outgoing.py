@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -45,6 +46,13 @@ def method_of(operation: Operation) -> str:
             return "reactions.remove" if remove else "reactions.add"
         case Upload():
             return "files.completeUploadExternal"
+
+
+def content_of(operation: Operation) -> str:
+    """What tells two operations of one id apart: nothing for a post or a file, whose id says it all."""
+    if isinstance(operation, Post | Upload):
+        return ""
+    return hashlib.sha256(msgspec.json.encode(operation)).hexdigest()
 
 
 def supersedes(newer: Operation, older: Operation) -> bool:

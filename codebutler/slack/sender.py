@@ -32,6 +32,7 @@ from codebutler.slack.lookup import LOOK_BACK_S, find_result
 from codebutler.slack.outgoing import (
     TOO_MUCH,
     Lane,
+    content_of,
     lane_of,
     method_of,
     plainer,
@@ -68,6 +69,12 @@ class _Item:
         return self.channel, self.op_id
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    result: str
+    content: str
+
+
 @dataclass(slots=True)
 class _Queue:
     waiting: deque[_Item] = field(default_factory=deque)
@@ -97,7 +104,7 @@ class Sender:
         self._queues: dict[tuple[str, Lane], _Queue] = {}
         self._pending: set[_Item] = set()
         self._by_id: dict[tuple[str, str], _Item] = {}
-        self._done: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._done: OrderedDict[tuple[str, str], _Done] = OrderedDict()
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
@@ -134,13 +141,15 @@ class Sender:
     async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False) -> str:
         """Do ``operation`` in ``channel``; returns the message's ts, the file's id, or "".
 
-        The same ``op_id`` again, while it is under way or was done lately, is the same post or upload; an
-        update or a reaction may come again with other content. ``unsure``: it may have been done before, so
+        The same ``op_id`` again, while it is under way or was done lately, is the same operation: doing an
+        edit or a reaction twice could undo a later one. Only an edit or a reaction of other content is a new
+        one. ``unsure``: it may have been done before, so
         look first. Raises ChatError when Slack refuses it for good, and
         ChatUnreachableError when the sender closes before it is known to be done.
         """
-        if (result := self._done.get((channel, op_id))) is not None:
-            return result
+        done = self._done.get((channel, op_id))
+        if done is not None and done.content in ("", content_of(operation)):
+            return done.result
         item = self._by_id.get((channel, op_id))
         if item is None or (item.submitted != operation and not isinstance(operation, Post | Upload)):
             item = self._enqueue(channel, op_id, operation, unsure)
@@ -317,10 +326,10 @@ class Sender:
 
     def _settle(self, item: _Item, result: str) -> None:
         self._forget(item)
-        if isinstance(item.operation, Post | Upload):
-            self._done[item.key] = result
-            if len(self._done) > REMEMBERED:
-                self._done.popitem(last=False)
+        self._done[item.key] = _Done(result, content_of(item.submitted))
+        self._done.move_to_end(item.key)
+        if len(self._done) > REMEMBERED:
+            self._done.popitem(last=False)
         if not item.result.done():
             item.result.set_result(result)
 
