@@ -124,7 +124,6 @@ class Life:
             asyncio.create_task(self._guard(part), name=f"worker:{self._repo.name}:{name}")
             for name, part in parts.items()
         ]
-        self._sends.answer = self._link.send
         try:
             code = await self._link.wait_dead()
             with contextlib.suppress(TimeoutError):
@@ -244,6 +243,8 @@ class Life:
             )
         self._greeted = True
         self._link.send(Configure(settings=self._repo))
+        # Not sooner: the settings are the first thing a worker must hear.
+        self._sends.answer = self._link.send
 
     def _become_ready(self) -> None:
         if not self.ready.is_set():

@@ -202,6 +202,24 @@ async def test_an_answer_reaches_the_life_that_lives_then_and_no_operation_runs_
         assert Sent(op_id="a", ts="posted-a") in on.worker.heard
 
 
+async def test_an_answer_to_an_earlier_life_does_not_come_before_the_settings() -> None:
+    async with stage() as on:
+        on.services.hold.clear()
+        on.worker.say(Send(op_id="a", operation=Post(text="x")))
+        await settle()
+        on.spawner.eager = False
+        on.worker.die(1)
+        await on.clock.advance(1)
+        on.services.hold.set()
+        await settle()
+        assert on.worker.heard == []
+        on.worker.become_ready()
+        on.worker.say(Send(op_id="a", operation=Post(text="x"), unsure=True))
+        await settle()
+        assert on.worker.heard[0] == Configure(settings=repo())
+        assert Sent(op_id="a", ts="posted-a") in on.worker.heard
+
+
 async def test_a_worker_with_too_many_operations_is_not_heard_and_not_taken_for_dead() -> None:
     async with stage() as on:
         on.services.hold.clear()
