@@ -81,12 +81,14 @@ async def test_a01_a_stranger_gets_nowhere_on_any_path(tmp_path: Path, git_repo:
         await built.until("the refusal", lambda: "not authorized" in all_said(built, channel) or None)
         await built.say(channel, "!ping")
         await built.until("an answer", lambda: "pong" in all_said(built, channel) or None)
-        assert built.reactions(channel, ts) == {"eyes"}
+        await built.until("the turn still at work", lambda: built.reactions(channel, ts) == {"eyes"} or None)
         assert all_said(built, channel).count("not authorized") == 1
         assert not (git_repo / "owned.txt").exists()
         refused = [line for line in audit_lines(built) if line["user"] == mallory.id]
         assert len(refused) == 7
         assert all(str(line["decision"]).startswith("refused") for line in refused)
+        await built.say(channel, "!stop", ts)
+        assert await built.outcome(channel, ts) == "octagonal_sign"
 
 
 async def test_a02_no_process_of_ours_carries_a_token(tmp_path: Path, git_repo: Path) -> None:
@@ -97,7 +99,7 @@ async def test_a02_no_process_of_ours_carries_a_token(tmp_path: Path, git_repo: 
         channel = await served(built, git_repo)
         await built.supervise()
         ts = await built.say(channel, "wait 600")
-        await built.until("the turn at work", lambda: button(built, channel, ts))
+        await built.until("the program at work", lambda: "Wait: 600" in all_said(built, channel) or None)
         assert built.supervisor is not None
         below = [place for place in family(built.supervisor.pid) if place.name != str(built.supervisor.pid)]
         commands = [(place / "cmdline").read_bytes() for place in below]
@@ -108,7 +110,10 @@ async def test_a02_no_process_of_ours_carries_a_token(tmp_path: Path, git_repo: 
             assert not any(token in held for token in tokens)
             assert b"SLACK_" not in held
             opened = [str(link.readlink()) for link in (place / "fd").iterdir()]
-            assert not any(str(built.home) in path for path in opened), opened
+            kept = [path for path in opened if str(built.home) in path]
+            assert set(kept) <= {str(built.home / "supervise.out")}
+        await built.say(channel, "!stop", ts)
+        assert await built.outcome(channel, ts) == "octagonal_sign"
 
 
 async def test_a03_no_secret_leaves(tmp_path: Path, git_repo: Path) -> None:
@@ -120,7 +125,6 @@ async def test_a03_no_secret_leaves(tmp_path: Path, git_repo: Path) -> None:
         await built.supervise()
         ts = await built.say(channel, "read leak.txt")
         answer = await built.answer(channel, ts, "[redacted]")
-        # The token of a file's name, typed in halves: the agent puts it together.
         second = await built.say(channel, f"create {token}.txt with hello")
         await built.outcome(channel, second)
         log = (built.home / "logs" / "codebutler.log").read_text()
@@ -245,7 +249,8 @@ async def test_a09_a_changed_configuration_takes_no_wall_down(tmp_path: Path, gi
         }
         config["slack"] |= {"allowedUsers": [mallory.id], "apiBaseUrl": "http://127.0.0.1:9/"}
         file.write_text(json.dumps(config))
-        shown = json.loads(await built.run("config", "sample", "--json"))
+        printed = await built.run("config", "sample", "--json")
+        shown = json.loads(printed[printed.index("{") :])
         assert shown["config"]["sandbox"]["mode"] == "auto"
         assert "./evil" not in json.dumps(shown["config"])
         await built.supervise()
