@@ -11,6 +11,9 @@ from msgspec import Meta, Struct, field
 
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
+# An untrusted file may set these too: no number of them overflows a date or fills the memory.
+DayInSeconds = Annotated[float, Meta(ge=0, le=86_400)]
+YearInMinutes = Annotated[float, Meta(gt=0, le=525_600)]
 Url = Annotated[str, Meta(pattern=r"^https?://")]
 ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?$")]
 UserID = Annotated[str, Meta(pattern=r"^[UW][A-Z0-9]{2,}$")]
@@ -37,10 +40,10 @@ class SlackSection(Section, frozen=True):
 class AgentSection(Section, frozen=True):
     default: AgentName = "claude"
     scope: Literal["thread", "channel"] = "thread"
-    debounce_seconds: NotNegative = 3
-    silence_seconds: NotNegative = 60
+    debounce_seconds: DayInSeconds = 3
+    silence_seconds: DayInSeconds = 60
     busy: Literal["queue", "steer", "reject"] = "queue"
-    parallel_turns: Positive = 1
+    parallel_turns: Annotated[int, Meta(ge=1, le=64)] = 1
     isolation: Literal["shared", "worktree"] = "shared"
     mention: Literal["always", "mention"] = "always"
 
@@ -49,7 +52,7 @@ class ClaudeSection(Section, frozen=True):
     binary: str = "claude"
     model: str = ""
     max_turns: Positive = 10
-    timeout: Annotated[float, Meta(gt=0)] = 30
+    timeout: YearInMinutes = 30
     permission_mode: PermissionMode = "bypassPermissions"
     project_settings: bool = False
     extra_args: tuple[str, ...] = ()
@@ -60,7 +63,7 @@ class KimiSection(Section, frozen=True):
     api_key: str = ""
     base_url: Url = "https://api.moonshot.ai/v1"
     model: str = ""
-    timeout: Annotated[float, Meta(gt=0)] = 30
+    timeout: YearInMinutes = 30
 
 
 class NativeSection(Section, frozen=True):
@@ -126,13 +129,13 @@ class EnvelopeSection(Section, frozen=True):
 
 
 class OutputSection(Section, frozen=True):
-    flush_interval_ms: Annotated[int, Meta(ge=250)] = 2000
+    flush_interval_ms: Annotated[int, Meta(ge=250, le=3_600_000)] = 2000
     max_chars_per_message: Annotated[int, Meta(ge=200, le=11000)] = 3500
     verbosity: Literal["quiet", "normal", "verbose"] = "normal"
 
 
 class SessionSection(Section, frozen=True):
-    timeout_minutes: Annotated[float, Meta(gt=0)] = 30
+    timeout_minutes: YearInMinutes = 30
 
 
 class LogsSection(Section, frozen=True):
@@ -141,13 +144,13 @@ class LogsSection(Section, frozen=True):
 
 
 class WorkerSection(Section, frozen=True):
-    idle_sleep_minutes: NotNegative = 15
+    idle_sleep_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 15
 
 
 class CatchUpSection(Section, frozen=True):
     """Messages from while nothing ran: older ones than this are asked about instead of run."""
 
-    max_age_hours: NotNegative = 12
+    max_age_hours: Annotated[float, Meta(ge=0, le=87_600)] = 12
 
 
 class DashboardSection(Section, frozen=True):

@@ -78,6 +78,12 @@ def test_a_byte_order_mark_is_no_fault() -> None:
             '{"budget": {"repo": {"turnsPerDay": 0}}}',
             "config.json: budget.repo.turnsPerDay: expected int >= 1",
         ),
+        (
+            '{"agent": {"debounceSeconds": 1e308}}',
+            "config.json: agent.debounceSeconds: expected float <= 86400",
+        ),
+        ('{"agent": {"parallelTurns": 1000000}}', "config.json: agent.parallelTurns: expected int <= 64"),
+        ('{"claude": {"timeout": 1e300}}', "config.json: claude.timeout: expected float <= 525600"),
         ("[]", 'config.json: expected a JSON object such as {"slack": {…}}'),
         ('{"agent": {},}', "config.json: line 1 column 14: malformed JSON"),
         ('{"agent": {}, "agent": {}}', "the key agent appears twice in one object"),
