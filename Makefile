@@ -1,11 +1,12 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
+MINUTES ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
 PRODUCT := .venv/.product
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check format lint types imports sizes wheel-check bench screenshot clean
+.PHONY: help run test check format lint types imports sizes wheel-check bench soak screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +52,9 @@ wheel-check: $(READY) ## build the wheel and try it in a fresh environment
 
 bench: $(READY) ## measure; prints ratios against limits of the same run
 	$(BIN)/python -m bench
+
+soak: $(READY) ## kill, cut and fault 20 repositories at random for MINUTES (3), and judge what became of it
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 screenshot: $(READY) ## take the README's picture anew
 	CODEBUTLER_SCREENSHOT=docs/images/workspace.png $(BIN)/python -m pytest -q tests/e2e/test_page.py -k newcomer

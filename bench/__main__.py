@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ack, many, memory, start, turn, wake
+from bench import ack, many, memory, recover, start, turn, wake
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
 
@@ -23,6 +23,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "memory": memory.measure,
     "wake": wake.measure,
     "many": many.measure,
+    "recover": recover.measure,
 }
 
 

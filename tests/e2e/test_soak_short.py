@@ -1,0 +1,18 @@
+"""Half a minute of `make soak`: random kills, cuts and Slack errors, and a checker over the whole record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.programs import require
+from tests.soak.plan import short
+from tests.soak.report import report
+from tests.soak.run import soak
+
+
+async def test_nothing_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
+    require("bwrap")
+    outcome = await soak(short(), tmp_path)
+    assert outcome.ok, f"{report(outcome)}\n{outcome.log}"
+    assert outcome.messages >= 10
+    assert len({tried.kind for tried in outcome.tried}) >= 4
