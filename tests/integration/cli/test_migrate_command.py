@@ -10,6 +10,7 @@ import pytest
 
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_repo
+from codebutler.filelock import FileLock
 from tests.integration.cli.conftest import Cli
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store" / "whatsapp.sql"
@@ -124,6 +125,13 @@ def test_what_cannot_be_migrated_is_one_line(connected: Cli, git_repo: Path, tmp
     (private / "config.json").unlink()
     (private / "store.db").write_bytes(b"this is no database" * 100)
     connected.fails("migrate", str(git_repo), code=1, said="store.db")
+
+
+def test_a_store_that_a_worker_has_open_is_not_migrated(connected: Cli, old_repo: Path) -> None:
+    before = contents(old_repo)
+    with FileLock(old_repo / ".codebutler" / "store.lock", "the worker"):
+        connected.fails("migrate", str(old_repo), code=1, said="worker or another migration uses it: stop")
+    assert contents(old_repo)["store.db"] == before["store.db"]
 
 
 def test_a_repository_that_is_gone_is_told(connected: Cli, git_repo: Path) -> None:
