@@ -148,7 +148,7 @@ class Downloads:
         home = _parsed(self._source.base_url)
         if _is_slack(home):
             return _is_slack(url)
-        return url.origin() == home.origin() if url.absolute else False
+        return bool(url.host) and (url.scheme, url.host, url.port) == (home.scheme, home.host, home.port)
 
 
 def shared_in(info: Mapping[str, Any]) -> set[str]:

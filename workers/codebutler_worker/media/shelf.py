@@ -57,17 +57,23 @@ def load(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[str, by
     relative = _below(repo, path)
     _refuse_private(repo, relative, private)
     descriptor = open_beneath(repo, relative, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
-        if found.st_nlink > 1:
-            # Another name of it may lie where agents may not look.
-            raise UnsafePathError(errno.EMLINK, "a hard link", relative)
-        content = file.read(MAX_SENT_BYTES + 1)
+    try:
+        _refuse_odd(os.fstat(descriptor), relative)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_SENT_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_SENT_BYTES:
         raise UnsafePathError(errno.EFBIG, f"larger than {MAX_SENT_BYTES // 2**20} MB", relative)
     return PurePosixPath(relative).name, content
+
+
+def _refuse_odd(found: os.stat_result, relative: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
+    if found.st_nlink > 1:
+        # Another name of it may lie where agents may not look.
+        raise UnsafePathError(errno.EMLINK, "a hard link", relative)
 
 
 def _below(repo: Path, path: str) -> str:

@@ -1,0 +1,95 @@
+"""What a file is, by its content, and what it may be called."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler_worker.media.kinds import (
+    NAME_CHARS,
+    SNIFF_BYTES,
+    audio_name,
+    is_voice,
+    kind_of,
+    safe_name,
+    size,
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\nrest", "image"),
+        (b"\xff\xd8\xff\xe0", "image"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "image"),
+        (b"\0\0\0\x18ftypheic", "image"),
+        (b"%PDF-1.7\n%\xe2\xe3", "pdf"),
+        (b"RIFF\x10\0\0\0WAVEfmt ", "audio"),
+        (b"\0\0\0\x18ftypM4A ", "audio"),
+        (b"\0\0\0\x18ftypisom", "audio"),
+        (b"\x1aE\xdf\xa3webm", "audio"),
+        (b"fn main() {}\n", "text"),
+        ("héllo ✓ \x1b[31mred".encode(), "text"),
+        ("“quoted”".encode("cp1252"), "text"),
+        ("utf-16".encode("utf-16"), "text"),
+        (b"", "text"),
+        (b"a" * (SNIFF_BYTES - 1) + "é".encode(), "text"),
+        (b"PK\x03\x04zip", None),
+        (b"\x7fELF\x02\x01\x01\0", None),
+        (b"MZ\x90\0", None),
+        (b"\x1f\x8b\x08\0gzip", None),
+        (b"text with a \0 in it", None),
+    ],
+)
+def test_content_decides(content: bytes, kind: str | None) -> None:
+    assert kind_of(content) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("report.pdf", "report.pdf"),
+        ("my report (1).pdf", "my_report_1_.pdf"),
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        (".bashrc", "bashrc"),
+        ("-rf", "rf"),
+        ("..", "file"),
+        ("a\nb\0c.txt", "a_b_c.txt"),
+        ("naïve.txt", "naïve.txt"),
+        ("x" * 200 + ".tar.gz", "x" * (NAME_CHARS - 3) + ".gz"),
+        ("$(reboot).sh", "reboot_.sh"),
+        ("", "file"),
+    ],
+)
+def test_names_become_harmless(name: str, safe: str) -> None:
+    assert safe_name(name) == safe
+
+
+@given(st.text(max_size=300))
+def test_any_name_is_one_harmless_component(name: str) -> None:
+    safe = safe_name(name)
+    assert 0 < len(safe) <= NAME_CHARS
+    assert PurePosixPath(safe).parts == (safe,)
+    assert safe[0] not in ".-"
+    assert safe.isprintable()
+
+
+def test_voice_messages_are_told_by_slacks_mark_type_or_name() -> None:
+    assert is_voice("video/mp4", "slack_audio", "clip")
+    assert is_voice("audio/mp4", "", "x.m4a")
+    assert is_voice("", "", "audio_message.m4a")
+    assert not is_voice("video/mp4", "", "film.mp4")
+
+
+def test_a_clip_gets_an_ending_the_service_knows() -> None:
+    assert audio_name("audio_message.m4a", "") == "audio_message.m4a"
+    assert audio_name("clip", "audio/webm") == "clip.webm"
+    assert audio_name("", "") == "voice.m4a"
+
+
+def test_sizes_read_well() -> None:
+    assert [size(900), size(12_345), size(3_400_000)] == ["900 B", "12 kB", "3.4 MB"]
