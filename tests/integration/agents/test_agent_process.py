@@ -63,6 +63,14 @@ async def test_a_program_that_cannot_be_started_is_unavailable(tmp_path: Path) -
         await AgentProcess.spawn(Launch(("/nothing-here",), {}, tmp_path))
 
 
+async def test_only_the_main_thread_starts_programs(tmp_path: Path) -> None:
+    def elsewhere() -> None:
+        asyncio.run(AgentProcess.spawn(shell("true", tmp_path)))
+
+    with pytest.raises(RuntimeError, match="main thread"):
+        await asyncio.to_thread(elsewhere)
+
+
 async def test_it_has_a_session_of_its_own_and_only_its_environment(tmp_path: Path) -> None:
     script = "import os; print(os.getsid(0) == os.getpid(), sorted(os.environ))"
     async with await AgentProcess.spawn(launch(script, tmp_path)) as process:
@@ -131,7 +139,7 @@ async def test_what_a_dead_program_left_behind_dies_too(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 async def test_a_daemon_is_told_from_a_child(tmp_path: Path) -> None:
-    script = "sleep 300 & read line; (setsid sleep 300 & echo $!); read line"
+    script = "sleep 300 & read line; (setsid sleep 300 & echo $! > pid); cat pid; read line"
     async with await AgentProcess.spawn(shell(script, tmp_path)) as process:
         assert await process.strays() == []
         await process.write_line(b"go on")
