@@ -10,6 +10,7 @@
 | C06 | events that Slack delivers again after the catch-up change nothing |
 | C07 | a supervisor that is killed while it catches up does it again |
 | C08 | a connection that loses events without ending is found out and caught up |
+| C09 | Slack cannot be reached for a while: the status says so, and what was written is answered after |
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from codebutler.workspace.faults import Fault
 from tests.e2e.house import House, house, whole_text
-from tests.e2e.test_matrix import QUICK, buttons, rehearsal
+from tests.e2e.test_matrix import QUICK, buttons, eventually, rehearsal
 from tests.programs import require
 
 LATE = "while I was away"
@@ -187,6 +189,33 @@ async def test_c08_a_deaf_connection_is_found_out(tmp_path: Path, git_repo: Path
             await built.answer(channel, ts, "pong")
         assert set(stolen) <= set(said)
         assert [len(built.answers(channel, ts)) for ts in said] == [1] * len(said)
+
+
+async def test_c09_what_was_written_while_slack_was_out_of_reach(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        root = await built.say(channel, "list the files")
+        await built.answer(channel, root, "README.md")
+        await built.outcome(channel, root)
+        hub, retried = built.workspace.hub, built.workspace.hub.counts.retried
+        built.workspace.faults.add(Fault(method="*", kind="reset", times=10_000))
+        hub.drop()
+        await built.until("no connection", lambda: hub.connections == 0 or None)
+        said = [built.workspace.say(channel, f"!ping {number}") for number in range(2)]
+        reply = built.workspace.say(channel, "read README.md", thread_ts=root)
+        # Slack's first repetition finds nobody either; the next one is a minute away.
+        await eventually(20, lambda: hub.counts.retried >= retried + 3)
+        status = await built.status()
+        assert status is not None
+        assert status["slack"]["state"] == "reconnecting"
+        assert status["slack"]["trouble"]
+        built.workspace.faults.clear()
+        for ts in said:
+            await built.answer(channel, ts, "pong")
+        await built.answer(channel, root, "A sample repository.", after=reply)
+        assert await built.outcome(channel, reply) == "white_check_mark"
+        assert [len(built.answers(channel, ts)) for ts in said] == [1, 1]
+        assert answered(built, channel, root) == 2
 
 
 async def _steal(thief: ClientConnection, stolen: list[str]) -> None:
