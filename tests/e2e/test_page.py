@@ -29,12 +29,14 @@ PATIENCE_MS = DEADLINE_S * 1000
 
 
 @asynccontextmanager
-async def page_at(url: str, width: int = 1280, height: int = 800) -> AsyncIterator[tuple[Page, list[str]]]:
+async def page_at(
+    url: str, width: int = 1280, height: int = 800, flags: tuple[str, ...] = ()
+) -> AsyncIterator[tuple[Page, list[str]]]:
     """A browser page, and every error its scripts reported."""
     chromium = str(require("chromium"))
     errors: list[str] = []
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, *flags])
         page = await browser.new_page(viewport={"width": width, "height": height})
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)

@@ -33,6 +33,28 @@ export class Api {
     return (await this.#request("POST", "/workspace/render", { markdown })).html;
   }
 
+  /** Share files as Slack's clients do: an address for each, the bytes, then one message for all. */
+  async upload(channel, files, text, thread) {
+    const shared = [];
+    for (const file of files) {
+      const ticket = await this.call("files.getUploadURLExternal", { filename: file.name, length: file.size });
+      const { pathname } = new URL(ticket.upload_url, location.href);
+      const answer = await fetch(pathname, { method: "POST", body: file });
+      if (!answer.ok) throw new ApiError(`HTTP ${answer.status}`);
+      shared.push({ id: ticket.file_id, title: file.name });
+    }
+    const message = { channel_id: channel, files: shared, initial_comment: text, ...(thread && { thread_ts: thread }) };
+    return this.call("files.completeUploadExternal", message);
+  }
+
+  /** The content of a file as a Blob. */
+  async download(file) {
+    const { pathname, search } = new URL(file.url_private_download || file.url_private, location.href);
+    const answer = await fetch(pathname + search, { headers: { Authorization: `Bearer ${this.token}` } });
+    if (!answer.ok) throw new ApiError(`HTTP ${answer.status}`);
+    return answer.blob();
+  }
+
   streamUrl() {
     return `/workspace/stream?token=${encodeURIComponent(this.token)}`;
   }

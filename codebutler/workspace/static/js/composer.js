@@ -1,31 +1,44 @@
 // Where a person writes. Nothing typed is lost: the text stays until the workspace has it, drafts stay per place.
 
+import { Attachments } from "./attachments.js";
+import { Recorder } from "./recorder.js";
+
+const HINT = "Enter sends, Shift+Enter starts a new line";
+
 export class Composer {
-  /** `send` takes the text and resolves when it was accepted. */
+  /** `send` takes the text and the files and resolves when they were accepted. */
   constructor(root, send) {
     this.send = send;
     this.drafts = new Map();
     this.place = "";
+    this.busy = false;
     this.form = document.createElement("form");
     this.form.className = "composer";
     this.box = Object.assign(document.createElement("textarea"), { rows: 1 });
     this.hint = Object.assign(document.createElement("span"), { className: "hint" });
     this.button = Object.assign(document.createElement("button"), { type: "submit", textContent: "Send", disabled: true });
+    this.attachments = new Attachments(() => this.#grow());
+    this.recorder = new Recorder((clip) => this.#sendClip(clip), (problem) => this.#say(problem, true));
     const row = document.createElement("div");
-    row.append(this.hint, this.button);
-    this.form.append(this.box, row);
+    row.append(this.attachments.button, this.recorder.button, this.hint, this.button);
+    this.form.append(this.box, this.attachments.list, row);
     root.append(this.form);
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); });
     this.box.addEventListener("input", () => this.#grow());
     this.box.addEventListener("keydown", (event) => this.#key(event));
-    this.#say("Enter sends, Shift+Enter starts a new line");
+    this.attachments.takeFrom(this.form);
+    this.#say(HINT);
   }
 
   /** Go to another channel or thread, keeping the draft of the one left. */
   moveTo(place, placeholder) {
-    this.drafts.set(this.place, this.box.value);
-    this.place = place;
-    this.box.value = this.drafts.get(place) || "";
+    if (place !== this.place) {
+      this.drafts.set(this.place, { text: this.box.value, files: this.attachments.files });
+      const draft = this.drafts.get(place) || { text: "", files: [] };
+      this.place = place;
+      this.box.value = draft.text;
+      this.attachments.files = draft.files;
+    }
     this.box.placeholder = placeholder;
     this.box.setAttribute("aria-label", placeholder);
     this.#grow();
@@ -44,17 +57,36 @@ export class Composer {
 
   async #submit() {
     const text = this.box.value;
-    if (!text.trim() || this.box.readOnly) return;
-    this.box.readOnly = true;
-    try {
-      await this.send(text);
+    const files = this.attachments.files;
+    if (this.busy || (!text.trim() && !files.length)) return;
+    const place = this.place;
+    if (!(await this.#sent(text, files))) return;
+    if (this.place === place) {
       this.box.value = "";
-      this.#say("Enter sends, Shift+Enter starts a new line");
-    } catch (error) {
-      this.#say(`Not sent (${error.message}). Your text is still here; try again.`, true);
-    }
-    this.box.readOnly = false;
+      this.attachments.files = [];
+    } else this.drafts.delete(place);
     this.#grow();
+  }
+
+  #sendClip(clip) {
+    return this.#sent("", [clip]);
+  }
+
+  async #sent(text, files) {
+    this.busy = this.box.readOnly = true;
+    if (files.length) this.#say(`Uploading ${files.length === 1 ? files[0].name : `${files.length} files`}…`);
+    this.#grow();
+    try {
+      await this.send(text, files);
+      this.#say(HINT);
+      return true;
+    } catch (error) {
+      this.#say(`Not sent (${error.message}). It is still here; try again.`, true);
+      return false;
+    } finally {
+      this.busy = this.box.readOnly = false;
+      this.#grow();
+    }
   }
 
   #say(text, isError = false) {
@@ -63,7 +95,7 @@ export class Composer {
   }
 
   #grow() {
-    this.button.disabled = !this.box.value.trim();
+    this.button.disabled = this.busy || (!this.box.value.trim() && !this.attachments.files.length);
     this.box.style.height = "auto";
     this.box.style.height = `${this.box.scrollHeight}px`;
   }

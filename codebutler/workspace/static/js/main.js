@@ -16,8 +16,8 @@ class Page {
     const view = new MessageView(api, model);
     this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false);
     this.threadList = new MessageList($("replies"), view, () => model.replies(model.channel, model.thread), true);
-    this.channelComposer = new Composer($("channel-composer"), (text) => this.#say(text));
-    this.threadComposer = new Composer($("thread-composer"), (text) => this.#say(text, model.thread));
+    this.channelComposer = new Composer($("channel-composer"), (text, files) => this.#say(text, files));
+    this.threadComposer = new Composer($("thread-composer"), (text, files) => this.#say(text, files, model.thread));
     model.addEventListener("message", ({ detail }) => this.#messageChanged(detail));
     model.addEventListener("channels", () => this.#drawChannels());
     model.addEventListener("navigation", () => this.#navigated());
@@ -40,8 +40,9 @@ class Page {
     });
   }
 
-  async #say(text, thread) {
+  async #say(text, files, thread) {
     const channel = this.model.channel;
+    if (files.length) return this.api.upload(channel, files, escape(text), thread);
     const slash = !thread && text.match(/^\/butler(?:\s+([\s\S]*))?$/);
     if (slash) return this.api.slash(channel, "/butler", slash[1] || "");
     const answer = await this.api.call("chat.postMessage", { channel, text: escape(text), ...(thread && { thread_ts: thread }) });
@@ -100,7 +101,7 @@ class Page {
     const row = Object.assign(document.createElement("div"), { className: "actions" });
     for (const suggestion of this.model.suggestions) {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: suggestion });
-      button.addEventListener("click", () => this.#say(suggestion));
+      button.addEventListener("click", () => this.#say(suggestion, []));
       row.append(button);
     }
     box.append(title, text, row);

@@ -12,11 +12,15 @@ function tag(name, className, ...children) {
 
 const time = (ts) => new Date(Number(ts) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
+// Drawn as pixels only; SVG could carry scripts and links.
+const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+
 export class MessageView {
   constructor(api, model) {
     this.api = api;
     this.model = model;
     this.rendered = new Map();
+    this.pictures = new Map();
   }
 
   /** A fresh list item for the message; `inThread` hides the way into the thread. */
@@ -117,17 +121,33 @@ export class MessageView {
 
   #file(file) {
     const link = tag("a", "file", "📄", tag("span", "", file.title || file.name));
-    const url = file.url_private_download || file.url_private;
     link.href = "#";
     link.addEventListener("click", async (event) => {
       event.preventDefault();
-      const path = new URL(url, location.href);
-      const answer = await fetch(path.pathname + path.search, { headers: { Authorization: `Bearer ${this.api.token}` } });
-      const save = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await answer.blob()), download: file.name });
+      const save = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await this.api.download(file)), download: file.name });
       save.click();
       URL.revokeObjectURL(save.href);
     });
+    if (PICTURES.has(file.mimetype)) this.#preview(file, link);
     return link;
+  }
+
+  /** A picture is shown in place of its name; what the browser cannot show keeps the name. */
+  #preview(file, link) {
+    const show = (url) => {
+      const picture = Object.assign(document.createElement("img"), { src: url, alt: file.title || file.name });
+      picture.addEventListener("load", () => {
+        link.classList.add("picture");
+        link.replaceChildren(picture);
+        link.dispatchEvent(new Event("grown", { bubbles: true }));
+      });
+    };
+    const known = this.pictures.get(file.id);
+    if (known) show(known);
+    else this.api.download(file).then((blob) => {
+      this.pictures.set(file.id, URL.createObjectURL(blob));
+      show(this.pictures.get(file.id));
+    }, () => undefined);
   }
 
   #reactions(message) {

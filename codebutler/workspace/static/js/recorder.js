@@ -1,0 +1,45 @@
+// A voice message from the microphone: one press starts, the next one sends. Slack's own clips have such names.
+
+export class Recorder {
+  #recording = null;
+
+  /** `done` takes the clip as a File, `failed` a sentence. The button is hidden where nothing can be recorded. */
+  constructor(done, failed) {
+    this.done = done;
+    this.failed = failed;
+    this.button = Object.assign(document.createElement("button"), { type: "button", className: "tool" });
+    this.button.hidden = !(navigator.mediaDevices && window.MediaRecorder);
+    this.button.addEventListener("click", () => (this.#recording ? this.#recording.stop() : this.#start()));
+    this.#show(false);
+  }
+
+  async #start() {
+    try {
+      const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+      const pieces = [];
+      this.#recording = new MediaRecorder(stream);
+      this.#recording.addEventListener("dataavailable", ({ data }) => pieces.push(data));
+      this.#recording.addEventListener("stop", () => this.#stopped(stream, pieces));
+      this.#recording.start();
+      this.#show(true);
+    } catch {
+      this.failed("The microphone cannot be used: allow it for this page.");
+    }
+  }
+
+  #stopped(stream, pieces) {
+    const type = this.#recording.mimeType.split(";")[0] || "audio/webm";
+    stream.getTracks().forEach((track) => track.stop());
+    this.#recording = null;
+    this.#show(false);
+    this.done(new File(pieces, `audio_message.${type.endsWith("mp4") ? "m4a" : type.split("/")[1]}`, { type }));
+  }
+
+  #show(on) {
+    const label = on ? "Send the recording" : "Record a voice message";
+    this.button.textContent = on ? "⏺" : "🎤";
+    this.button.title = label;
+    this.button.setAttribute("aria-label", label);
+    this.button.classList.toggle("recording", on);
+  }
+}
