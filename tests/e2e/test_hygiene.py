@@ -13,16 +13,22 @@ the worker's memory stays bounded, and nothing of it is left.
 | H08 | a worker is stopped (SIGSTOP): replaced, its agent ended, its thread asked, the other repository unmoved |
 | H09 | a worker dies in mid-turn: nothing of its agent is left |
 | H10 | the supervisor dies in mid-turn: nothing of its workers and agents is left |
-| H11 | readiness, signs of life and the end are told to the service manager |
+| H11 | a worker whose store is too new exits with 78: not restarted, told once, the other repository works |
+| H12 | a second SIGTERM ends a house at once in which an agent is still at work |
+| H13 | readiness, signs of life and the end are told to the service manager |
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
+import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -81,7 +87,7 @@ async def scene(tmp_path: Path, repo: Path, mode: str = "auto", minutes: float =
     require("bwrap")
     marker = f"codebutler-hygiene-{os.getpid()}-{tmp_path.name}"
     program = write_program(tmp_path / marker, marker)
-    async with house(tmp_path, "sample") as built:
+    async with house(tmp_path, "sample", "other") as built:
         settings = {"binary": str(program), "timeout": minutes}
         channel = await built.add_repo(repo, "sample", agent=AGENT, claude=settings, sandbox={"mode": mode})
         await built.supervise()
@@ -157,11 +163,18 @@ async def test_h07_a_stopped_agent_ends_at_the_time_limit(tmp_path: Path, git_re
         await stage.still_well()
 
 
-async def test_h08_a_stopped_worker_is_replaced(tmp_path: Path, git_repo: Path) -> None:
+async def test_h08_a_stopped_worker_is_replaced_and_disturbs_nobody(tmp_path: Path, git_repo: Path) -> None:
     async with scene(tmp_path, git_repo) as stage:
+        other = await stage.built.add_repo(copied(git_repo), "other", agent={**AGENT, "default": "rehearsal"})
+        await stage.built.until_status(
+            lambda s: [r["worker"]["state"] for r in s["repos"]] == ["running"] * 2
+        )
         worker = await stage.worker()
         ts = await stage.begin("serve")
         os.kill(worker, signal.SIGSTOP)
+        asked_s = time.monotonic()
+        await stage.built.answer(other, await stage.built.say(other, "list the files"), "README.md")
+        assert time.monotonic() - asked_s < 5
         await stage.built.answer(stage.channel, ts, "The machine stopped while I was working")
         assert await stage.worker() != worker
         assert "has been silent for 15 s" in stage.built.log()
@@ -183,9 +196,40 @@ async def test_h10_a_dead_supervisor_leaves_nothing(tmp_path: Path, git_repo: Pa
         await stage.begin("serve")
         await stage.built.stop(signal.SIGKILL)
         await eventually(GONE_S, lambda: not stage.left() and not belonging_to(stage.built.home))
+        await stage.built.supervise()
+        await stage.still_well()
 
 
-async def test_h11_the_service_manager_is_told(tmp_path: Path, git_repo: Path) -> None:
+async def test_h11_a_store_that_is_too_new_is_told_and_not_tried_again(
+    tmp_path: Path, git_repo: Path
+) -> None:
+    async with scene(tmp_path, git_repo) as stage:
+        other = await stage.built.add_repo(copied(git_repo), "other", agent={**AGENT, "default": "rehearsal"})
+        await stage.built.stop()
+        with contextlib.closing(sqlite3.connect(git_repo / ".codebutler" / "store.db")) as store:
+            store.execute("UPDATE alembic_version SET version_num = '9999'")
+            store.commit()
+        await stage.built.start_supervisor()
+        status = await stage.built.until_status(lambda s: s["repos"][0]["worker"]["state"] == "stopped")
+        assert status["repos"][0]["worker"]["restarts"] == 0
+        await stage.built.answer(other, await stage.built.say(other, "list the files"), "README.md")
+        assert await stage.built.until("a notice", lambda: notices(stage) or None) == 1
+
+
+async def test_h12_a_second_sigterm_ends_it_now(tmp_path: Path, git_repo: Path) -> None:
+    async with scene(tmp_path, git_repo) as stage:
+        await stage.begin("serve")
+        supervisor = stage.built.supervisor
+        assert supervisor is not None
+        supervisor.send_signal(signal.SIGTERM)
+        await eventually(GONE_S, lambda: "a second signal ends it now" in stage.built.log())
+        assert stage.left()
+        async with asyncio.timeout(GONE_S):
+            assert await stage.built.stop() == 0
+        await eventually(GONE_S, lambda: not stage.left() and not belonging_to(stage.built.home))
+
+
+async def test_h13_the_service_manager_is_told(tmp_path: Path, git_repo: Path) -> None:
     place = str(tmp_path / "notify")
     told = {"NOTIFY_SOCKET": place, "WATCHDOG_USEC": "400000"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -222,6 +266,18 @@ def marked(marker: str) -> list[int]:
         if wanted in words and not zombie:
             found.append(int(entry.name))
     return found
+
+
+def notices(stage: Scene) -> int:
+    """How often the channel was told that its worker stays down."""
+    messages = stage.built.workspace.workspace.channel(stage.channel).messages.values()
+    return sum("until its configuration is corrected" in message.text for message in messages)
+
+
+def copied(repo: Path) -> Path:
+    """Another repository with the same content."""
+    ignored = shutil.ignore_patterns(".codebutler")
+    return Path(shutil.copytree(repo, repo.with_name("other"), ignore=ignored))
 
 
 def peak_mb(pid: int) -> float:
