@@ -29,7 +29,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from codebutler.config.paths import Home
 from tests.e2e.house import House, house, whole_text
@@ -222,13 +221,16 @@ async def test_a08_links_lead_nowhere(tmp_path: Path, git_repo: Path) -> None:
         (git_repo / "config.txt").symlink_to(built.home / "config.json")
         (git_repo / "theirs").symlink_to(other)
         (git_repo / "environ").symlink_to("/proc/1/environ")
-        channel = await served(built, git_repo)
+        require("bwrap")
+        quiet = {"verbosity": "quiet"}
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK, output=quiet)
         await built.supervise()
-        for words in ("read config.txt", "read theirs/private.txt", "list the files in theirs", "read environ",
-                      f"read {built.home}/config.json", "read ../other/private.txt", "read .codebutler/config.json",
-                      "create .git/hooks/post-checkout with touch owned"):  # fmt: skip
-            ts = await built.say(channel, words)
-            await built.outcome(channel, ts)
+        asked = (
+            "read config.txt", "read theirs/private.txt", "read environ", f"read {built.home}/config.json",
+            "create .git/hooks/post-checkout with touch owned",
+        )  # fmt: skip
+        for ts in [await built.say(channel, words) for words in asked]:
+            assert await built.outcome(channel, ts) in ("x", "white_check_mark")
         said = all_said(built, channel)
         assert "another repository's secret" not in said
         assert "botToken" not in said
@@ -310,33 +312,27 @@ async def test_a11_the_control_socket_is_the_owners_and_survives(tmp_path: Path,
         assert await built.status() is not None
 
 
-@pytest.mark.parametrize(
-    ("headers", "allowed"),
-    [
-        ({}, True),
-        ({"Host": "evil.example"}, False),
-        ({"Host": "127.0.0.1.evil.example"}, False),
-        ({"Origin": "https://evil.example"}, False),
-        ({"Origin": "null"}, False),
-        ({"Origin": "http://localhost:1"}, False),
-    ],
+FOREIGN = (
+    {"Host": "evil.example"},
+    {"Host": "127.0.0.1.evil.example"},
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://localhost:1"},
 )
-async def test_a12_the_workspace_listens_to_this_machine_only(
-    tmp_path: Path, headers: dict[str, str], *, allowed: bool
-) -> None:
+
+
+async def test_a12_the_workspace_listens_to_this_machine_only(tmp_path: Path) -> None:
     async with house(tmp_path, "sample") as built, aiohttp.ClientSession() as session:
         url, token = built.workspace.house.url, built.workspace.user_token
         bearer = {"Authorization": f"Bearer {token}"}
         for method, path in (("GET", "/"), ("GET", "/workspace/boot"), ("POST", "/api/auth.test")):
-            async with session.request(method, url + path, headers={**bearer, **headers}) as answer:
-                assert (answer.status == 200) == allowed, path
+            for headers in ({}, *FOREIGN):
+                async with session.request(method, url + path, headers={**bearer, **headers}) as answer:
+                    assert (answer.status == 200) == (not headers), (path, headers)
         for path in ("boot", "stream", "faults"):
-            for wrong in (
-                {},
-                {"Authorization": "Bearer x"},
-                {"Authorization": f"Bearer {built.workspace.bot_token}"},
-            ):
-                async with session.get(f"{url}/workspace/{path}", headers=wrong) as answer:
+            for wrong in ("", "Bearer x", f"Bearer {built.workspace.bot_token}"):
+                given = {"Authorization": wrong} if wrong else {}
+                async with session.get(f"{url}/workspace/{path}", headers=given) as answer:
                     assert answer.status == 401
         async with session.get(url + "/") as answer:
             assert token not in await answer.text()
