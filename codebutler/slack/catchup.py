@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from codebutler.clock import Clock
 from codebutler.errors import (
@@ -27,6 +27,7 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted
 from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.backoff import full_jitter_s
+from codebutler.slack.link import cancel
 from codebutler.slack.payloads import PayloadError, shown
 from codebutler.slack.port import Identity, Page
 
@@ -79,6 +80,7 @@ class CatchUp:
         self._repos = repos
         self._losses = 0
         self._opening: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
         self._working = False
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -95,14 +97,13 @@ class CatchUp:
     def lost(self) -> None:
         """From now on events may be missed. Written down before anything that comes later is."""
         self._losses += 1
-        task = asyncio.create_task(self._open_gaps(), name="catch-up-gap")
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+        self._start(self._open_gaps(), "catch-up-gap", self._opening)
 
     def back(self) -> None:
         """Events come again: messages wait a moment for what was written before them."""
         for channel in self._repos():
             self._shelf.router.hold(channel)
+        self._start(self._lose_patience(), "catch-up-patience", self._waiting)
         self._wanted.set()
 
     async def run(self, me: Identity) -> None:
@@ -116,9 +117,8 @@ class CatchUp:
                 await self._all(me)
                 self._working = False
         finally:
-            self._release()
-            for task in self._opening:
-                task.cancel()
+            self._shelf.router.release_all()
+            await cancel(self._opening | self._waiting)
 
     async def is_deaf_to(self, channel: str, me: Identity) -> bool:
         """Does the channel show a message that should have come long since? Raises ChatError, StoreError."""
@@ -143,20 +143,16 @@ class CatchUp:
                 await self._pause(failures)
 
     async def _all(self, me: Identity) -> None:
-        patience = asyncio.create_task(self._lose_patience(), name="catch-up-patience")
-        try:
-            await asyncio.gather(*(self._one(channel, me) for channel in self._repos()))
-        finally:
-            patience.cancel()
-            await asyncio.gather(patience, return_exceptions=True)
-            self._release()
+        await asyncio.gather(*(self._one(channel, me) for channel in self._repos()))
 
     async def _lose_patience(self) -> None:
         await self._clock.sleep(HOLD_S)
-        self._release()
-
-    def _release(self) -> None:
         self._shelf.router.release_all()
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str, group: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(work, name=name)
+        group.add(task)
+        task.add_done_callback(group.discard)
 
     async def _one(self, channel: str, me: Identity) -> None:
         failures = 0

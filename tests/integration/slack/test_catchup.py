@@ -223,6 +223,20 @@ async def test_a_live_message_does_not_wait_for_ever(world: World) -> None:
         world.chat.release("history")
 
 
+async def test_nobody_waits_for_ever_though_an_earlier_catch_up_still_runs(world: World) -> None:
+    async with world.life() as life:
+        world.chat.hold("history")
+        life.catch_up.back()
+        await life.clock.advance(3)
+        life.catch_up.lost()
+        life.catch_up.back()
+        await life.intake.accept(world.live(await world.say("live")))
+        assert life.texts == []
+        await life.clock.advance(3)
+        assert life.texts == ["live"]
+        world.chat.release("history")
+
+
 async def test_troubles_of_slack_are_waited_out(world: World) -> None:
     await world.say("missed")
     world.chat.fail_next("history", ChatUnreachableError("down"), times=5)
