@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import signal
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -29,12 +28,12 @@ from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from codebutler.workspace.state import Message, MethodError
 from tests.e2e.house import FINAL, House
+from tests.ledger import Shown, check, rows, unsettled
 
 PATIENCE_S = 60.0
 CLICK_AGAIN_S = 3.0
 # Slack sends an event again after a minute and after five; here nobody wants to wait that long.
 IMPATIENT = Timing(ack_s=1.0, retries_s=(0.3,) * 100)
-MARKS = {"done": "white_check_mark", "failed": "x", "stopped": "octagonal_sign"}
 Point = tuple[str, int]
 
 
@@ -64,10 +63,7 @@ class Talk:
 
     async def until_over(self) -> None:
         """Until every message has its one final mark, no button is left, and the ledgers are settled."""
-        built = self.house.built
-        while question := await built.until(f"the end of what was said in {self.name}", self._next):
-            if question == ("", ""):
-                break
+        while (question := await self._until_quiet()) != ("", ""):
             await self._decide(*question)
         async with asyncio.timeout(PATIENCE_S):
             while self.unsettled():  # noqa: ASYNC110 - the ledgers are other processes' files
@@ -76,6 +72,18 @@ class Talk:
     async def until_asked(self) -> tuple[str, str]:
         """Until a question stands in the channel; returns its ts and value."""
         return await self.house.built.until("a question", self.question)
+
+    async def _until_quiet(self) -> tuple[str, str]:
+        """The next question to decide, or a pair of nothing when all is over."""
+        try:
+            return await self.house.built.workspace.until(self._next, PATIENCE_S)
+        except TimeoutError:
+            marks = {ts: self._marks(ts) for ts in self.said if len(self._marks(ts)) != 1}
+            buttons = [message.text for message in self.messages() if _buttons(message)]
+            log = self.house.built.log()[-5000:]
+            raise AssertionError(
+                f"{self.name} never ended: {marks} {buttons} {self.unsettled()}\n{log}"
+            ) from None
 
     def _next(self) -> tuple[str, str] | None:
         if question := self.question():
@@ -104,61 +112,29 @@ class Talk:
         found = self.house.built.workspace.workspace.channel(self.channel).messages[ts].reactions
         return {name for name, people in found.items() if people}
 
-    def rows(self, query: str, *arguments: str) -> list[tuple[Any, ...]]:
-        return _rows(self.repo / ".codebutler" / "store.db", query, *arguments)
+    @property
+    def store(self) -> Path:
+        return self.repo / ".codebutler" / "store.db"
 
     def unsettled(self) -> list[str]:
         """What the ledgers still hold as under way."""
         journal = self.house.built.home / "journal.db"
-        waiting = _rows(
-            journal, "SELECT key FROM entries WHERE event IS NOT NULL AND channel = ?", self.channel
-        )
-        pending = self.rows("SELECT op_id FROM outbox WHERE state = 'pending'")
-        turns = self.rows("SELECT id FROM turns WHERE state IN ('queued', 'running', 'waiting')")
-        return [str(row[0]) for row in (*waiting, *pending, *turns)]
+        waiting = "SELECT key FROM entries WHERE event IS NOT NULL AND channel = ?"
+        return [*(str(row[0]) for row in rows(journal, waiting, self.channel)), *unsettled(self.store)]
 
     def verdict(self) -> None:
-        """Each accepted message has exactly one visible outcome, in order; nothing was said or done twice."""
+        """The record is as it must be, and the agent did nothing twice."""
         assert self.unsettled() == []
-        shown = {message.ts: message for message in self.messages()}
-        ids = [op_id for message in shown.values() if (op_id := _op_id(message))]
-        assert [op for op, times in Counter(ids).items() if times > 1] == [], "said twice"
-        posts = self.rows("SELECT op_id, ts, state, turn_id FROM outbox WHERE kind = 'post' ORDER BY seq")
-        assert {(op, ts) for op, ts, _, _ in posts} == {(_op_id(m), m.ts) for m in shown.values() if m.by_app}
-        assert self.rows("SELECT code FROM outbox WHERE state = 'failed'") == []
-        self._check_turns(posts, shown)
-        self._check_marks()
+        ours = [
+            Shown(message.ts, _op_id(message), f"{message.text}\n{message.blocks}")
+            for message in self.messages()
+            if message.by_app
+        ]
+        check(self.store, ours, self.said, self._marks)
         for number in range(len(self.said)):
             note = self.repo / f"note-{number}.txt"
             done = note.read_text().count("here") if note.exists() else 0
             assert done <= 1, f"{note.name}: done twice"
-
-    def _check_turns(self, posts: list[tuple[Any, ...]], shown: dict[str, Message]) -> None:
-        first_seen: dict[str, list[str]] = {}
-        turns = self.rows("SELECT id, conversation, state, reason, progress_op_id FROM turns ORDER BY seq")
-        follow_up: set[str] = set()
-        for turn_id, conversation, state, reason, progress in turns:
-            spoken = [shown[ts] for op, ts, _, owner in posts if owner == turn_id and op != progress]
-            answers = [message for message in spoken if "_tokens:" in str(message.blocks)]
-            questions = [message for message in spoken if "The machine stopped" in message.text]
-            assert len(answers) == (state == "done"), (turn_id, state, [m.text for m in spoken])
-            crashed = state == "interrupted" or reason == "dropped"
-            assert len(questions) == crashed, (turn_id, state, reason, [m.text for m in spoken])
-            assert state in MARKS or reason == "continued", (turn_id, state, reason)
-            if conversation not in follow_up:
-                first_seen.setdefault(conversation, []).extend(message.ts for message in spoken[:1])
-            follow_up |= {conversation} if crashed else set()
-        for seen in first_seen.values():
-            assert seen == sorted(seen), "out of order"
-
-    def _check_marks(self) -> None:
-        for number, ts in enumerate(self.said):
-            query = (
-                "SELECT t.state FROM messages m JOIN turns t ON t.id = m.turn_id WHERE m.platform_msg_id = ?"
-            )
-            states = self.rows(query, ts)
-            assert len(states) == 1, f"message {number} belongs to {len(states)} turns"
-            assert self._marks(ts) == {MARKS[states[0][0]]}, (number, states)
 
 
 class CrashHouse:
@@ -269,14 +245,6 @@ def _configure(home: Path, workspace: WorkspaceServer) -> None:
 
 def _with(entry: RepoEntry, entries: RepoEntries) -> RepoEntries:
     return add(entries, entry)
-
-
-def _rows(path: Path, query: str, *arguments: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
-    try:
-        return connection.execute(query, arguments).fetchall()
-    finally:
-        connection.close()
 
 
 def _op_id(message: Message) -> str:
