@@ -60,9 +60,9 @@ class StopTurns(_ToWorker, frozen=True, tag="stop_turns"):
 
 
 class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
-    """The next piece of the file you asked for, in order; ``last`` ends it (its data may be empty)."""
+    """The next piece of the file you asked for by ``request_id``; ``last`` ends it (its data may be empty)."""
 
-    file_id: str
+    request_id: str
     data: bytes
     last: bool = False
 
@@ -70,14 +70,14 @@ class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
 class FileTranscript(_ToWorker, frozen=True, tag="file_transcript"):
     """Instead of a voice clip's content: what Slack's own transcription says was spoken."""
 
-    file_id: str
+    request_id: str
     text: str
 
 
 class FetchFailed(_ToWorker, frozen=True, tag="fetch_failed"):
     """The file will not come, whatever came of it before; ``code`` is a word for why."""
 
-    file_id: str
+    request_id: str
     code: str
 
 
@@ -119,8 +119,10 @@ class Send(_ToParent, frozen=True, tag="send"):
 
 class Fetch(_ToParent, frozen=True, tag="fetch"):
     """Give me the content of a file that was shared in my channel; answered by one of FileChunk (several),
-    FileTranscript and FetchFailed. The parent looks the address up itself."""
+    FileTranscript and FetchFailed. The parent looks the address up itself. ``request_id`` is new each time: what
+    still comes of a request that was given up must not get into the next one's file."""
 
+    request_id: str
     file_id: str
 
 

@@ -86,9 +86,9 @@ TO_WORKER: dict[str, object] = {
     "sent": Sent(op_id="op-1", ts="1700000000.000200"),
     "send_failed": SendFailed(op_id="op-1", code="channel_not_found"),
     "stop_turns": StopTurns(user="U01"),
-    "file_chunk": FileChunk(file_id="F01", data=b"\x00\xff", last=True),
-    "file_transcript": FileTranscript(file_id="F01", text="run the tests"),
-    "fetch_failed": FetchFailed(file_id="F01", code="too_large"),
+    "file_chunk": FileChunk(request_id="r-1", data=b"\x00\xff", last=True),
+    "file_transcript": FileTranscript(request_id="r-1", text="run the tests"),
+    "fetch_failed": FetchFailed(request_id="r-1", code="too_large"),
     "shutdown": Shutdown(reason="sleep", grace_s=10.0),
 }
 
@@ -104,7 +104,7 @@ TO_PARENT: dict[str, object] = {
     "send-update": Send(op_id="op-2", operation=Update(target_ts="1.0", text="going on")),
     "send-react": Send(op_id="op-3", operation=React(target_ts="1.0", name="eyes", remove=True)),
     "send-upload": Send(op_id="op-4", operation=Upload(filename="a.bin", content=b"\x00\xff", title="A")),
-    "fetch": Fetch(file_id="F01"),
+    "fetch": Fetch(request_id="r-1", file_id="F01"),
     "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),
     "log": Log(tag="MSG", text="U01: hello"),
     "audit": Audit(

@@ -13,13 +13,15 @@ from pathlib import Path
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler_worker.conversation.desk import Desk, Draft, Place
 from codebutler_worker.media import shelf
-from codebutler_worker.media.fetcher import NotFetchedError
+from codebutler_worker.media.fetcher import Fetched, NotFetchedError
 from codebutler_worker.media.kinds import audio_name, kind_of, safe_name
 from codebutler_worker.media.service import MediaError
 from codebutler_worker.present.files import heard, left_out, why_not
 from codebutler_worker.store.rows import AttachmentRow
 
 ALL_S = 600.0
+ATTEMPTS = 3
+RETRY_S = 2.0
 MAX_TRANSCRIPT_CHARS = 50_000
 
 
@@ -57,7 +59,7 @@ class Luggage:
     async def _obtain(self, row: AttachmentRow) -> AttachmentRow:
         if row.size_bytes > MAX_FETCH_BYTES:
             raise NotFetchedError("too_large")
-        fetched = await self._desk.fetcher.fetch(row.file_id)
+        fetched = await self._fetch(row.file_id)
         if fetched.transcript:
             return _written_down(row, fetched.transcript)
         kind = kind_of(fetched.content)
@@ -73,6 +75,17 @@ class Luggage:
             shelf.save, Path(self._desk.settings.path), shelf.FILES, name, fetched.content
         )
         return replace(row, state="stored", path=path, size_bytes=len(fetched.content))
+
+    async def _fetch(self, file_id: str) -> Fetched:
+        """What breaks on the way is tried again."""
+        for _attempt in range(ATTEMPTS - 1):
+            try:
+                return await self._desk.fetcher.fetch(file_id)
+            except NotFetchedError as error:
+                if str(error) != "unreachable":
+                    raise
+            await self._desk.clock.sleep(RETRY_S)
+        return await self._desk.fetcher.fetch(file_id)
 
     async def _keep(self, row: AttachmentRow, words: str) -> None:
         def work(draft: Draft) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from codebutler.clock import Clock
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
@@ -32,11 +33,10 @@ class _Coming:
     result: asyncio.Future[Fetched]
     pieces: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
-    waiting: int = 0
 
 
 class Fetcher:
-    """One per worker. Two who want the same file at the same time get the same one."""
+    """One per worker."""
 
     def __init__(self, send: Callable[[object], None], clock: Clock) -> None:
         self._send = send
@@ -45,28 +45,24 @@ class Fetcher:
 
     async def fetch(self, file_id: str) -> Fetched:
         """Raises NotFetchedError; also after three minutes of waiting."""
-        coming = self._coming.get(file_id)
-        if coming is None:
-            coming = self._coming[file_id] = _Coming(asyncio.get_running_loop().create_future())
-            self._send(Fetch(file_id=file_id))
+        request_id = uuid4().hex
+        coming = self._coming[request_id] = _Coming(asyncio.get_running_loop().create_future())
+        self._send(Fetch(request_id=request_id, file_id=file_id))
         alarm = asyncio.create_task(self._clock.sleep(FETCH_S), name=f"deadline of {file_id}")
         first: tuple[asyncio.Future[Any], ...] = (coming.result, alarm)
-        coming.waiting += 1
         try:
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if not coming.result.done():
                 raise NotFetchedError("timeout")
             return coming.result.result()
         finally:
-            coming.waiting -= 1
+            del self._coming[request_id]
             alarm.cancel()
             await asyncio.gather(alarm, return_exceptions=True)
-            if not coming.waiting and self._coming.get(file_id) is coming:
-                del self._coming[file_id]
 
     def take(self, message: FileMessage) -> None:
         """What the parent says about a file; one that nobody waits for any more is let go."""
-        coming = self._coming.get(message.file_id)
+        coming = self._coming.get(message.request_id)
         if coming is None or coming.result.done():
             return
         match message:
