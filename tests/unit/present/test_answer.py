@@ -77,3 +77,12 @@ def test_no_part_exceeds_the_limit_and_the_last_has_the_footer(text: str, limit:
     assert all(0 < len(shown(post)) <= limit for post in posts)
     assert shown(posts[-1]).endswith(FOOT)
     assert all(FOOT not in shown(post) for post in posts[:-1])
+
+
+def test_a_key_that_two_parts_would_share_is_in_neither() -> None:
+    lines = [f"{number:02d}" + "kEy" * 20 for number in range(40)]
+    key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"])
+    said = "\n".join(shown(part) for part in answer(f"{'words ' * 80}\n\n{key}\n\nDone.", FOOT, "1.1", 1000))
+    assert "[redacted]" in said
+    assert "kEy" not in said
+    assert "Done." in said

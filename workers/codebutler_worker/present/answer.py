@@ -5,6 +5,7 @@ from __future__ import annotations
 from codebutler.model import Operation, Post, Upload
 from codebutler.text.escape import neutralise
 from codebutler.text.markdown import to_mrkdwn
+from codebutler.text.redact import Redactor
 from codebutler.text.split import split_markdown
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.present.lines import count, money, span
@@ -31,7 +32,8 @@ def footer(usage: Usage, elapsed_s: float) -> str:
 
 def answer(markdown: str, foot: str, thread_ts: str | None, limit: int) -> tuple[Operation, ...]:
     """The posts (each of ``limit`` characters at most, the last one footed), and a very long text's file."""
-    text = neutralise(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
+    # Before it is cut: the second half of a key does not look like one any more.
+    text = neutralise(Redactor().redact(markdown[:MAX_ANSWER_CHARS])).strip() or NO_TEXT
     parts = split_markdown(text, limit)
     if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
         head = split_markdown(text, limit - len(IN_FILE) - len(foot) - 4)[0]
