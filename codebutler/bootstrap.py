@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -35,6 +36,7 @@ from codebutler.stopping import Stopping
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.lock import SupervisorLock
+from codebutler.supervisor.orphans import kill_orphans
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.tasks import Tasks
 from codebutler.text.redact import Redactor
@@ -96,6 +98,8 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     def status() -> str:
         return f"{len(parent.table.served)} repositories, Slack {connection.status.state}"
 
+    if ended := await asyncio.to_thread(kill_orphans):
+        parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     async with notifying(around.env, around.clock, stopping, status):
         await parent.serve(intake, connection, operator, stopping)
 

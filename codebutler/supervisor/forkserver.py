@@ -24,6 +24,7 @@ from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
 from codebutler.supervisor import entry
+from codebutler.supervisor.orphans import MARK, own_mark
 from codebutler.supervisor.output import Output
 
 WORKER_TARGET = "codebutler_worker.bootstrap:main"
@@ -171,7 +172,7 @@ def scrubbed(environment: dict[str, str]) -> dict[str, str]:
 def _presentable() -> Iterator[None]:
     """While a process starts: a scrubbed environment, and a main module that is not run again there."""
     before = dict(os.environ)
-    during = scrubbed(before)
+    during = scrubbed(before) | {MARK: own_mark()}
     main_module = sys.modules["__main__"]
     for name in before.keys() - during.keys():
         del os.environ[name]

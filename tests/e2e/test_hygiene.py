@@ -15,7 +15,8 @@ the worker's memory stays bounded, and nothing of it is left.
 | H10 | the supervisor dies in mid-turn: nothing of its workers and agents is left |
 | H11 | a worker whose store is too new exits with 78: not restarted, told once, the other repository works |
 | H12 | a second SIGTERM ends a house at once in which an agent is still at work |
-| H13 | readiness, signs of life and the end are told to the service manager |
+| H13 | a worker is stopped (SIGSTOP) and its supervisor dies: the next one takes the repository over |
+| H14 | readiness, signs of life and the end are told to the service manager |
 """
 
 from __future__ import annotations
@@ -229,7 +230,19 @@ async def test_h12_a_second_sigterm_ends_it_now(tmp_path: Path, git_repo: Path) 
         await eventually(GONE_S, lambda: not stage.left() and not belonging_to(stage.built.home))
 
 
-async def test_h13_the_service_manager_is_told(tmp_path: Path, git_repo: Path) -> None:
+async def test_h13_a_stopped_worker_of_a_dead_supervisor_is_in_nobodys_way(
+    tmp_path: Path, git_repo: Path
+) -> None:
+    async with scene(tmp_path, git_repo) as stage:
+        worker = await stage.worker()
+        os.kill(worker, signal.SIGSTOP)
+        await stage.built.stop(signal.SIGKILL)
+        await stage.built.supervise()
+        await stage.still_well()
+        await eventually(GONE_S, lambda: worker not in belonging_to(stage.built.home))
+
+
+async def test_h14_the_service_manager_is_told(tmp_path: Path, git_repo: Path) -> None:
     place = str(tmp_path / "notify")
     told = {"NOTIFY_SOCKET": place, "WATCHDOG_USEC": "400000"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
