@@ -63,6 +63,7 @@ class _Item:
     result: asyncio.Future[str]
     failures: int = 0
     simplified: bool = False
+    spared: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -185,8 +186,7 @@ class Sender:
         self._idle.clear()
         lane = lane_of(operation)
         queue = self._queues.setdefault((channel, lane), _Queue())
-        if self._cancels_out(item, queue):
-            return item
+        self._spare(item, queue)
         for place, older in enumerate(queue.waiting):
             if supersedes(operation, older.operation):
                 # Takes the older one's place, so that a message edited all the time is not always last.
@@ -199,26 +199,26 @@ class Sender:
             queue.task = asyncio.create_task(self._work(channel, lane, queue), name=f"slack-{lane}-{channel}")
         return item
 
-    def _cancels_out(self, item: _Item, queue: _Queue) -> bool:
-        """A reaction that waits and its removal are both done when neither was sent, in the order they came."""
+    def _spare(self, item: _Item, queue: _Queue) -> None:
+        """A reaction that waits and its removal need not be sent, neither of them.
+
+        Both keep their places: told done in another order than they came, a worker's death in between would
+        leave the reaction to be set without its removal.
+        """
         related = (older for older in reversed(queue.waiting) if undoes(item.operation, older.operation))
         older = next(related, None)
-        if older is None or older.unsure:
-            return False
-        queue.waiting.remove(older)
-        self._settle(older, "")
-        self._settle(item, "")
-        return True
+        if older is not None and not older.unsure:
+            older.spared = item.spared = True
 
     async def _work(self, channel: str, lane: Lane, queue: _Queue) -> None:
         """Empty one lane, then end: a quiet channel costs nothing."""
-        while queue.waiting:
-            head = queue.waiting[0]
+        while (head := self._head(queue)) is not None:
             await self._claim(head)
-            # Taken only now: what waits for its turn can still be superseded.
-            if not queue.waiting or method_of(queue.waiting[0].operation) != method_of(head.operation):
+            # Taken only now: what waits for its turn can still be superseded or spared.
+            item = self._head(queue)
+            if item is None or method_of(item.operation) != method_of(head.operation):
                 continue  # it was made pointless, and what comes next needs a claim of its own
-            item = queue.waiting.popleft()
+            queue.waiting.popleft()
             try:
                 await self._send(item)
             except Exception as error:  # a lane must survive whatever one operation brings
@@ -226,6 +226,12 @@ class Sender:
                 self._refuse(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
         queue.task = None
         del self._queues[channel, lane]
+
+    def _head(self, queue: _Queue) -> _Item | None:
+        """The next operation that has to be sent; what is spared before it is done here."""
+        while queue.waiting and queue.waiting[0].spared:
+            self._settle(queue.waiting.popleft(), "")
+        return queue.waiting[0] if queue.waiting else None
 
     async def _claim(self, item: _Item) -> None:
         """Wait until the rate limits and the token allow a call for ``item``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from codebutler.clock import settle
 from codebutler.model import React, Update
 from tests.unit.slack.test_sender import C, bench, post
@@ -42,3 +44,24 @@ async def test_an_edit_that_was_done_does_not_replace_a_later_one() -> None:
         await last
         await again
         assert b.chat.texts(C) == ["done", "x"]
+
+
+async def test_a_reaction_and_its_removal_are_told_done_in_the_order_they_came() -> None:
+    """Told the other way round, a death between the two would leave the reaction to be set, for ever."""
+    async with bench() as b:
+        ts = b.chat.say(C, "U1", "question")
+        told: list[str] = []
+
+        async def ask(op_id: str, operation: React) -> None:
+            await b.sender.submit(C, op_id, operation)
+            told.append(op_id)
+
+        asks = [
+            ask("set", React(target_ts=ts, name="hourglass_flowing_sand")),
+            ask("other", React(target_ts=ts, name="eyes")),
+            ask("take away", React(target_ts=ts, name="hourglass_flowing_sand", remove=True)),
+        ]
+        await asyncio.gather(*asks)
+        assert told == ["set", "other", "take away"]
+        assert b.chat.calls.count("react") == 1
+        assert b.chat.reactions(C, ts) == {"eyes"}
