@@ -37,13 +37,15 @@ class Record:
 
     ``threads``: by channel and root, every message as the workspace shows it at the end. ``done``: by channel,
     the tokens in the order in which the work was done. ``continued``: by channel and root, how often a person
-    let an interrupted turn go on.
+    let an interrupted turn go on. ``came_in``: by channel and ts, the messages' order of arrival: what Slack
+    could deliver only after a later message cannot be answered before it.
     """
 
     said: Sequence[Said]
     threads: Mapping[tuple[str, str], Sequence[Message]]
     done: Mapping[str, Sequence[str]] = field(default_factory=dict)
     continued: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    came_in: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +117,44 @@ def _worked_twice(record: Record) -> list[Violation]:
 def _disordered(record: Record) -> list[Violation]:
     """In a conversation that nobody had to continue, answers and work follow the order of the messages."""
     found = []
+    for earlier, later, what in _swaps(record):
+        if _arrival(record, earlier) < _arrival(record, later):
+            found.append(Violation("disordered", earlier, f"{what} after {later.token}"))
+    return found
+
+
+def overtaken(record: Record) -> int:
+    """How many messages came in after a later one, because of an outage, and were answered in that order."""
+    return len(
+        {
+            earlier
+            for earlier, later, _ in _swaps(record)
+            if _arrival(record, earlier) > _arrival(record, later)
+        }
+    )
+
+
+def _arrival(record: Record, said: Said) -> tuple[int, str]:
+    return record.came_in.get((said.channel, said.ts), 0), said.ts
+
+
+def _swaps(record: Record) -> list[tuple[Said, Said, str]]:
+    """Pairs of a conversation of which the later one came first, and in what."""
+    found = []
     for key, thread in record.threads.items():
         if record.continued.get(key):
             continue
-        mine = sorted((s for s in record.said if (s.channel, s.root) == key), key=lambda said: said.ts)
-        by_token = {said.token: said for said in mine}
+        mine = {said.token: said for said in record.said if (said.channel, said.root) == key}
         texts = [whole_text(message) for message in answers(thread)]
-        answered = [said.token for text in texts for said in mine if said.token in text]
-        worked = [token for token in record.done.get(key[0], ()) if token in by_token]
-        for name, tokens in (("answered", answered), ("carried out", worked)):
-            order = [by_token[token].ts for token in tokens]
-            for before, after, token in zip(order, order[1:], tokens[1:], strict=False):
-                if after < before:
-                    found.append(Violation("disordered", by_token[token], f"{name} after a later message"))
+        # Within one answer the messages stand in the order in which the agent was given them.
+        answered = [token for text in texts for token in sorted(mine, key=text.find) if token in text]
+        worked = [token for token in record.done.get(key[0], ()) if token in mine]
+        for what, tokens in (("answered", answered), ("carried out", worked)):
+            order = [mine[token] for token in tokens]
+            found += [
+                (after, before, what)
+                for place, before in enumerate(order)
+                for after in order[place + 1 :]
+                if after.ts < before.ts
+            ]
     return found

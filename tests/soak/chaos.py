@@ -65,10 +65,6 @@ class Chaos:
             [kind] = self._rng.choices(kinds, weights)
             await self._do(kind)
 
-    async def renew(self) -> None:
-        """One more death of the supervisor: its next life has its whole allowance of Slack calls."""
-        await self._do("kill supervisor")
-
     def calm(self) -> None:
         """No more faults in what Slack answers."""
         self._stage.built.workspace.faults.clear()

@@ -41,7 +41,7 @@ class Plan:
     repos: int = 20
     pause_s: float = 30.0
     fault_s: float = 1.5
-    settle_s: float = 240.0
+    settle_s: float = 300.0
     seed: int = 0
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
 

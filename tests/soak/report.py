@@ -24,7 +24,10 @@ def report(outcome: Outcome) -> str:
         f"out of order {outcome.count('disordered')}, processes left {len(outcome.left_behind)}"
     )
     lines += [f"  {v.kind}: {v.said}: {v.text}" for v in outcome.violations[:SHOWN]]
-    lines.append(f"events that Slack gave up: {outcome.events_lost}")
+    lines.append(
+        f"events that Slack gave up and history brought: {outcome.events_lost}, "
+        f"messages that came in after a later one: {outcome.overtaken}"
+    )
     lines += [f"supervisor {n + 1:3d}: {life.told()}" for n, life in enumerate(outcome.lives)]
     lines += [f"not flat: {told}" for told in outcome.grown]
     return "\n".join(lines)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -42,6 +44,13 @@ class Stage:
 
     built: House
     repos: tuple[Repo, ...]
+
+    def came_in(self) -> dict[tuple[str, str], int]:
+        """By channel and ts, the order in which the messages were accepted."""
+        journal = Home(self.built.home).journal
+        with contextlib.closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("SELECT key, seq FROM entries WHERE key LIKE 'message:%'").fetchall()
+        return {(key.split(":")[1], key.split(":")[2]): seq for key, seq in rows}
 
     async def status(self) -> dict[str, Any] | None:
         """What the supervisor says of itself; None while none answers."""

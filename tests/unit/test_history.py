@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codebutler.slack.metadata import operation_metadata
-from tests.history import Record, Said, check
+from tests.history import Record, Said, check, overtaken
 
 FIRST = Said("C1", "1.0", "1.0", "token-1")
 SECOND = Said("C1", "2.0", "1.0", "token-2")
@@ -66,6 +66,14 @@ def test_what_is_wrong_is_found(bad: Record, kind: str) -> None:
 def test_what_a_person_continued_may_be_done_again_and_later() -> None:
     again = record(*GOOD, done=("token-2", "token-1", "token-1"))
     assert check(replace(again, continued={("C1", "1.0"): 1})) == []
+
+
+def test_what_came_in_later_is_answered_later() -> None:
+    swapped = record(*GOOD, done=("token-2", "token-1"))
+    late = replace(swapped, came_in={("C1", "1.0"): 9, ("C1", "2.0"): 8})
+    assert check(late) == []
+    assert overtaken(late) == 1
+    assert check(replace(swapped, came_in={("C1", "1.0"): 8, ("C1", "2.0"): 9})) != []
 
 
 def test_one_answer_may_speak_of_several_messages() -> None:
