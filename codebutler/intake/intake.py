@@ -87,8 +87,8 @@ class Intake:
         ask = ask_of(event, request, repo.config.agent.default)
         decision = authorise(repo.config, ask)
         if not decision.allowed:
-            await self._journal.pass_over(event)
-            self._refuse(event, request, ask, decision)
+            if await self._journal.pass_over(event):
+                self._refuse(event, request, ask, decision)
             return "refused"
         entry = await self._journal.append(event, request)
         if entry is None:

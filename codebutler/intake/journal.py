@@ -67,8 +67,8 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    function: Callable[[sqlite3.Connection], None]
-    done: Future[None] = field(default_factory=Future)
+    function: Callable[[sqlite3.Connection], Any]
+    done: Future[Any] = field(default_factory=Future)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +139,12 @@ class Journal:
         """The newest ts of a Slack message of the channel that was ever appended; "" if none."""
         return await self._read(partial(journal_file.mark, channel=channel))
 
-    async def pass_over(self, event: Event) -> None:
-        """Remember a message that is not for us, so that catching up does not take it for a new one.
-        Raises StoreError."""
-        if (seen := _seen(event, taken=False)) is not None:
-            await self._change(partial(journal_file.remember, channel=event.channel, seen=seen))
-
-    async def was_passed_over(self, event: MessagePosted) -> bool:
-        """Whether ``pass_over`` took it, lately. Raises StoreError."""
-        find = partial(journal_file.passed_over, channel=event.channel, ts=event.ts)
-        return await self._read(find)
+    async def pass_over(self, event: Event) -> bool:
+        """Remember a message that is not for us, so that catching up does not take it for a new one. False if
+        it came before; what is no message is always new. Raises StoreError."""
+        if (seen := _seen(event, taken=False)) is None:
+            return True
+        return await self._change(partial(journal_file.remember, channel=event.channel, seen=seen))
 
     async def keep_channels(self, channels: Collection[str]) -> None:
         """Forget where every other channel stood: should it come back, it begins anew. Raises StoreError."""
@@ -193,10 +189,11 @@ class Journal:
         answer: T = await asyncio.wrap_future(job.done)
         return answer
 
-    async def _change(self, function: Callable[[sqlite3.Connection], None]) -> None:
+    async def _change(self, function: Callable[[sqlite3.Connection], T]) -> T:
         job = _Change(function)
         self._submit(job)
-        await asyncio.wrap_future(job.done)
+        answer: T = await asyncio.wrap_future(job.done)
+        return answer
 
     def _submit(self, job: _Job) -> None:
         if self._closed:
@@ -267,7 +264,7 @@ class _Writer:
         if not writes and not self._unwritten:
             return
         try:
-            seqs = self._transact(writes)
+            results = self._transact(writes)
         except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
             self._patience_s = RETRY_AFTER_S
             for job in writes:
@@ -275,29 +272,28 @@ class _Writer:
             return
         self._patience_s = SETTLE_AFTER_S
         self._unwritten.clear()
-        self._pending.update(seq for seq in seqs if seq is not None)
-        for job, seq in zip(writes, seqs, strict=True):
-            if isinstance(job, _Append):
-                job.done.set_result(seq)
-            else:
-                job.done.set_result(None)
+        for job, result in zip(writes, results, strict=True):
+            if isinstance(job, _Append) and result is not None:
+                self._pending.add(result)
+        for job, result in zip(writes, results, strict=True):
+            job.done.set_result(result)
 
-    def _transact(self, writes: list[_Append | _Change]) -> list[int | None]:
-        """One seq for each write: None for an event that was known, and for what is no event."""
+    def _transact(self, writes: list[_Append | _Change]) -> list[Any]:
+        """What each write gives: an event its seq, or None if it was known."""
         self._anchor.check()
         connection = self._connection
         what = "append" if any(isinstance(job, _Append) for job in writes) else "settle"
         connection.execute("BEGIN IMMEDIATE")
         try:
             journal_file.drop_payloads(connection, self._unwritten)
-            seqs = [_apply(connection, job) for job in writes]
+            results = [_apply(connection, job) for job in writes]
             reached(f"journal.{what}.before")
             connection.execute("COMMIT")
             reached(f"journal.{what}.after")
         except BaseException:
             connection.rollback()
             raise
-        return seqs
+        return results
 
     def _read(self, job: _Read) -> None:
         if not job.done.set_running_or_notify_cancel():
@@ -311,10 +307,9 @@ class _Writer:
         return error if isinstance(error, StoreError) else sqlitefile.store_error(self._path, error)
 
 
-def _apply(connection: sqlite3.Connection, job: _Append | _Change) -> int | None:
+def _apply(connection: sqlite3.Connection, job: _Append | _Change) -> Any:
     if isinstance(job, _Change):
-        job.function(connection)
-        return None
+        return job.function(connection)
     seq = journal_file.insert(connection, job.key, job.channel, job.payload)
     if job.seen is not None:
         journal_file.remember(connection, job.channel, job.seen)

@@ -118,20 +118,18 @@ def raise_mark(connection: sqlite3.Connection, channel: str, ts: str) -> None:
     )
 
 
-def remember(connection: sqlite3.Connection, channel: str, seen: Seen) -> None:
-    """Keep what a message was, for as long as catching up may ask; what was taken stays so."""
+def remember(connection: sqlite3.Connection, channel: str, seen: Seen) -> bool:
+    """Keep what a message was, for as long as catching up may ask; what was taken stays so. True the first
+    time."""
+    query = "SELECT 1 FROM recent WHERE channel = ? AND ts = ?"
+    is_new = connection.execute(query, (channel, seen.ts)).fetchone() is None
     connection.execute(
         "INSERT INTO recent (channel, ts, root_ts, user, taken) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (channel, ts) DO UPDATE SET taken = max(taken, excluded.taken)",
         (channel, seen.ts, seen.root_ts, seen.user, seen.taken),
     )
     raise_mark(connection, channel, seen.ts)
-
-
-def passed_over(connection: sqlite3.Connection, channel: str, ts: str) -> bool:
-    """Is this a message that came in and was not taken?"""
-    query = "SELECT 1 FROM recent WHERE channel = ? AND ts = ? AND NOT taken"
-    return connection.execute(query, (channel, ts)).fetchone() is not None
+    return is_new
 
 
 def keep_channels(connection: sqlite3.Connection, channels: Collection[str]) -> None:

@@ -24,7 +24,6 @@ from codebutler.errors import (
 from codebutler.intake.catchup import Gap, Shown, Window, missed, threads, window
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, MessagePosted
 from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.link import cancel
@@ -181,17 +180,12 @@ class CatchUp:
         frame = window(gap, self._clock.now())
         fetched, complete = await self._fetch(gap, frame, me)
         events = missed(gap, frame, fetched, complete)
-        fresh = [event for event in events if not await self._was_passed_over(event)]
-        outcomes = [await self._shelf.intake.accept(event, missed=True) for event in fresh]
+        outcomes = [await self._shelf.intake.accept(event, missed=True) for event in events]
         if losses == self._losses:
             # Otherwise something may be missing since: the gap stays, and another round is on its way.
             await self._shelf.journal.close_gap(channel)
         if count := outcomes.count("accepted"):
             log.info("caught up %d message(s) in %s", count, self._name(channel))
-
-    async def _was_passed_over(self, event: Event) -> bool:
-        """It may have come over the socket while we fetched; a stranger is not to be told twice."""
-        return isinstance(event, MessagePosted) and await self._shelf.journal.was_passed_over(event)
 
     async def _fetch(self, gap: Gap, frame: Window, me: Identity) -> tuple[list[Shown], set[str | None]]:
         """The channel's messages and the replies, and what of it was fetched to its end."""

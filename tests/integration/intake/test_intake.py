@@ -94,6 +94,12 @@ async def test_a_stranger_is_told_once_an_hour_and_audited_each_time(desk: Desk)
     assert desk.journal.pending_count == 0
 
 
+async def test_a_refused_message_that_comes_again_is_neither_told_nor_audited_again(desk: Desk) -> None:
+    outcomes = [await desk.intake.accept(message(user="U0GUEST"), missed=missed) for missed in (False, True)]
+    assert outcomes == ["refused", "refused"]
+    assert desk.books.refusals == [("U0GUEST", True)]
+
+
 async def test_an_allowed_user_hears_of_every_refusal(desk: Desk) -> None:
     for number in range(2):
         await desk.intake.accept(message(ts=f"1.{number}", text="!c rm -rf /"))
