@@ -37,6 +37,8 @@ from codebutler.protocol.messages import (
 
 HEADER = struct.Struct(">I")
 
+PARENTS_ONLY = ("_pytest", "aiohttp", "codebutler.slack")
+
 
 class Pipe:
     """The worker's end, blocking."""
@@ -169,7 +171,7 @@ def environment(pipe: Pipe, seq: int, argument: str) -> None:
         "fds": fds,
         "main": getattr(sys.modules["__main__"], "__file__", None),
         "leader": os.getsid(0) == os.getpid(),
-        "modules": sorted(sys.modules),
+        "parents": [name for name in sys.modules if name.startswith(PARENTS_ONLY)],
     }
     pipe.say(Stored(seq=seq))
     pipe.say(Log(tag="INF", text=msgspec.json.encode(facts).decode()))
