@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.media.shelf import FILES, save
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.programs import require
 
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -314,3 +316,22 @@ async def test_a_bubblewrap_that_does_nothing_fails_the_self_test(tmp_path: Path
         fake.chmod(0o755)
         with pytest.raises(SandboxUnavailableError, match=said):
             await BwrapSandbox(program=fake).self_test()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root acts for somebody else")
+async def test_the_owner_gets_at_the_shared_directories_and_at_nothing_beside_them(
+    sandbox: BwrapSandbox, open_directory: Path
+) -> None:
+    repo, home = open_directory / "repo", open_directory / "home"
+    repo.mkdir()
+    home.mkdir()
+    os.chown(repo, 4321, 4321)
+    state = prepare_state_dir(repo)
+    (state / "config.json").write_text("the secret")
+    save(repo, FILES, "in.txt", b"sent")
+    command = "cat .codebutler/files/in.txt; echo > .codebutler/images/out; cat .codebutler/config.json"
+    code, said = await attack(sandbox, SandboxPolicy(workdir=repo, home=home, env=ENV), command)
+    assert said.startswith("sent")
+    assert code != 0
+    assert "the secret" not in said
+    assert (state / "images" / "out").stat().st_uid == 4321

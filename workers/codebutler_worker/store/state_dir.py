@@ -14,7 +14,8 @@ SHARED_DIRS = ("files", "images")
 
 
 def prepare_state_dir(repo: Path) -> Path:
-    """Make ``<repo>/.codebutler`` (mode 0700) with a ``.gitignore`` that hides all of it; returns its path.
+    """Make ``<repo>/.codebutler`` (mode 0700), the directories in it that agents share, and a ``.gitignore``
+    that hides all of it; returns its path.
 
     Raises StoreError if the repository is gone, or the directory is a link, none, someone else's, or cannot be
     written.
@@ -28,6 +29,7 @@ def prepare_state_dir(repo: Path) -> Path:
         directory.mkdir(mode=0o700, exist_ok=True)
         check_state_dir(directory)
         directory.chmod(0o700)
+        _let_the_owner_through(repo, directory)
         _write_once(directory / ".gitignore", "*\n")
         for name in SHARED_DIRS:
             _prepare_shared(directory / name)
@@ -48,6 +50,14 @@ def check_state_dir(directory: Path) -> None:
         raise StoreError(f"{directory} is a link or a file, it must be a directory: move it away")
     if found.st_uid != os.geteuid():
         raise StoreError(f"{directory} belongs to another user: make it yours or remove it")
+
+
+def _let_the_owner_through(repo: Path, directory: Path) -> None:
+    """Root's agents act as the repository's owner, whose group may pass through to the shared directories."""
+    owner = repo.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.chown(directory, -1, owner.st_gid, follow_symlinks=False)
+        directory.chmod(0o710)
 
 
 def _prepare_shared(directory: Path) -> None:
