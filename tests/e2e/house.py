@@ -36,12 +36,14 @@ class House:
         self.person = AsyncWebClient(workspace.user_token, base_url=workspace.api_url)
         self.person.proxy = None
         self.supervisor: asyncio.subprocess.Process | None = None
+        self.prefix: tuple[str, ...] = ()  # a program that runs ours, with its arguments
 
     # -- the command line
 
     async def run(self, *arguments: str, check: bool = True) -> str:
         """Run one `codebutler` command to its end; returns what it printed."""
         process = await asyncio.create_subprocess_exec(
+            *self.prefix,
             *command(*arguments),
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -80,6 +82,7 @@ class House:
         with (self.home / "supervise.out").open("ab") as log:
             self.supervisor = await asyncio.create_subprocess_exec(
                 *through,
+                *self.prefix,
                 *command("supervise"),
                 env=self.env,
                 stdin=subprocess.DEVNULL,

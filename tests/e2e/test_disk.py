@@ -1,0 +1,260 @@
+"""When the disk fails: nothing is acknowledged that is not kept, and nothing kept is silently forgotten.
+
+| case | what happens |
+|---|---|
+| D01 | the home's disk is full: no acknowledgement, no busy loop; answered once when there is room again |
+| D02 | the home's disk is read-only: refused in a line; what was written meanwhile is answered once afterwards |
+| D03 | the repository's disk is full: the message waits and is answered once when there is room again |
+| D04 | writes end in errors: no acknowledgement; answered once when they work again |
+| D05 | no file descriptors are left: no busy loop; connected again and answered when there are some |
+| D06 | the store is lost, cut off or damaged: restored from the backup, the channel is told |
+| D07 | the store is a newer version's: refused, the channel is told, nothing is replaced |
+| D08 | the journal is lost or damaged: restored, what it lacks is fetched, everything answered once |
+| D09 | `codebutler migrate` beside a running worker is refused: one writer |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.house import House, Message, house, whole_text
+from tests.e2e.small_disk import SmallDisk, small_disk
+from tests.programs import require
+
+QUICK = {"debounceSeconds": 0, "default": "rehearsal"}
+
+
+@asynccontextmanager
+async def on_a_small_disk(built: House, directory: Path) -> AsyncIterator[SmallDisk]:
+    """A running supervisor whose ``directory`` is on a disk of 8 MB."""
+    async with small_disk(directory, "8m") as disk:
+        built.prefix = disk.prefix
+        await built.supervise()
+        try:
+            yield disk
+        finally:
+            await built.stop()
+            built.prefix = ()
+
+
+async def eventually(look: Callable[[], bool], deadline_s: float = 30) -> None:
+    async with asyncio.timeout(deadline_s):
+        while not look():  # noqa: ASYNC110 - nobody would set an event
+            await asyncio.sleep(0.05)
+
+
+def footers(built: House, channel: str, ts: str) -> list[Message]:
+    """The finished answers in a thread."""
+    return [message for message in built.answers(channel, ts) if "_tokens:" in whole_text(message)]
+
+
+async def check_answered_once(built: House, channel: str, ts: str, containing: str) -> None:
+    await built.answer(channel, ts, containing)
+    assert await built.outcome(channel, ts) == "white_check_mark"
+    assert len(footers(built, channel, ts)) == 1
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def supervisor_pid(built: House) -> int:
+    assert built.supervisor is not None
+    return built.supervisor.pid
+
+
+async def check_unacknowledged(built: House, channel: str, text: str, said: str) -> str:
+    """Write a message that cannot be kept, until the supervisor has said why; returns its ts."""
+    acknowledged, already = built.workspace.hub.counts.acked, built.log().count(said)
+    ts = await built.say(channel, text)
+    await eventually(lambda: built.log().count(said) > already)
+    assert built.workspace.hub.counts.acked == acknowledged
+    assert built.reactions(channel, ts) == set()
+    return ts
+
+
+async def test_d01_a_full_disk(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        async with on_a_small_disk(built, built.home) as disk:
+            disk.fill()
+            ts = await check_unacknowledged(built, channel, "read README.md", "the disk is full")
+            before = cpu_s(supervisor_pid(built))
+            await asyncio.sleep(1)  # the time over which it is measured
+            assert cpu_s(supervisor_pid(built)) - before < 0.5
+            disk.free()
+            await check_answered_once(built, channel, ts, "A sample repository.")
+
+
+async def test_d02_a_read_only_disk(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        async with on_a_small_disk(built, built.home) as disk:
+            assert await built.stop() == 0
+            await disk.remount("ro")
+            await built.start_supervisor()
+            assert built.supervisor is not None
+            assert await built.supervisor.wait() == 1
+            said = built.log().splitlines()[-1]
+            assert said.startswith("codebutler: ")
+            assert "ead-only" in said
+            ts = await built.say(channel, "read README.md")
+            await disk.remount("rw")
+            await built.supervise()
+            await check_answered_once(built, channel, ts, "A sample repository.")
+
+
+async def test_d03_the_repositorys_disk_is_full(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        async with on_a_small_disk(built, git_repo / ".codebutler") as disk:
+            disk.fill()
+            ts = await built.say(channel, "read README.md")
+            await eventually(lambda: "store.db: the disk is full: free some space" in built.log())
+            assert footers(built, channel, ts) == []
+            disk.free()
+            await check_answered_once(built, channel, ts, "A sample repository.")
+
+
+async def test_d04_a_disk_that_refuses_writes(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        pid = supervisor_pid(built)
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        now_bytes = (built.home / "journal.db-wal").stat().st_size
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (now_bytes, before[1]))
+        ts = await check_unacknowledged(built, channel, "read README.md", "its disk reports an error")
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+        await check_answered_once(built, channel, ts, "A sample repository.")
+
+
+async def test_d05_no_file_descriptors_are_left(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        pid = supervisor_pid(built)
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        built.workspace.hub.drop()
+        await eventually(lambda: "no connection to Slack" in built.log())
+        used_s = cpu_s(pid)
+        await asyncio.sleep(2)  # the time over which it is measured
+        assert cpu_s(pid) - used_s < 1
+        ts = await built.say(channel, "read README.md")
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        await check_answered_once(built, channel, ts, "A sample repository.")
+
+
+def lost(path: Path) -> None:
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+def cut_off(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def damaged(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    for start in range(4096, len(content), 4096):
+        content[start] ^= 0x08
+    path.write_bytes(content)
+
+
+def told(built: House, channel: str, words: str) -> list[str]:
+    """What the channel itself was told that contains these words."""
+    history = built.workspace.call("conversations.history", built.workspace.bot_token, channel=channel)
+    return [message["text"] for message in history["messages"] if words in message.get("text", "")]
+
+
+@pytest.mark.parametrize("harm", [lost, cut_off, damaged])
+async def test_d06_the_store_is_restored(
+    tmp_path: Path, git_repo: Path, harm: Callable[[Path], None]
+) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        first = await built.say(channel, "list the files")
+        await check_answered_once(built, channel, first, "README.md")
+        await eventually(lambda: bool(list(built.home.glob("backups/sample-*/store-*.db"))))
+        assert await built.stop() == 0
+        harm(git_repo / ".codebutler" / "store.db")
+        await built.supervise()
+        words = "is restored from the backup of"
+        await built.until("the notice", lambda: told(built, channel, words) or None)
+        assert "Restored from the backup of" in built.log()
+        kept = list((git_repo / ".codebutler").glob("store.db.damaged-*"))
+        assert len(kept) == (0 if harm is lost else 1)
+        second = await built.say(channel, "read README.md")
+        await check_answered_once(built, channel, second, "A sample repository.")
+        assert len(footers(built, channel, first)) == 1
+        assert len(told(built, channel, words)) == 1
+
+
+async def test_d07_a_newer_store_is_refused(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        await eventually(lambda: bool(list(built.home.glob("backups/sample-*/store-*.db"))))
+        assert await built.stop() == 0
+        store = git_repo / ".codebutler" / "store.db"
+        with closing(sqlite3.connect(store)) as connection, connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        before = store.read_bytes()
+        await built.start_supervisor()
+        await built.until("the notice", lambda: told(built, channel, "newer CodeButler") or None)
+        await built.until_status(lambda status: status["repos"][0]["worker"]["state"] == "stopped")
+        assert store.read_bytes() == before
+
+
+@pytest.mark.parametrize("harm", [lost, cut_off, damaged])
+async def test_d08_the_journal_is_restored(
+    tmp_path: Path, git_repo: Path, harm: Callable[[Path], None]
+) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        await eventually(lambda: bool(list(built.home.glob("backups/journal/journal-*.db"))))
+        first = await built.say(channel, "list the files")
+        await check_answered_once(built, channel, first, "README.md")
+        assert await built.stop() == 0
+        harm(built.home / "journal.db")
+        second = await built.say(channel, "read README.md")
+        await built.supervise()
+        await check_answered_once(built, channel, second, "A sample repository.")
+        await built.until("the notice", lambda: told(built, channel, "is restored from the backup") or None)
+        third = await built.say(channel, "list the files")
+        await check_answered_once(built, channel, third, "README.md")
+        assert len(footers(built, channel, first)) == 1
+        assert len(list(built.home.glob("journal.db.damaged-*"))) == (0 if harm is lost else 1)
+
+
+async def test_d09_no_migration_beside_a_worker(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        # As if this program were newer than the one that runs.
+        with closing(sqlite3.connect(git_repo / ".codebutler" / "store.db")) as connection, connection:
+            connection.execute("UPDATE alembic_version SET version_num = '0003'")
+        said = await built.run("migrate", "sample", check=False)
+        assert "this repository's worker or another migration uses it: stop that one first" in said
+        assert "would be migrated" in await built.run("migrate", "sample", "--check")
+        assert list((git_repo / ".codebutler").glob("*.bak")) == []
