@@ -53,6 +53,8 @@ async def test_a_new_store_is_private_and_git_ignored(tmp_path: Path) -> None:
         "store.lock": 0o600,
         "store.db-wal": 0o600,
         "store.db-shm": 0o600,
+        "files": 0o700,
+        "images": 0o700,
     }
 
 
