@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ack, many, memory, recover, start, turn, wake
+from bench import ack, many, memory, recover, start, survive, turn, wake
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
 
@@ -24,6 +24,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "wake": wake.measure,
     "many": many.measure,
     "recover": recover.measure,
+    "survive": survive.measure,
 }
 
 
