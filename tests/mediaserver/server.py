@@ -6,6 +6,7 @@ draws a PNG.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import struct
@@ -32,7 +33,8 @@ class Heard:
 
 @dataclass(slots=True)
 class MediaServer:
-    """Use as an async context manager. ``spoken`` is the transcript, ``status`` other than 200 a refusal."""
+    """Use as an async context manager. ``spoken`` is the transcript, ``status`` other than 200 a refusal; while
+    ``hold`` is cleared no picture comes, and ``asked`` is set when one is wanted."""
 
     spoken: str = ""
     status: int = 200
@@ -41,9 +43,12 @@ class MediaServer:
     drawn: list[dict[str, Any]] = field(default_factory=list)
     picture: bytes | None = None
     url: str = ""
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     _runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
+        self.hold.set()
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/audio/transcriptions", self._transcribe)
         app.router.add_post("/v1/images/generations", self._draw)
@@ -56,6 +61,7 @@ class MediaServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.hold.set()
         assert self._runner is not None
         await self._runner.cleanup()
 
@@ -81,6 +87,8 @@ class MediaServer:
         if refused := self._refused(request):
             return refused
         self.drawn.append(await request.json())
+        self.asked.set()
+        await self.hold.wait()
         content = png(64, 64, (200, 120, 40)) if self.picture is None else self.picture
         return web.json_response({"created": 1, "data": [{"b64_json": base64.b64encode(content).decode()}]})
 

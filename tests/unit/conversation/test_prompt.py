@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codebutler.text.envelope import Envelope, parts_of
 from codebutler_worker.conversation.prompt import Said, attached, system_prompt, user_prompt, with_files
 from codebutler_worker.store.rows import AttachmentRow
 
@@ -64,3 +65,8 @@ def test_each_message_says_what_came_of_its_files() -> None:
 
 def test_a_message_of_files_alone_is_their_notes() -> None:
     assert with_files("  ", ["[a]", "[b]"]) == "[a]\n[b]"
+
+
+def test_the_agent_is_told_how_to_send_a_file_as_it_is_understood() -> None:
+    told = parts_of(system_prompt("/r", ""))
+    assert [part for part in told if isinstance(part, Envelope)] == [Envelope("file", "path/of/the/file")]

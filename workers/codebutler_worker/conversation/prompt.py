@@ -23,7 +23,9 @@ When a task cannot be done within these rules, say exactly what would be needed,
 
 _CHANNEL = """\
 The person talks to you from a chat thread, often on a phone: answer briefly, in Markdown, with the result \
-first. Nobody can see your screen and nobody can answer a terminal prompt."""
+first. Nobody can see your screen and nobody can answer a terminal prompt. Voice messages are transcribed by \
+machine and may be slightly wrong. To send the person a file of this repository, write exactly \
+<<<SLACK:file>>> path/of/the/file <<<END_SLACK>>> in your answer; the marks themselves are not shown."""
 
 _RESUMED = """\
 The machine stopped while you were working on this, so your last run ended in the middle. Look at what is \
