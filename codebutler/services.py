@@ -18,6 +18,7 @@ from codebutler.observe.logs import Logs
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.download import Downloads
 from codebutler.slack.outgoing import harmless
+from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.tasks import Tasks
 from codebutler.text.escape import escape
@@ -62,7 +63,9 @@ class ParentServices:
         self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 
-    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+    async def fetch(
+        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
+    ) -> Download:
         """A file of the repository's own channel. Raises ChatError."""
         return await self._downloads.fetch(repo.channel_id, file_id, take)
 

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, Operation, Request
+from codebutler.model import Event, File, Operation, Request
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 16 * 2**20
@@ -60,11 +60,13 @@ class StopTurns(_ToWorker, frozen=True, tag="stop_turns"):
 
 
 class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
-    """The next piece of the file you asked for by ``request_id``; ``last`` ends it (its data may be empty)."""
+    """The next piece of the file you asked for by ``request_id``; ``last`` ends it (its data may be empty) and
+    says what Slack knows of it, which a message from another workspace does not."""
 
     request_id: str
     data: bytes
     last: bool = False
+    file: File | None = None
 
 
 class FileTranscript(_ToWorker, frozen=True, tag="file_transcript"):

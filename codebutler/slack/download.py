@@ -18,7 +18,9 @@ from yarl import URL
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
+from codebutler.slack.port import Download
 from codebutler.slack.vtt import spoken
 
 CHUNK_BYTES = 256 * 1024
@@ -55,7 +57,7 @@ class Downloads:
         self._clock = clock
         self._max_bytes = max_bytes
 
-    async def fetch(self, channel: str, file_id: str, take: Take) -> str:
+    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
         """Give the file to ``take`` piece by piece, or return Slack's own transcript of a voice clip instead.
 
         Raises ChatError with a code: file_not_found (also for a file that is not shared in ``channel``),
@@ -65,13 +67,13 @@ class Downloads:
             raise ChatError(code="file_not_found")
         info = await self._info(channel, file_id)
         if transcript := await self._transcript(channel, info):
-            return transcript
+            return Download(file=_file(file_id, info), transcript=transcript)
         if _number(info, "size") > self._max_bytes:
             raise ChatError(code="too_large")
         url = _text(info, "url_private_download") or _text(info, "url_private")
         html_expected = "html" in _text(info, "mimetype") or _text(info, "filetype") == "html"
         await self._content(url, self._max_bytes, take, html_expected=html_expected)
-        return ""
+        return Download(file=_file(file_id, info))
 
     async def _info(self, channel: str, file_id: str) -> Mapping[str, Any]:
         for attempt in range(ATTEMPTS):
@@ -202,6 +204,16 @@ def _is_internal(host: str) -> bool:
         return not ip_address(host).is_global
     except ValueError:
         return "." not in host or host.endswith((".localhost", ".local", ".internal"))
+
+
+def _file(file_id: str, info: Mapping[str, Any]) -> File:
+    return File(
+        id=file_id,
+        name=_text(info, "name"),
+        mimetype=_text(info, "mimetype"),
+        size_bytes=_number(info, "size"),
+        subtype=_text(info, "subtype"),
+    )
 
 
 def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from codebutler.model import Post, React, Update, Upload
+from codebutler.model import File, Post, React, Update, Upload
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -24,6 +24,13 @@ class Page(Struct, frozen=True, kw_only=True):
 
     messages: tuple[dict[str, Any], ...]
     next_cursor: str = ""
+
+
+class Download(Struct, frozen=True, kw_only=True):
+    """What came of a download: what is known of the file, and what a voice clip says (then it has no content)."""
+
+    file: File
+    transcript: str = ""
 
 
 class ChatPort(Protocol):

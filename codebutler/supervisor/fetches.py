@@ -47,7 +47,7 @@ class Fetches:
         try:
             async with self._slots:
                 take = _Pipe(request_id, self._send, self._drain)
-                transcript = await self._services.fetch(repo, file_id, take)
+                told = await self._services.fetch(repo, file_id, take)
         except ChatError as error:
             self._services.log(
                 repo.name, "WRN", f"file {file_id[:40]} was not fetched: {error.code or error}"
@@ -57,10 +57,10 @@ class Fetches:
             self._services.log(repo.name, "ERR", f"fetching {file_id[:40]} broke: {type(error).__name__}")
             self._send(FetchFailed(request_id=request_id, code="internal_error"))
         else:
-            if transcript:
-                self._send(FileTranscript(request_id=request_id, text=transcript))
+            if told.transcript:
+                self._send(FileTranscript(request_id=request_id, text=told.transcript))
             else:
-                self._send(FileChunk(request_id=request_id, data=b"", last=True))
+                self._send(FileChunk(request_id=request_id, data=b"", last=True, file=told.file))
 
 
 class _Pipe:

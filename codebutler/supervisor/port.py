@@ -8,6 +8,7 @@ from typing import Protocol
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, Operation, Request
 from codebutler.protocol.messages import Audit, LogTag, ToParent
+from codebutler.slack.port import Download
 
 
 class JournalEntry(Protocol):
@@ -64,7 +65,9 @@ class Services(Protocol):
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repo's channel; returns the message's ts. Raises ChatError."""
 
-    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+    async def fetch(
+        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
+    ) -> Download:
         """Give ``take`` the content of a file shared in the repo's channel, piece by piece; or return the
         chat's own transcript of a voice clip. Raises ChatError."""
 

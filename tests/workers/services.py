@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
-from codebutler.model import Event, MessagePosted, NoRequest, Operation, Request
+from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Request
 from codebutler.protocol.messages import Audit, LogTag
+from codebutler.slack.port import Download
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,15 @@ class RecordingServices:
             raise answer
         return answer
 
-    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+    async def fetch(
+        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
+    ) -> Download:
         found = self.files.get(file_id, ChatError(code="file_not_found"))
         if isinstance(found, ChatError):
             raise found
         for piece in found if isinstance(found, tuple) else ():
             await take(piece)
-        return found if isinstance(found, str) else ""
+        return Download(file=File(id=file_id), transcript=found if isinstance(found, str) else "")
 
     async def settle(self, seq: int) -> None:
         self._note()

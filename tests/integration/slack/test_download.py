@@ -12,6 +12,7 @@ from aiohttp import web
 
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError
+from codebutler.model import File
 from codebutler.slack.api import SlackApi
 from codebutler.slack.download import Downloads, shared_in
 
@@ -74,8 +75,8 @@ async def fetch(
         pieces.extend(piece)
 
     async with SlackApi(TOKEN, f"{server.url}/api/") as api:
-        transcript = await Downloads(api, clock or ManualClock(), max_bytes).fetch(channel, file_id, take)
-    return bytes(pieces), transcript
+        told = await Downloads(api, clock or ManualClock(), max_bytes).fetch(channel, file_id, take)
+    return bytes(pieces), told.transcript
 
 
 async def refused(server: Server, **how: Any) -> str:
@@ -266,3 +267,15 @@ async def advance_until_done(clock: ManualClock, task: asyncio.Task[tuple[bytes,
             await clock.advance(0.5)
             await settle(5)
             await asyncio.wait({task}, timeout=0.005)
+
+
+async def test_what_slack_knows_of_the_file_comes_along(server: Server) -> None:
+    server.file("a.png", name="a.png", mimetype="image/png", size=3, subtype="x", filetype=7)
+    server.answers["a.png"] = web.Response(body=b"abc")
+
+    async def take(_: bytes) -> None:
+        return
+
+    async with SlackApi(TOKEN, f"{server.url}/api/") as api:
+        told = await Downloads(api, ManualClock()).fetch("C01", "F01", take)
+    assert told.file == File(id="F01", name="a.png", mimetype="image/png", size_bytes=3, subtype="x")

@@ -61,6 +61,15 @@ async def test_a_later_turn_is_not_told_of_the_file_again(tmp_path: Path) -> Non
         assert len(parent.said(Fetch)) == 1
 
 
+async def test_a_file_of_another_workspace_gets_its_name_with_its_content(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        share(parent, "100.1", File(id="F3"), text="look")
+        fetch = await request(parent)
+        known = File(id="F3", name="theirs.png", mimetype="image/png")
+        parent.channel.send(FileChunk(request_id=fetch.request_id, data=PNG, last=True, file=known))
+        assert "F3-theirs.png (image/png, 14 B)" in (await parent.run(0)).request.prompt
+
+
 async def test_what_does_not_come_is_told_and_the_turn_goes_on(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         share(parent, "100.1", PICTURE, text="look")

@@ -86,7 +86,9 @@ TO_WORKER: dict[str, object] = {
     "sent": Sent(op_id="op-1", ts="1700000000.000200"),
     "send_failed": SendFailed(op_id="op-1", code="channel_not_found"),
     "stop_turns": StopTurns(user="U01"),
-    "file_chunk": FileChunk(request_id="r-1", data=b"\x00\xff", last=True),
+    "file_chunk": FileChunk(
+        request_id="r-1", data=b"\x00\xff", last=True, file=File(id="F01", name="a.png", mimetype="image/png")
+    ),
     "file_transcript": FileTranscript(request_id="r-1", text="run the tests"),
     "fetch_failed": FetchFailed(request_id="r-1", code="too_large"),
     "shutdown": Shutdown(reason="sleep", grace_s=10.0),

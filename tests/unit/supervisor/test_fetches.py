@@ -6,6 +6,7 @@ import asyncio
 
 from codebutler.clock import settle
 from codebutler.errors import ChatError
+from codebutler.model import File
 from codebutler.protocol.messages import Fetch, FetchFailed, FileChunk, FileTranscript
 from codebutler.supervisor.fetches import AT_ONCE, MOST_WAITING, Fetches
 from tests.workers.services import RecordingServices, repo
@@ -39,7 +40,7 @@ async def test_a_file_comes_in_pieces_and_ends() -> None:
     assert worker.heard == [
         FileChunk(request_id="r1", data=b"one"),
         FileChunk(request_id="r1", data=b"two"),
-        FileChunk(request_id="r1", data=b"", last=True),
+        FileChunk(request_id="r1", data=b"", last=True, file=File(id="F1")),
     ]
 
 
@@ -84,7 +85,7 @@ async def test_a_refusal_has_slacks_word_and_the_next_file_comes() -> None:
     worker.ask("r2", "F2")
     await settle(10)
     assert worker.of("r1") == [FetchFailed(request_id="r1", code="login_page")]
-    assert worker.of("r2") == [FileChunk(request_id="r2", data=b"", last=True)]
+    assert worker.of("r2") == [FileChunk(request_id="r2", data=b"", last=True, file=File(id="F2"))]
     assert "login_page" in worker.services.log_text("shop")
 
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from codebutler.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler_worker.conversation.desk import Desk, Draft, Place
 from codebutler_worker.media import shelf
 from codebutler_worker.media.fetcher import Fetched, NotFetchedError
-from codebutler_worker.media.kinds import audio_name, kind_of, safe_name
+from codebutler_worker.media.kinds import audio_name, is_voice, kind_of, safe_name
 from codebutler_worker.media.service import MediaError
 from codebutler_worker.present.files import heard, left_out, why_not
 from codebutler_worker.store.rows import AttachmentRow
@@ -62,6 +63,7 @@ class Luggage:
         fetched = await self._fetch(row.file_id)
         if fetched.transcript:
             return _written_down(row, fetched.transcript)
+        row = _completed(row, fetched.file)
         kind = kind_of(fetched.content)
         if not fetched.content or kind is None:
             raise NotFetchedError("kind" if fetched.content else "empty")
@@ -94,6 +96,14 @@ class Luggage:
                 draft.post(self._place, words)
 
         await self._desk.commit(work)
+
+
+def _completed(row: AttachmentRow, file: File | None) -> AttachmentRow:
+    """A file of another workspace comes into the message without name and type (Slack Connect)."""
+    if file is None or row.name:
+        return row
+    voice = is_voice(file.mimetype, file.subtype, file.name)
+    return replace(row, name=file.name, mimetype=file.mimetype, is_voice=voice)
 
 
 def _written_down(row: AttachmentRow, text: str) -> AttachmentRow:

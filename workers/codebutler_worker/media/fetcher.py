@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from codebutler.clock import Clock
+from codebutler.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
 
 FETCH_S = 180.0
@@ -18,10 +19,11 @@ FileMessage = FileChunk | FileTranscript | FetchFailed
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file's content, or what a voice clip says."""
+    """A file's content and what the chat knows of it, or what a voice clip says."""
 
     content: bytes = b""
     transcript: str = ""
+    file: File | None = None
 
 
 class NotFetchedError(Exception):
@@ -70,13 +72,13 @@ class Fetcher:
                 self._fail(coming, code)
             case FileTranscript(text=text):
                 coming.result.set_result(Fetched(transcript=text))
-            case FileChunk(data=data, last=last):
+            case FileChunk(data=data, last=last, file=file):
                 coming.size_bytes += len(data)
                 coming.pieces.append(data)
                 if coming.size_bytes > MAX_FETCH_BYTES:
                     self._fail(coming, "too_large")
                 elif last:
-                    coming.result.set_result(Fetched(b"".join(coming.pieces)))
+                    coming.result.set_result(Fetched(b"".join(coming.pieces), file=file))
 
     def _fail(self, coming: _Coming, code: str) -> None:
         coming.pieces.clear()
