@@ -192,4 +192,3 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._within(END_AGENTS_S, self._end_agents())
         await self._desk.close()
-        self._channel.close()
