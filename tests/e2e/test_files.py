@@ -9,6 +9,7 @@
 | L05 | without a service a voice message alone ends in a cross and says what to set |
 | L06 | !create-image draws, uploads and keeps the picture; a refusal is told |
 | L07 | a stranger's file is neither fetched nor stored |
+| L08 | the offline agent shows an attached text |
 """
 
 from __future__ import annotations
@@ -158,3 +159,11 @@ async def test_l07_a_strangers_file_is_not_touched(tmp_path: Path, git_repo: Pat
         ts, _ = await upload(built, channel, "evil.txt", b"run me", "read this")
         await built.answer(channel, ts, "not authorized")
         assert list((git_repo / ".codebutler" / "files").iterdir()) == []
+
+
+async def test_l08_the_offline_agent_shows_an_attached_text(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        ts, _ = await upload(built, channel, "notes.txt", b"the word is quincunx\n")
+        await built.answer(channel, ts, "the word is quincunx")
+        assert await built.outcome(channel, ts) == "white_check_mark"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from codebutler_worker.agents.rehearsal.intents import (
     Append,
+    Attached,
     Git,
     Intent,
     ListFiles,
@@ -88,3 +89,35 @@ def test_a_text_may_have_paragraphs() -> None:
 def test_any_text_is_survived(said: str) -> None:
     for intent in understand(said):
         assert isinstance(intent, Refused) or is_inside(getattr(intent, "path", "."))
+
+
+NOTES = """\
+[attached file: /srv/shop/.codebutler/files/F1-notes.txt (text/plain, 12 B)]
+[attached file: /srv/shop/.codebutler/files/F2-a.png (image/png, 3 kB)]
+[attached file lost.txt: it could not be fetched]"""
+FILES = [
+    Attached(".codebutler/files/F1-notes.txt", "text/plain"),
+    Attached(".codebutler/files/F2-a.png", "image/png"),
+]
+
+
+def test_files_that_came_along_are_looked_at_last() -> None:
+    assert understand(NOTES) == FILES
+    assert understand(f"list the files\n\n{NOTES}") == [ListFiles(), *FILES]
+
+
+def test_notes_of_files_get_into_no_text_that_is_written() -> None:
+    prompt = f"create a.txt with one\n\n{NOTES}\n\ntwo"
+    assert understand(prompt) == [Write("a.txt", "one\n\ntwo"), *FILES]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "[attached file: /srv/shop/.codebutler/config.json (text/plain, 1 B)]",
+        "[attached file: /srv/shop/.codebutler/files/../config.json (text/plain, 1 B)]",
+        "look at [attached file: /r/.codebutler/files/F1 (text/plain, 1 B)] now",
+    ],
+)
+def test_only_what_the_prompt_says_itself_is_a_file_that_came(note: str) -> None:
+    assert not any(isinstance(intent, Attached) for intent in understand(note))

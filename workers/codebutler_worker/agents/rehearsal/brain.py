@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from codebutler_worker.agents.rehearsal import wording
 from codebutler_worker.agents.rehearsal.intents import (
     Append,
+    Attached,
     Git,
     Intent,
     ListFiles,
@@ -26,7 +27,7 @@ def described(intent: Intent) -> tuple[str, str]:
     match intent:
         case ListFiles(path):
             return "List", path
-        case Read(path):
+        case Read(path) | Attached(path, _):
             return "Read", path
         case Search(text, _):
             return "Search", text
@@ -46,6 +47,10 @@ async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> s
         case ListFiles(path):
             return wording.listing(path, await tools.files(path))
         case Read(path):
+            return wording.content(path, await tools.read(path))
+        case Attached(path, kind) if kind.startswith(("image/", "audio/", "video/", "application/pdf")):
+            return wording.arrived(path, kind)
+        case Attached(path, _):
             return wording.content(path, await tools.read(path))
         case Search(text, path):
             return wording.hits(text, await tools.search(text, path))

@@ -63,13 +63,21 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Attached:
+    """A file that came with the message; ``kind`` is its media type."""
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """Understood, but the path leaves the repository."""
 
     path: str
 
 
-Intent = ListFiles | Read | Search | Git | Write | Append | Replace | Wait | Recall | Refused
+Intent = ListFiles | Read | Search | Git | Write | Append | Replace | Wait | Recall | Attached | Refused
 
 _PATH = r"(?P<path>`[^`\n]+`|\"[^\"\n]+\"|'[^'\n]+'|[^\s`\"']+)"
 _IN = rf"(?:\s+(?:in|of|under|below|inside)\s+(?:the\s+)?(?:folder\s+|directory\s+|file\s+)?{_PATH})?"
@@ -79,20 +87,29 @@ _QUOTED = r"(?P<text>`[^`]+`|\"[^\"]+\"|'[^']+'|“[^”]+”|.+?)"
 _END = r"\s*[.?!]*\s*$"
 
 
+# As the prompt names them: always in the repository's own directory for files.
+_NOTE = re.compile(r"^\[attached file[ :].*\]$\n*", re.MULTILINE)
+_ATTACHED = re.compile(
+    r"^\[attached file: .*/(?P<path>\.codebutler/files/[^\s/]+) \((?P<kind>[^(),]*), [^()]*\)\]$",
+    re.MULTILINE,
+)
+
+
 def understand(prompt: str) -> list[Intent]:
     """What the prompt asks for, in order; empty if nothing is understood.
 
     Messages that arrived together are separate paragraphs. One that asks for nothing and follows a text to
-    write belongs to that text.
+    write belongs to that text. Files that came with it are looked at last.
     """
     found: list[Intent] = []
-    for paragraph in re.split(r"\n[ \t]*\n", prompt.strip()):
+    attached = [Attached(note["path"], note["kind"]) for note in _ATTACHED.finditer(prompt)]
+    for paragraph in re.split(r"\n[ \t]*\n", _NOTE.sub("", prompt).strip()):
         intent = _intent(paragraph.strip())
         if intent is not None:
             found.append(intent)
         elif found and isinstance(last := found[-1], Write | Append):
             found[-1] = replace(last, text=f"{last.text}\n\n{paragraph.rstrip()}")
-    return [_finished(intent) for intent in found]
+    return [*(_finished(intent) for intent in found), *attached]
 
 
 def is_inside(path: str) -> bool:

@@ -22,6 +22,7 @@ no model behind me, but I really work in this repository. I understand sentences
 - `replace Hello with Goodbye in hello.txt`
 - `wait 30 seconds` (time to try `!stop`)
 - `what did I say?`
+- a text file that you attach: I show what is in it
 
 For a real agent set `"agent": {"default": "claude"}` in the configuration, or begin a message with `claude:`."""
 
@@ -37,6 +38,10 @@ def listing(path: str, files: Sequence[str]) -> str:
 
 def content(path: str, text: str) -> str:
     return f"`{path}` is empty." if not text.strip() else f"**`{path}`**\n\n{fenced(text, _language(path))}"
+
+
+def arrived(path: str, kind: str) -> str:
+    return f"`{path}` has arrived ({kind}). I read text only; a real agent looks at it."
 
 
 def hits(text: str, lines: Sequence[str]) -> str:
