@@ -7,6 +7,7 @@ from __future__ import annotations
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_IOERR = 74
 EXIT_CONFIGURATION = 78
 
 

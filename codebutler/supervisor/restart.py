@@ -1,7 +1,8 @@
 """When a dead worker comes back, decided from its record alone. Pure: time and chance are arguments.
 
 Full-jitter exponential back-off, forgotten after a healthy spell; too many deaths in a window mean
-quarantine, tried again at long intervals; exit 78 (EX_CONFIG of sysexits.h) means that only a changed
+quarantine, tried again at long intervals, and sooner where the disk was at fault (EX_IOERR of sysexits.h),
+which people mend without telling us; exit 78 (EX_CONFIG of sysexits.h) means that only a changed
 configuration can help.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from codebutler.errors import EXIT_CONFIGURATION
+from codebutler.errors import EXIT_CONFIGURATION, EXIT_IOERR
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Policy:
     deaths: int = 5
     window_s: float = 600.0
     retry_s: float = 600.0
+    disk_retry_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,11 @@ def after_death(
         record = Record()
     recent = tuple(t for t in record.deaths if now_s - t < policy.window_s)[1 - policy.deaths :]
     record = replace(record, deaths=(*recent, now_s), attempt=record.attempt + 1)
+    retry_s = policy.disk_retry_s if exit_code == EXIT_IOERR else policy.retry_s
     if record.quarantined:
-        return record, Quarantine(policy.retry_s, news=False)
+        return record, Quarantine(retry_s, news=False)
     if len(record.deaths) >= policy.deaths:
-        return replace(record, quarantined=True), Quarantine(policy.retry_s, news=True)
+        return replace(record, quarantined=True), Quarantine(retry_s, news=True)
     return record, Again(backoff_s(policy, record.attempt, rng))
 
 

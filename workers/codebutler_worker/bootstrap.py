@@ -20,7 +20,14 @@ from codebutler.backups import Backups, Keeper, directory_name
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import EXIT_FAILED, CodeButlerError
+from codebutler.errors import (
+    EXIT_FAILED,
+    EXIT_IOERR,
+    CodeButlerError,
+    StoreDamagedError,
+    StoreError,
+    StoreTooNewError,
+)
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
@@ -81,7 +88,7 @@ async def serve(
         channel.send(Log(tag="ERR", text=str(error)))
         channel.send(Goodbye(reason=str(error)))
         await channel.drain()
-        return error.exit_code
+        return _exit_code(error)
     except Exception as error:  # noqa: BLE001 - the last border: it goes home as one record, and a new life begins
         channel.send(Log(tag="ERR", text=f"the worker broke: {''.join(traceback.format_exception(error))}"))
         channel.send(Goodbye(reason=repr(error)))
@@ -128,6 +135,12 @@ def _backups(settings: RepoSettings, home: Home) -> Backups:
 
 def _roster(settings: RepoSettings, clock: Clock) -> Agents:
     return Roster(settings, Path.home(), Home.from_env(os.environ).root, clock)
+
+
+def _exit_code(error: CodeButlerError) -> int:
+    """What a full or failing disk ended is tried again sooner than what broke by itself."""
+    of_the_file = isinstance(error, StoreDamagedError | StoreTooNewError)
+    return EXIT_IOERR if isinstance(error, StoreError) and not of_the_file else error.exit_code
 
 
 def _level(settings: RepoSettings) -> str:

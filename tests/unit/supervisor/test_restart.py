@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.errors import EXIT_IOERR
 from codebutler.supervisor.restart import (
     Again,
     GiveUp,
@@ -48,6 +49,13 @@ def test_the_fifth_death_within_ten_minutes_quarantines_and_is_news_once() -> No
         Quarantine(600, news=False),
         Quarantine(600, news=False),
     ]
+
+
+def test_what_the_disk_ended_is_tried_again_within_a_minute() -> None:
+    record = Record()
+    for second in range(5):
+        record, verdict = die(record, float(second), code=EXIT_IOERR)
+    assert verdict == Quarantine(60, news=True)
 
 
 def test_deaths_further_apart_than_the_window_never_quarantine() -> None:
