@@ -63,9 +63,9 @@ class Scene:
         return ts, await self.built.outcome(self.channel, ts)
 
     async def begin(self, deed: str) -> str:
-        """Have the agent begin; returns the message's ts once its program runs."""
+        """Have the agent begin; returns the message's ts once what it starts is running."""
         ts = await self.built.say(self.channel, deed)
-        await eventually(30, lambda: bool(self.left()))
+        await eventually(30, lambda: bool(marked(f"\0{self.marker}\0")))
         return ts
 
     def left(self) -> list[int]:
