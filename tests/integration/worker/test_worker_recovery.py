@@ -12,7 +12,7 @@ from codebutler.config.paths import Home
 from codebutler.model import ButtonClicked, Post
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Audit, Configure, Goodbye, Hello, Log, Send
+from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.bootstrap import serve
 from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker
@@ -207,6 +207,7 @@ async def test_an_answer_outlives_a_store_that_cannot_be_written_for_a_while(tmp
         run = await parent.run(0)
         run.does(Started("session-1"))
         await parent.until(lambda: b"session-1" in _sessions(tmp_path))
+        await parent.until(lambda: parent.said(Heartbeat)[-1].outbox == 0, flow=True)
         blocker = sqlite3.connect(tmp_path / ".codebutler" / "store.db", isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
         run.does(Finished(True, "Worth keeping.", "done"))
