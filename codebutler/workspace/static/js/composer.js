@@ -4,6 +4,7 @@ import { Attachments } from "./attachments.js";
 import { Recorder } from "./recorder.js";
 
 const HINT = "Enter sends, Shift+Enter starts a new line";
+const EDIT_HINT = "Enter saves the change, Escape leaves it as it was";
 
 export class Composer {
   /** `send` takes the text and the files and resolves when they were accepted. */
@@ -12,6 +13,7 @@ export class Composer {
     this.drafts = new Map();
     this.place = "";
     this.busy = false;
+    this.editing = null;
     this.form = document.createElement("form");
     this.form.className = "composer";
     this.box = Object.assign(document.createElement("textarea"), { rows: 1 });
@@ -32,6 +34,7 @@ export class Composer {
 
   /** Go to another channel or thread, keeping the draft of the one left. */
   moveTo(place, placeholder) {
+    this.#endEdit();
     if (place !== this.place) {
       this.drafts.set(this.place, { text: this.box.value, files: this.attachments.files });
       const draft = this.drafts.get(place) || { text: "", files: [] };
@@ -44,6 +47,27 @@ export class Composer {
     this.#grow();
   }
 
+  /** Change something already sent: `save` takes the new text; Escape brings the draft back. */
+  edit(text, save) {
+    this.#endEdit();
+    this.editing = { save, draft: this.box.value };
+    this.box.value = text;
+    this.button.textContent = "Save";
+    this.#say(EDIT_HINT);
+    this.#grow();
+    this.focus();
+  }
+
+  /** Say what went wrong, where the eyes are. */
+  complain(problem) {
+    this.#say(problem, true);
+  }
+
+  /** Whether there is nothing here that a person has begun. */
+  get isEmpty() {
+    return !this.box.value && !this.attachments.files.length;
+  }
+
   focus() {
     this.box.focus({ preventScroll: true });
   }
@@ -52,7 +76,19 @@ export class Composer {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       this.#submit();
+    } else if (event.key === "Escape" && this.editing) {
+      event.stopPropagation();
+      this.#endEdit();
     }
+  }
+
+  #endEdit() {
+    if (!this.editing) return;
+    this.box.value = this.editing.draft;
+    this.editing = null;
+    this.button.textContent = "Send";
+    this.#say(HINT);
+    this.#grow();
   }
 
   async #submit() {
@@ -60,7 +96,8 @@ export class Composer {
     const files = this.attachments.files;
     if (this.busy || (!text.trim() && !files.length)) return;
     const place = this.place;
-    if (!(await this.#sent(text, files))) return;
+    if (this.editing) return void (await this.#saved(text));
+    if (!(await this.#sent(() => this.send(text, files), files))) return;
     if (this.place === place) {
       this.box.value = "";
       this.attachments.files = [];
@@ -68,16 +105,21 @@ export class Composer {
     this.#grow();
   }
 
-  #sendClip(clip) {
-    return this.#sent("", [clip]);
+  async #saved(text) {
+    const editing = this.editing;
+    if ((await this.#sent(() => editing.save(text), [])) && this.editing === editing) this.#endEdit();
   }
 
-  async #sent(text, files) {
+  #sendClip(clip) {
+    return this.#sent(() => this.send("", [clip]), [clip]);
+  }
+
+  async #sent(send, files) {
     this.busy = this.box.readOnly = true;
     if (files.length) this.#say(`Uploading ${files.length === 1 ? files[0].name : `${files.length} files`}…`);
     this.#grow();
     try {
-      await this.send(text, files);
+      await send();
       this.#say(HINT);
       return true;
     } catch (error) {

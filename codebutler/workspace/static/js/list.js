@@ -9,7 +9,10 @@ export class MessageList {
     this.view = view;
     this.select = select;
     this.inThread = inThread;
-    this.root.addEventListener("grown", () => this.#follow(this.#nearBottom(600)));
+    this.atBottom = true;
+    this.root.addEventListener("scroll", () => { this.atBottom = this.#nearBottom(); }, { passive: true });
+    this.root.addEventListener("grown", () => this.#follow());
+    new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
   /** Draw everything anew and show the newest. */
@@ -17,18 +20,18 @@ export class MessageList {
     const messages = this.select();
     this.root.replaceChildren(...messages.map((message) => this.view.item(message, this.inThread)));
     if (!messages.length && empty) this.root.append(empty);
-    this.#follow(true);
+    this.#toBottom();
   }
 
-  /** One message came, changed or went. */
-  refresh(ts) {
-    const stay = this.#nearBottom(NEAR_BOTTOM_PX);
+  /** One message came, changed or went; `show` it even to somebody who has scrolled up. */
+  refresh(ts, show = false) {
     const message = this.select().find((m) => m.ts === ts);
     const old = this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`);
     if (!message) old?.remove();
     else if (old) old.replaceWith(this.view.item(message, this.inThread));
     else this.#insert(message);
-    this.#follow(stay);
+    if (show) this.#toBottom();
+    else this.#follow();
   }
 
   #insert(message) {
@@ -38,11 +41,17 @@ export class MessageList {
     this.root.insertBefore(item, later || null);
   }
 
-  #nearBottom(margin) {
-    return this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < margin;
+  #nearBottom() {
+    return this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < NEAR_BOTTOM_PX;
   }
 
-  #follow(stay) {
-    if (stay) this.root.scrollTop = this.root.scrollHeight;
+  /** Whoever looks at the newest goes on looking at it, also when the list shrinks below a growing composer. */
+  #follow() {
+    if (this.atBottom) this.#toBottom();
+  }
+
+  #toBottom() {
+    this.atBottom = true;
+    this.root.scrollTop = this.root.scrollHeight;
   }
 }

@@ -9,11 +9,18 @@ import { follow } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
 
+const ANOTHER_KEY = "This address is of an earlier start. Open the one that CodeButler printed last: its key is new.";
+const CONNECTION = { up: "connected", lost: "connection lost, trying again…", refused: ANOTHER_KEY };
+
 class Page {
   constructor(api, model) {
     this.api = api;
     this.model = model;
-    const view = new MessageView(api, model);
+    this.said = null; // the person's newest message in the channel, while its first answer is awaited
+    const view = new MessageView(api, model, {
+      edit: (message, inThread) => this.#edit(message, inThread),
+      remove: (message, inThread) => this.#remove(message, inThread),
+    });
     this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false);
     this.threadList = new MessageList($("replies"), view, () => model.replies(model.channel, model.thread), true);
     this.channelComposer = new Composer($("channel-composer"), (text, files) => this.#say(text, files));
@@ -22,8 +29,9 @@ class Page {
     model.addEventListener("channels", () => this.#drawChannels());
     model.addEventListener("navigation", () => this.#navigated());
     $("close-thread").addEventListener("click", () => model.openThread(null));
-    $("menu").addEventListener("click", () => $("sidebar").classList.toggle("open"));
-    document.addEventListener("keydown", (event) => { if (event.key === "Escape" && model.thread) model.openThread(null); });
+    $("menu").addEventListener("click", () => this.#showMenu(!$("sidebar").classList.contains("open")));
+    document.addEventListener("pointerdown", ({ target }) => { if (!target.closest("#sidebar, #menu")) this.#showMenu(false); });
+    document.addEventListener("keydown", (event) => this.#key(event));
   }
 
   async start() {
@@ -33,9 +41,9 @@ class Page {
     follow(this.api.streamUrl(), {
       onEvent: (event) => this.model.apply(event),
       onReset: () => this.#load(),
-      onState: (up) => {
-        $("connection").textContent = up ? "connected" : "connection lost, trying again…";
-        $("connection").classList.toggle("lost", !up);
+      onState: (state) => {
+        $("connection").textContent = CONNECTION[state];
+        $("connection").classList.toggle("lost", state !== "up");
       },
     });
   }
@@ -46,22 +54,55 @@ class Page {
     const slash = !thread && text.match(/^\/butler(?:\s+([\s\S]*))?$/);
     if (slash) return this.api.slash(channel, "/butler", slash[1] || "");
     const answer = await this.api.call("chat.postMessage", { channel, text: escape(text), ...(thread && { thread_ts: thread }) });
+    if (!thread) this.said = answer.ts;
     this.model.apply({ ...answer.message, type: "message", channel });
     return answer;
   }
 
-  #messageChanged({ channel, ts, root, isNew, mine }) {
-    if (channel !== this.model.channel) return;
-    this.channelList.refresh(ts);
-    if (root && root !== ts) this.channelList.refresh(root);
-    const thread = this.model.thread;
-    if (thread && (ts === thread || root === thread)) this.threadList.refresh(ts);
-    if (isNew && !mine && root && !thread && this.model.of(channel).get(root)?.user === this.model.me.id) this.#offerThread(root);
+  #edit({ channel, ts, text }, inThread) {
+    const save = (changed) => this.api.call("chat.update", { channel, ts, text: escape(changed) });
+    this.#composer(inThread).edit(unescape(text || ""), save);
   }
 
-  /** The first answer to one's own message opens its thread, where there is room for it. */
+  async #remove({ channel, ts }, inThread) {
+    if (!confirm("Delete this message? What it asks for is withdrawn if nobody works on it yet.")) return;
+    try {
+      await this.api.call("chat.delete", { channel, ts });
+    } catch (error) {
+      this.#composer(inThread).complain(`Not deleted (${error.message}).`);
+    }
+  }
+
+  #composer(inThread) {
+    return inThread ? this.threadComposer : this.channelComposer;
+  }
+
+  #key(event) {
+    if (event.key !== "Escape") return;
+    if ($("sidebar").classList.contains("open")) this.#showMenu(false);
+    else if (this.model.thread) this.model.openThread(null);
+  }
+
+  #showMenu(open) {
+    $("sidebar").classList.toggle("open", open);
+    $("menu").setAttribute("aria-expanded", String(open));
+  }
+
+  #messageChanged({ channel, ts, root, isNew, mine }) {
+    if (channel !== this.model.channel) return;
+    const show = isNew && mine;
+    this.channelList.refresh(ts, show && (!root || root === ts));
+    if (root && root !== ts) this.channelList.refresh(root);
+    const thread = this.model.thread;
+    if (thread && (ts === thread || root === thread)) this.threadList.refresh(ts, show && root === thread);
+    if (isNew && !mine && root && (root === this.said || (!thread && this.model.of(channel).get(root)?.user === this.model.me.id))) this.#offerThread(root);
+  }
+
+  /** The first answer to one's own message opens its thread, where there is room for it and nobody is just writing. */
   #offerThread(root) {
-    if (matchMedia("(min-width: 861px)").matches) this.model.openThread(root);
+    if (root === this.said) this.said = null;
+    const idle = this.channelComposer.isEmpty && this.threadComposer.isEmpty;
+    if (idle && root !== this.model.thread && matchMedia("(min-width: 861px)").matches) this.model.openThread(root);
   }
 
   async #navigated() {
@@ -70,7 +111,7 @@ class Page {
     $("channel-name").textContent = `# ${name}`;
     $("channel-topic").textContent = typeof topic === "string" ? topic : topic?.value || "";
     document.title = `#${name} · ${this.model.team.name}`;
-    $("sidebar").classList.remove("open");
+    this.#showMenu(false);
     $("thread").hidden = !thread;
     this.#drawChannels();
     this.channelComposer.moveTo(channel, `Message #${name}`);
@@ -125,6 +166,7 @@ class Page {
 
 /** What a person types is text: Slack's three control characters travel escaped. */
 const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const unescape = (text) => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
 
 /** The token comes in the address once, then lives in this tab only. */
 function takeToken() {
@@ -137,8 +179,9 @@ function takeToken() {
 }
 
 function explain(text) {
-  const problem = Object.assign(document.createElement("p"), { className: "problem", textContent: text });
-  $("messages").replaceChildren(problem);
+  document.body.className = "closed";
+  $("channel-name").textContent = "CodeButler";
+  $("messages").replaceChildren(Object.assign(document.createElement("li"), { className: "problem", textContent: text }));
 }
 
 async function main() {
@@ -148,6 +191,7 @@ async function main() {
   try {
     return await new Page(api, new Model(await api.boot())).start();
   } catch (error) {
+    if (error.message === "HTTP 401") return explain(ANOTHER_KEY);
     return explain(`The workspace does not answer (${error.message}). Is CodeButler still running? Use the address it printed last.`);
   }
 }

@@ -16,9 +16,11 @@ const time = (ts) => new Date(Number(ts) * 1000).toLocaleTimeString([], { hour: 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 export class MessageView {
-  constructor(api, model) {
+  /** `actions.edit(message, inThread)` and `actions.remove(message)` are what a person may do with their own. */
+  constructor(api, model, actions) {
     this.api = api;
     this.model = model;
+    this.actions = actions;
     this.rendered = new Map();
     this.pictures = new Map();
   }
@@ -29,7 +31,8 @@ export class MessageView {
     item.dataset.ts = message.ts;
     item.append(this.#avatar(message), this.#byline(message), this.#body(message));
     if (message.reactions?.length) item.append(this.#reactions(message));
-    if (!inThread) item.append(...this.#threadLinks(message));
+    if (!inThread) item.append(...this.#threadLink(message));
+    item.append(this.#tools(message, inThread));
     return item;
   }
 
@@ -161,15 +164,28 @@ export class MessageView {
     return row;
   }
 
-  #threadLinks(message) {
-    const open = () => this.model.openThread(message.thread_ts || message.ts);
-    const now = tag("button", "reply-now", "Reply");
-    now.setAttribute("aria-label", "Reply in thread");
-    now.addEventListener("click", open);
+  #threadLink(message) {
     const count = this.model.replyCount(message.channel, message.ts);
-    if (!count) return [now];
+    if (!count) return [];
     const link = tag("button", "replies", count === 1 ? "1 reply" : `${count} replies`);
-    link.addEventListener("click", open);
-    return [now, link];
+    link.type = "button";
+    link.addEventListener("click", () => this.model.openThread(message.thread_ts || message.ts));
+    return [link];
+  }
+
+  #tools(message, inThread) {
+    const tools = tag("div", "tools");
+    const add = (text, label, act) => {
+      const button = Object.assign(tag("button", "", text), { type: "button" });
+      button.setAttribute("aria-label", label);
+      button.addEventListener("click", act);
+      tools.append(button);
+    };
+    if (!inThread) add("Reply", "Reply in thread", () => this.model.openThread(message.thread_ts || message.ts));
+    if (message.user === this.model.me.id && !message.bot_id && message.subtype !== "tombstone") {
+      add("Edit", "Edit message", () => this.actions.edit(message, inThread));
+      add("Delete", "Delete message", () => this.actions.remove(message, inThread));
+    }
+    return tools;
   }
 }

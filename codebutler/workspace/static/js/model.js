@@ -98,7 +98,7 @@ export class Model extends EventTarget {
       this.unread.set(channel, (this.unread.get(channel) || 0) + 1);
       this.#changed("channels");
     }
-    this.#changed("message", { channel, ts: message.ts, root: message.thread_ts, isNew, mine: message.user === this.me.id });
+    this.#changed("message", { channel, ts: message.ts, root: message.thread_ts, isNew, mine: message.user === this.me.id && !message.bot_id });
   }
 
   #reaction({ type, user, reaction, item }) {
