@@ -96,7 +96,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     connection = SlackConnection(api, slack.app_token, intake, catch_up, around.clock, rng)
 
     def status() -> str:
-        return f"{len(parent.table.served)} repositories, Slack {connection.status.state}"
+        return f"repositories: {len(parent.table.served)}, Slack {connection.status.state}"
 
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")

@@ -251,7 +251,7 @@ async def test_h14_the_service_manager_is_told(tmp_path: Path, git_repo: Path) -
         async with house(tmp_path, "sample", extra_env=told) as built:
             await built.add_repo(git_repo, "sample", agent={"default": "rehearsal"})
             await built.start_supervisor()
-            assert "STATUS=1 repositories, Slack connected" in await heard(manager, "READY=1")
+            assert "STATUS=repositories: 1, Slack connected" in await heard(manager, "READY=1")
             await heard(manager, "WATCHDOG=1")
             assert await built.stop() == 0
             await heard(manager, "STOPPING=1")
