@@ -38,7 +38,8 @@ class Roster:
         tries again at the next call: what was missing may have been installed."""
         if name == ImageBackend.name:
             # It starts no program, so it needs no walls.
-            return self._made.setdefault(name, ImageBackend(MediaService(self._settings.config.openai)))
+            service = MediaService(self._settings.config.openai, self._settings.agent_env)
+            return self._made.setdefault(name, ImageBackend(service))
         make = _MAKERS.get(name)
         if make is None:
             works = " and ".join(f"`{known}:`" for known in _MAKERS)

@@ -9,7 +9,13 @@ import pytest
 
 from codebutler.config.schema import OpenAISection
 from codebutler_worker.media.kinds import kind_of
-from codebutler_worker.media.service import MAX_AUDIO_BYTES, MAX_PROMPT_CHARS, MediaError, MediaService
+from codebutler_worker.media.service import (
+    MAX_AUDIO_BYTES,
+    MAX_PROMPT_CHARS,
+    MediaError,
+    MediaService,
+    proxy_of,
+)
 from tests.mediaserver.server import KEY, MediaServer
 from tests.programs import require
 
@@ -90,3 +96,27 @@ async def test_too_much_is_not_sent() -> None:
             await service(server).draw("x" * (MAX_PROMPT_CHARS + 1))
         assert server.heard == []
         assert server.drawn == []
+
+
+async def test_it_goes_through_the_proxy_that_is_named() -> None:
+    async with MediaServer() as proxy:
+        env = {"HTTP_PROXY": proxy.url.removesuffix("/v1")}
+        far = MediaService(OpenAISection(api_key=KEY, base_url="http://media.invalid/v1"), env)
+        assert await far.draw("a lighthouse")
+        assert len(proxy.drawn) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://api.openai.com/v1", "http://proxy.example:3128"),
+        ("http://api.openai.com/v1", None),
+        ("https://whisper.intern.example/v1", None),
+        ("https://127.0.0.1:8000/v1", None),
+        ("https://localhost/v1", None),
+    ],
+)
+def test_which_proxy_counts(url: str, proxy: str | None) -> None:
+    env = {"HTTPS_PROXY": "http://proxy.example:3128", "NO_PROXY": "localhost,.intern.example"}
+    assert proxy_of(url, env) == proxy
+    assert proxy_of(url, {}) is None

@@ -76,6 +76,9 @@ def test_no_descriptor_is_left_open(root: Path, portable: bool) -> None:
             os.close(open_beneath(root, path, os.O_RDONLY, portable=portable))
         except OSError:
             continue
+    for path in ("a", "pipe", "nothing"):
+        with pytest.raises(OSError, match=r"regular file|directory|No such"):
+            read_regular(root, path, 100)
     assert len(list(Path("/dev/fd").iterdir())) == before
 
 

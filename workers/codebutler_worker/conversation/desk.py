@@ -146,7 +146,7 @@ class Desk:
         self.clock = clock
         self.report = report
         self.fetcher = Fetcher(report.send, clock)
-        self.media = MediaService(settings.config.openai)
+        self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
 
     async def commit(self, work: Callable[[Draft], T]) -> T:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -34,9 +36,11 @@ class MediaError(CodeButlerError):
 
 @dataclass(frozen=True, slots=True)
 class MediaService:
-    """Holds no connection: each call makes its own."""
+    """Holds no connection: each call makes its own. ``env`` names the proxies, which a worker's own scrubbed
+    environment does not."""
 
     settings: OpenAISection
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def available(self) -> bool:
@@ -88,7 +92,7 @@ class MediaService:
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_S)
         try:
             async with (
-                httpx.AsyncClient(timeout=timeout, headers=headers, follow_redirects=False) as client,
+                httpx.AsyncClient(timeout=timeout, headers=headers, proxy=proxy_of(url, self.env)) as client,
                 client.stream("POST", url, **content) as response,
             ):
                 body = await _read(response)
@@ -99,6 +103,20 @@ class MediaService:
                 f"the openai service cannot be reached ({type(error).__name__}): check openai.baseUrl"
             ) from None
         return _answer(response.status_code, body)
+
+
+def proxy_of(url: str, env: Mapping[str, str]) -> str | None:
+    """The proxy that ``env`` names for ``url`` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), None for this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    direct = ("localhost", "127.0.0.1", "::1", *env.get("NO_PROXY", "").split(","))
+    if any(_covers(rule.strip().lstrip("."), host) for rule in direct):
+        return None
+    return env.get(f"{parts.scheme.upper()}_PROXY") or None
+
+
+def _covers(rule: str, host: str) -> bool:
+    return rule == "*" or (bool(rule) and (host == rule or host.endswith(f".{rule}")))
 
 
 async def _read(response: httpx.Response) -> bytes:

@@ -67,10 +67,13 @@ def read_regular(root: Path, relative: str, limit_bytes: int) -> bytes:
     Raises UnsafePathError for a link, pipe, device, directory or a larger file; OSError as open(2).
     """
     descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
-        content = file.read(limit_bytes + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(limit_bytes + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > limit_bytes:
         raise UnsafePathError(errno.EFBIG, f"larger than {limit_bytes} bytes", relative)
     return content
