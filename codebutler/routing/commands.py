@@ -1,7 +1,7 @@
 """Text to Request: is this one of our words, a named agent's prompt, or plain text? Pure.
 
-``!word …`` anywhere a message may stand, ``/butler word …`` as a slash command, or a message that begins with
-``/word``. ``prefix: text`` names an agent. Everything else is a prompt for the default agent.
+``!word …`` anywhere a message may stand, ``/butler word …`` as a slash command or as text, or a message that
+begins with ``/word``. ``prefix: text`` names an agent. Everything else is a prompt for the default agent.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from codebutler.model import (
 )
 
 SHELL_PREFIX = "run"
+OWN_SLASH = "butler"  # a slash command where Slack takes one, and text where it does not: in a thread
 IMAGE_PREFIX = "image"
 _BANG = re.compile(r"!([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
 _SLASH = re.compile(r"/([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
@@ -42,8 +43,11 @@ def text_request(text: str, prefixes: Collection[str]) -> Request:
     stripped = text.strip()
     if match := _BANG.match(stripped):
         return _command(match[1].lower(), match[2] or "")
-    if (match := _SLASH.match(stripped)) and match[1].lower() in COMMAND_WORDS:
-        return _command(match[1].lower(), match[2] or "")
+    slash = _SLASH.match(stripped)
+    if slash and slash[1].lower() == OWN_SLASH:
+        return slash_request(slash[2] or "")
+    if slash and slash[1].lower() in COMMAND_WORDS:
+        return _command(slash[1].lower(), slash[2] or "")
     if (match := _PREFIX.match(stripped)) and match[1].lower() in prefixes:
         return Prompt(text=match[2], prefix=match[1].lower())
     return Prompt(text=text)

@@ -17,6 +17,9 @@ PREFIXES = {"claude", "kimi", "agent", "run"}
     [
         ("fix the login bug", Prompt(text="fix the login bug")),
         ("!status", Command(name="status")),
+        ("/butler status", Command(name="status")),
+        ("/butler", Command(name="help")),
+        ("/butler!", Prompt(text="/butler!")),
         ("  !Logs tail 5 ", Command(name="logs", argument="tail 5")),
         ("!nosuchword", Command(name="nosuchword")),
         ("!c ls -la", Prompt(text="ls -la", prefix="run")),
