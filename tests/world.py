@@ -1,0 +1,234 @@
+"""Parent and worker in one loop, over a workspace in memory: each may die at any moment and starts again.
+
+Everything but the process boundary and Slack is real: journal, intake, supervisor, pipe, worker, store, sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+
+from codebutler.clock import ManualClock
+from codebutler.config.paths import Home
+from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
+from codebutler.intake.authorise import Decision
+from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.journal import Journal
+from codebutler.model import Event, Operation
+from codebutler.protocol.channel import Channel
+from codebutler.protocol.codec import to_parent_codec
+from codebutler.protocol.messages import Audit, LogTag, Ready, ToParent
+from codebutler.routing.router import LocalRouter
+from codebutler.slack.memory import MemoryChat
+from codebutler.slack.sender import Sender
+from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.restart import Policy
+from codebutler.supervisor.supervisor import Supervisor
+from codebutler_worker.bootstrap import serve
+from tests.worker_kit import CHANNEL, USER, OneAgent, Run, ScriptedBackend
+
+# As in a test of minutes, not of hours: nobody is quarantined, and a dead worker is back after a second.
+RESILIENT = Policy(longest_delay_s=1.0, deaths=10_000)
+STEP_S = 0.1
+PATIENCE_S = 20.0
+
+
+class TaskWorker:
+    """A worker that is a task: the WorkerLink of this world. SIGKILL cuts its pipe and cancels it.
+
+    One that still opens its store finds the pipe cut: nobody would close what a cancelled task was opening.
+    """
+
+    def __init__(self, channel: Channel[ToParent], serving: asyncio.Task[int]) -> None:
+        self.pid = os.getpid()
+        self._channel = channel
+        self._serving = serving
+        self._is_ready = False
+        self._dead: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        serving.add_done_callback(self._bury)
+
+    def _bury(self, serving: asyncio.Task[int]) -> None:
+        broken = serving.cancelled() or serving.exception() is not None
+        self._dead.set_result(-signal.SIGKILL if broken else serving.result())
+
+    async def messages(self) -> AsyncIterator[ToParent]:
+        async for message in self._channel.messages():
+            self._is_ready = self._is_ready or isinstance(message, Ready)
+            yield message
+
+    async def printed(self) -> AsyncIterator[str]:
+        silent: tuple[str, ...] = ()
+        for line in silent:
+            yield line
+        await self.wait_dead()
+
+    def send(self, message: object) -> None:
+        self._channel.send(message)
+
+    async def drain(self) -> None:
+        await self._channel.drain()
+
+    async def wait_dead(self) -> int:
+        return await asyncio.shield(self._dead)
+
+    def kill(self, signal_number: int) -> None:
+        if signal_number == signal.SIGKILL and not self._dead.done():
+            self._channel.close()
+            if self._is_ready:
+                self._serving.cancel()
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+class Books:
+    """The parent's services and refusals: operations go to the sender, receipts to the journal."""
+
+    def __init__(self, sender: Sender, journal: Journal) -> None:
+        self._sender = sender
+        self._journal = journal
+        self.errors: list[str] = []
+
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        return await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure)
+
+    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+        raise NotImplementedError
+
+    async def settle(self, seq: int) -> None:
+        await self._journal.settle(seq)
+
+    async def quarantined(self, repo: RepoSettings, why: str) -> None:
+        self.errors.append(why)
+
+    def audit(self, repo: RepoSettings, record: Audit) -> None:
+        return
+
+    def log(self, repo: str, tag: LogTag, text: str) -> None:
+        if tag == "ERR":
+            self.errors.append(text)
+
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+        self.errors.append(f"refused: {decision.reason}")
+
+    def commanded(self, event: Event, kind: str) -> None:
+        return
+
+
+class World:
+    """``start`` a parent, ``accept`` events, let it ``die``; the workspace and the files outlive it."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = ManualClock()
+        self.chat = MemoryChat()
+        self.backends: list[ScriptedBackend] = []
+        self.books: list[Books] = []
+        self.unacknowledged: list[Event] = []
+        self.journal: Journal | None = None
+        self._root = root
+        self._repo = root / "repo"
+        self._repo.mkdir()
+        config = Config(
+            agent=AgentSection(debounce_seconds=0),
+            output=OutputSection(verbosity="normal"),
+            slack=SlackSection(allowed_users=(USER,)),
+        )
+        self._settings = RepoSettings(name="sample", path=str(self._repo), channel_id=CHANNEL, config=config)
+        self._stack = AsyncExitStack()
+        self._links: list[TaskWorker] = []
+        self._intake: Intake | None = None
+        self._sender: Sender | None = None
+
+    @property
+    def store(self) -> Path:
+        return self._repo / ".codebutler" / "store.db"
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every turn that any agent was ever started for."""
+        return [run for backend in self.backends for run in backend.runs]
+
+    @property
+    def active(self) -> list[Run]:
+        return [run for run in self.runs if not run.closed.is_set()]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the parent has nothing under way."""
+        assert self.journal is not None
+        assert self._sender is not None
+        return self.journal.pending_count == 0 and self._sender.pending == 0
+
+    async def start(self) -> None:
+        """A parent with its worker; what it had not acknowledged comes again."""
+        self.journal = Journal.open(self._root / "journal.db", self.clock)
+        self._stack.push_async_callback(self.journal.close)
+        sender = Sender(self.chat, self.clock, lambda text: text, rng=Random(1))
+        self._sender = await self._stack.enter_async_context(sender)
+        books = Books(sender, self.journal)
+        self.books.append(books)
+        kit = Kit(self, books, self.clock, lambda: 0.0, policy=RESILIENT)
+        supervisor = await self._stack.enter_async_context(Supervisor(kit))
+        supervisor.add(self._settings)
+        supervisor.start()
+        self._intake = Intake(
+            repos=lambda: {CHANNEL: Repo("sample", self._settings.config)},
+            journal=self.journal,
+            router=LocalRouter(supervisor),
+            refusals=books,
+            clock=self.clock,
+        )
+        await self._intake.resume()
+        for event in list(self.unacknowledged):
+            await self.accept(event)
+
+    async def spawn(self, name: str) -> TaskWorker:
+        """The supervisor's Spawner."""
+        backend = ScriptedBackend(self.clock)
+        self.backends.append(backend)
+        ours, theirs = socket.socketpair()
+        home = Home(self._root / "home")
+        serving = asyncio.create_task(
+            serve(theirs, self.clock, lambda _settings, _clock: OneAgent(backend), home), name=name
+        )
+        link = TaskWorker(await Channel.over(ours, to_parent_codec()), serving)
+        self._links.append(link)
+        return link
+
+    async def accept(self, event: Event) -> None:
+        """Deliver an event; it counts as acknowledged once this returns."""
+        assert self._intake is not None
+        if event not in self.unacknowledged:
+            self.unacknowledged.append(event)
+        await self._intake.accept(event)
+        self.unacknowledged.remove(event)
+
+    def kill_worker(self) -> None:
+        if self._links:
+            self._links[-1].kill(signal.SIGKILL)
+
+    async def kill_parent(self) -> None:
+        """The parent is gone; its worker finds its pipe closed and goes, too."""
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+        for link in self._links:
+            await link.wait_dead()
+        self._links.clear()
+
+    async def passes(self, steps: int) -> None:
+        """Let the world move a little: other threads commit, time goes on."""
+        for _ in range(steps):
+            await self.clock.advance(STEP_S)
+            await asyncio.sleep(0.001)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the world move until ``condition`` holds."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                await self.passes(1)
