@@ -103,7 +103,7 @@ class Backups:
         target = self.file(today)
         new = target.with_suffix(".new")
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(self._directory)
             new.unlink(missing_ok=True)
             sqlitefile.copy(self._path, new, stop)
             self._check(new)
@@ -240,3 +240,10 @@ def _copied(backup: Path, target: Path) -> bool:
 
 def _unreadable(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def _make_private(directory: Path) -> None:
+    """What is missing of it is made for its owner alone, also on the way to it."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
