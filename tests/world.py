@@ -26,6 +26,7 @@ from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, LogTag, Ready, ToParent
 from codebutler.routing.router import LocalRouter
 from codebutler.slack.memory import MemoryChat
+from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.restart import Policy
@@ -98,7 +99,9 @@ class Books:
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         return await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure)
 
-    async def fetch(self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]) -> str:
+    async def fetch(
+        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
+    ) -> Download:
         raise NotImplementedError
 
     async def settle(self, seq: int) -> None:

@@ -1,0 +1,117 @@
+"""Every state against everything that can come: what a click, a restart and a receipt do to a row."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import ManualClock
+from codebutler.config.schema import Config, RepoSettings
+from codebutler.model import ButtonClicked, NoRequest
+from codebutler_worker.conversation.clicks import CONTINUED_REASON
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.inbox import Inbox
+from codebutler_worker.conversation.recovery import recover
+from codebutler_worker.conversation.states import STATES
+from codebutler_worker.store.open import open_store
+from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+
+RETRY, DROP, STOP = "codebutler.retry", "codebutler.drop", "codebutler.stop"
+# (state, reason, button) -> (state afterwards, new turns, what is to be stopped); all else changes nothing.
+CLICKS = {
+    ("queued", "", STOP): ("stopped", 0, 0),
+    ("running", "", STOP): ("running", 0, 1),
+    ("waiting", "", STOP): ("waiting", 0, 1),
+    ("running", "max_turns", STOP): ("running", 0, 1),
+    ("waiting", "max_turns", STOP): ("waiting", 0, 1),
+    ("running", CONTINUED_REASON, STOP): ("running", 0, 1),
+    ("waiting", CONTINUED_REASON, STOP): ("waiting", 0, 1),
+    ("queued", "max_turns", STOP): ("stopped", 0, 0),
+    ("queued", CONTINUED_REASON, STOP): ("stopped", 0, 0),
+    ("interrupted", "", RETRY): ("interrupted", 1, 0),
+    ("interrupted", "max_turns", RETRY): ("interrupted", 1, 0),
+    ("failed", "max_turns", RETRY): ("failed", 1, 0),
+    ("interrupted", "", DROP): ("stopped", 0, 0),
+    ("interrupted", "max_turns", DROP): ("stopped", 0, 0),
+}
+
+
+def turn(state: TurnState, reason: str = "") -> TurnRow:
+    return TurnRow(
+        id="t1", conversation="C1:1.1", channel_id="C1", thread_ts="1.1", agent="claude", created_at="", state=state,
+        reason=reason,
+    )  # fmt: skip
+
+
+def click(button: str) -> ButtonClicked:
+    return ButtonClicked(
+        channel="C1", user="U1", message_ts="2.1", action_id=button, value="t1", action_ts="3.1"
+    )
+
+
+@pytest.mark.parametrize("button", [RETRY, DROP, STOP])
+@pytest.mark.parametrize("reason", ["", "max_turns", CONTINUED_REASON])
+async def test_a_click_in_every_state(button: str, reason: str, tmp_path: Path) -> None:
+    clock = ManualClock()
+    inbox = Inbox(RepoSettings(name="r", path="/r", channel_id="C1", config=Config()))
+    for state in STATES:
+        (tmp_path / state).mkdir()
+        async with open_store(tmp_path / state / "store.db", clock) as store:
+            await store.run(partial(_put, turn(state, reason)))
+            todo = await store.run(
+                lambda uow: inbox.take(Draft(uow, clock.now()), 1, click(button), NoRequest())
+            )
+            rows = await store.run(lambda uow: uow.turns.in_states(*STATES))
+            expected = CLICKS.get((state, reason, button), (state, 0, 0))
+            assert (rows[0].state, len(rows) - 1, len(todo.stop)) == expected, (state, reason, button)
+            again = await store.run(
+                lambda uow: inbox.take(Draft(uow, clock.now()), 1, click(button), NoRequest())
+            )
+            assert again.stop == ()
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_a_restart_in_every_state(state: TurnState, tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_store(tmp_path / "store.db", clock) as store:
+        await store.run(lambda uow: uow.turns.add(turn(state)))
+        asked = [await store.run(lambda uow: recover(Draft(uow, clock.now()))) for _ in range(2)]
+        found = await store.run(lambda uow: uow.turns.get("t1"))
+        assert found is not None
+        live = state in ("running", "waiting")
+        assert [len(found) for found in asked] == [int(live), 0]
+        assert found.state == ("interrupted" if live else state)
+        assert await store.run(lambda uow: len(uow.outbox.pending())) == int(live)
+
+
+@pytest.mark.parametrize("receipt", ["posted", "failed"])
+@pytest.mark.parametrize("state", ["pending", "posted", "failed"])
+async def test_a_receipt_in_every_state(state: OperationState, receipt: str, tmp_path: Path) -> None:
+    """What is settled stays as it is."""
+    async with open_store(tmp_path / "store.db", ManualClock()) as store:
+        await _add(store)
+        if state != "pending":
+            await store.run(lambda uow: _receive(uow, state, "1"))
+        await store.run(lambda uow: _receive(uow, receipt, "2"))
+        row = await store.run(lambda uow: uow.outbox.get("o1"))
+        assert row is not None
+        assert (row.state, row.ts or row.code) == ((receipt, "2") if state == "pending" else (state, "1"))
+
+
+def _put(row: TurnRow, uow: UnitOfWork) -> None:
+    uow.turns.add(row)
+
+
+async def _add(store: Store) -> None:
+    row = OutboxRow(op_id="o1", conversation="C1:1.1", kind="post", payload="{}", created_at="")
+    await store.run(lambda uow: uow.outbox.add(row))
+
+
+def _receive(uow: UnitOfWork, receipt: str, value: str) -> None:
+    if receipt == "posted":
+        uow.outbox.posted("o1", value)
+    else:
+        uow.outbox.failed("o1", value)
