@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Worker processes inherit it from the one fork server of the run: nothing reaches the user's own home."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CODEBUTLER_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -41,12 +41,10 @@ DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("CODEBUTLER_HOME", str(tmp_path_factory.mktemp("home")))
-        server = ForkServer()
-        server.start()
-        yield server
+def forks() -> ForkServer:
+    server = ForkServer()
+    server.start()
+    return server
 
 
 def settings(repo: Path, mode: SandboxMode) -> RepoSettings:
