@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from playwright.async_api import expect
@@ -122,3 +123,16 @@ async def test_without_a_key_or_with_an_old_one_the_page_says_what_to_open() -> 
         async with page_at(f"{address}#token=xoxp-old") as (page, _):
             await expect(page.locator(".problem")).to_contain_text("the one that CodeButler printed last")
             await expect(page.locator("#sidebar")).to_be_hidden()
+
+
+async def test_a_page_left_open_over_a_restart_says_what_to_open() -> None:
+    async with AsyncExitStack() as closing:
+        first = WorkspaceServer(Options(channels=("general",)))
+        async with first:
+            page, _ = await closing.enter_async_context(page_at(first.url))
+            connection = page.locator("#connection")
+            await expect(connection).to_have_text("connected")
+            port = int(first.url.split(":")[2].split("/")[0])
+        await expect(connection).to_contain_text("trying again")
+        async with WorkspaceServer(Options(channels=("general",), port=port)):
+            await expect(connection).to_contain_text("printed last", timeout=PATIENCE_MS)

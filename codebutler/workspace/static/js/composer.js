@@ -19,13 +19,15 @@ export class Composer {
     this.box = Object.assign(document.createElement("textarea"), { rows: 1 });
     this.hint = Object.assign(document.createElement("span"), { className: "hint" });
     this.button = Object.assign(document.createElement("button"), { type: "submit", textContent: "Send", disabled: true });
+    this.cancel = Object.assign(document.createElement("button"), { type: "button", className: "tool", textContent: "Cancel", hidden: true });
     this.attachments = new Attachments(() => this.#grow());
     this.recorder = new Recorder((clip) => this.#sendClip(clip), (problem) => this.#say(problem, true));
     const row = document.createElement("div");
-    row.append(this.attachments.button, this.recorder.button, this.hint, this.button);
+    row.append(this.attachments.button, this.recorder.button, this.hint, this.cancel, this.button);
     this.form.append(this.box, this.attachments.list, row);
     root.append(this.form);
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); });
+    this.cancel.addEventListener("click", () => { this.#endEdit(); this.focus(); });
     this.box.addEventListener("input", () => this.#grow());
     this.box.addEventListener("keydown", (event) => this.#key(event));
     this.attachments.takeFrom(this.form);
@@ -53,6 +55,7 @@ export class Composer {
     this.editing = { save, draft: this.box.value };
     this.box.value = text;
     this.button.textContent = "Save";
+    this.cancel.hidden = false;
     this.#say(EDIT_HINT);
     this.#grow();
     this.focus();
@@ -66,6 +69,11 @@ export class Composer {
   /** Whether there is nothing here that a person has begun. */
   get isEmpty() {
     return !this.box.value && !this.attachments.files.length;
+  }
+
+  /** Whether a person is writing here at this moment. */
+  get isInUse() {
+    return !this.isEmpty && document.activeElement === this.box;
   }
 
   focus() {
@@ -87,6 +95,7 @@ export class Composer {
     this.box.value = this.editing.draft;
     this.editing = null;
     this.button.textContent = "Send";
+    this.cancel.hidden = true;
     this.#say(HINT);
     this.#grow();
   }
@@ -134,6 +143,7 @@ export class Composer {
   #say(text, isError = false) {
     this.hint.textContent = text;
     this.hint.classList.toggle("error", isError);
+    this.hint.classList.toggle("usual", text === HINT);
   }
 
   #grow() {

@@ -117,7 +117,7 @@ class Page {
     this.channelComposer.moveTo(channel, `Message #${name}`);
     if (thread) this.threadComposer.moveTo(`${channel}:${thread}`, "Reply…");
     await this.#load();
-    (thread ? this.threadComposer : this.channelComposer).focus();
+    if (!this.channelComposer.isInUse) this.#composer(thread).focus();
   }
 
   async #load() {
