@@ -34,14 +34,14 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
 class Plan:
     """``pause_s``: how long a person thinks between messages, on average; ``fault_s``: between faults.
 
-    ``settle_s``: how long everything may take to come to rest at the end.
+    ``settle_s``: how long it may take at the end until one more message has its outcome.
     """
 
     seconds: float = 180.0
     repos: int = 20
-    pause_s: float = 30.0
+    pause_s: float = 45.0
     fault_s: float = 1.5
-    settle_s: float = 300.0
+    settle_s: float = 120.0
     seed: int = 0
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
 

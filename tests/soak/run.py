@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -78,9 +79,17 @@ async def soak(plan: Plan, place: Path) -> Outcome:
 
 
 async def _rest(built: Stage, people: People, settle_s: float) -> None:
-    """Until every message has its outcome; marks and catching up keep to Slack's limits."""
+    """Until every message has its outcome, or none got one for ``settle_s``.
+
+    After many deaths that takes its time: Slack allows 20 removals of a mark in a minute, over all channels.
+    """
     with contextlib.suppress(TimeoutError):
-        await built.built.workspace.until(lambda: not people.open or None, settle_s)
+        while before := len(people.open):
+            await built.built.workspace.until(partial(_fewer, people, before), settle_s)
+
+
+def _fewer(people: People, before: int) -> bool | None:
+    return len(people.open) < before or None
 
 
 def _judge(outcome: Outcome, built: Stage, people: People) -> None:
