@@ -44,3 +44,15 @@ def test_every_command_is_documented() -> None:
 
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     assert [row.name for row in COMMANDS if f"`codebutler {row.name}" not in page] == []
+
+
+def test_every_proof_that_the_reliability_page_names_exists() -> None:
+    page = (ROOT / "docs" / "explanation" / "reliability.md").read_text()
+    suites = "\n".join(path.read_text() for path in ROOT.glob("tests/**/test_*.py"))
+    files = set(re.findall(r"`(tests/[\w/]+\.py)`", page))
+    names = set(re.findall(r"`(test_\w+)`", page))
+    assert len(files) > 20
+    assert [path for path in files if not (ROOT / path).exists()] == []
+    assert [name for name in names if f"def {name}(" not in suites] == []
+    cases = set(re.findall(r"\b([BCDEH]\d\d)\b", page))
+    assert [case for case in cases if f"def test_{case.lower()}_" not in suites] == []
