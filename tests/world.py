@@ -23,7 +23,7 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Event, Operation
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Audit, LogTag, Ready, ToParent
+from codebutler.protocol.messages import Audit, LogTag, ToParent
 from codebutler.routing.router import LocalRouter
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
@@ -41,16 +41,15 @@ PATIENCE_S = 20.0
 
 
 class TaskWorker:
-    """A worker that is a task: the WorkerLink of this world. SIGKILL cuts its pipe and cancels it.
+    """A worker that is a task: the WorkerLink of this world.
 
-    One that still opens its store finds the pipe cut: nobody would close what a cancelled task was opening.
+    SIGKILL cuts its pipe, wherever it is: nothing it says or is told gets through any more, and it ends. (That
+    the process itself may vanish at any point is for the kill points.)
     """
 
     def __init__(self, channel: Channel[ToParent], serving: asyncio.Task[int]) -> None:
         self.pid = os.getpid()
         self._channel = channel
-        self._serving = serving
-        self._is_ready = False
         self._dead: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         serving.add_done_callback(self._bury)
 
@@ -58,10 +57,8 @@ class TaskWorker:
         broken = serving.cancelled() or serving.exception() is not None
         self._dead.set_result(-signal.SIGKILL if broken else serving.result())
 
-    async def messages(self) -> AsyncIterator[ToParent]:
-        async for message in self._channel.messages():
-            self._is_ready = self._is_ready or isinstance(message, Ready)
-            yield message
+    def messages(self) -> AsyncIterator[ToParent]:
+        return self._channel.messages()
 
     async def printed(self) -> AsyncIterator[str]:
         silent: tuple[str, ...] = ()
@@ -81,8 +78,6 @@ class TaskWorker:
     def kill(self, signal_number: int) -> None:
         if signal_number == signal.SIGKILL and not self._dead.done():
             self._channel.close()
-            if self._is_ready:
-                self._serving.cancel()
 
     def close(self) -> None:
         self._channel.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,7 @@ class Conversation(RuleBasedStateMachine):
         self.world = World(Path(self.folder.name))
         self.said: list[MessagePosted] = []
         self.deleted: set[str] = set()
+        self.clicked: set[str] = set()
         self.numbers = count(1)
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
@@ -152,13 +153,16 @@ class Conversation(RuleBasedStateMachine):
             assert next(rounds) < ROUNDS, f"no end: {self._question()}, {self._left()}"
             for run in self.world.active:
                 run.finish("Done.", f"session of {run.request.conversation}")
-            if question := self._question():
+            if question := self._undecided():
                 await self.world.accept(self._click(*question, next(choices)))
             await self.world.passes(5)
 
     async def _over(self) -> bool:
         world = self.world
-        await world.until(lambda: bool(world.active or self._question()) or self._settled())
+        try:
+            await world.until(lambda: bool(world.active or self._undecided()) or self._settled())
+        except TimeoutError:
+            raise AssertionError(f"no end: {self._left()}") from None
         return self._settled() and not world.active and not self._question()
 
     def _left(self) -> str:
@@ -191,14 +195,24 @@ class Conversation(RuleBasedStateMachine):
         return said
 
     def _question(self) -> tuple[str, str] | None:
+        """The first that still has its buttons, one that was answered last."""
+        found = self._questions()
+        return min(found, key=lambda question: question[1] in self.clicked, default=None)
+
+    def _questions(self) -> Iterator[tuple[str, str]]:
         for message in self.world.chat.messages(CHANNEL):
             for block in message.get("blocks", ()):
                 for element in block.get("elements", ()):
                     if element.get("action_id") == "codebutler.drop":
-                        return message["ts"], element["value"]
-        return None
+                        yield message["ts"], element["value"]
+
+    def _undecided(self) -> tuple[str, str] | None:
+        """A question that nobody has answered: an edit that shows the decision may still be on its way."""
+        question = self._question()
+        return question if question and question[1] not in self.clicked else None
 
     def _click(self, ts: str, value: str, choice: str) -> ButtonClicked:
+        self.clicked.add(value)
         stamp = f"{next(self.numbers)}"
         return ButtonClicked(
             channel=CHANNEL, user=USER, message_ts=ts, action_id=choice, value=value, action_ts=stamp
