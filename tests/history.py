@@ -83,7 +83,9 @@ def _outcome(record: Record, said: Said) -> list[Violation]:
     own = next((message for message in thread if message["ts"] == said.ts), None)
     names = reactions_of(own) if own is not None else set()
     if len(names) != 1 or not names <= FINAL:
-        return [Violation("lost", said, f"its marks are {sorted(names) or 'none'}")]
+        told = any(said.token in whole_text(message) for message in answers(thread))
+        state = "answered" if told else "not answered"
+        return [Violation("lost", said, f"{state}, and its marks are {sorted(names) or 'none'}")]
     count = sum(said.token in whole_text(message) for message in answers(thread))
     if count > 1:
         return [Violation("doubled", said, f"answered {count} times")]
