@@ -134,6 +134,7 @@ class Worker:
             self._desk.report.log(tag, text)
         self._scheduler.stop(todo.stop)
         self._scheduler.steer(todo.steer)
+        self._scheduler.tell(todo.verdicts)
 
     def _shut_down(self, order: Shutdown) -> None:
         """A repeated order replaces the one before: the parent asks again to have it sooner."""
@@ -176,8 +177,10 @@ class Worker:
             await self._desk.clock.sleep(HEARTBEAT_S)
 
     def _tell_load(self) -> None:
-        running, queued = self._scheduler.running, self._scheduler.queued
-        self._channel.send(Heartbeat(running=running, queued=queued, outbox=self._desk.outbox.pending))
+        waiting, queued = self._scheduler.waiting, self._scheduler.queued
+        running = self._scheduler.running - waiting
+        outbox = self._desk.outbox.pending
+        self._channel.send(Heartbeat(running=running, queued=queued, waiting=waiting, outbox=outbox))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Without one of its loops a worker would only look alive: it ends, and a new one takes over."""

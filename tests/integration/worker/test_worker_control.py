@@ -227,17 +227,15 @@ async def test_the_end_of_progress_waits_for_its_message(tmp_path: Path) -> None
         assert parent.updates[0].text.startswith("✅")
 
 
-async def test_nobody_can_give_leave_yet(tmp_path: Path) -> None:
+async def test_an_agent_that_ends_without_leave_closes_its_cards(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         parent.says("work", "100.1")
         run = await parent.run(0)
         run.does(Started("s"), Approval("a1", "Bash", "rm", {}), Question("q1", "Which one?"))
-        run.does(Finished(True, "I need leave.", "done"))
-        await parent.post_with("I need leave.")
-        assert [(request, answer.allow) for request, answer in parent.backend.answers] == [
-            ("a1", False),
-            ("q1", True),
-        ]
+        run.does(Finished(True, "I did without.", "done"))
+        await parent.post_with("I did without.")
+        assert parent.backend.answers == []
+        await parent.until(lambda: sum("NOT run" in card.text for card in parent.updates) == 2, flow=True)
 
 
 async def test_a_breaking_agent_fails_its_turn_and_nothing_else(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
+from codebutler_worker.conversation.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.naming import prefixes_of
 from codebutler_worker.conversation.queueing import (
@@ -45,6 +46,8 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     To continue is to use the turn's agent, which the rules may not grant to whoever clicks; the parent, which
     let the click in, does not know the turn.
     """
+    if event.action_id in DECISIONS:
+        return decide_click(draft, config, event)
     handler = _HANDLERS.get(event.action_id)
     turn = draft.uow.turns.get(event.value) if handler else None
     if handler is None or turn is None or turn.channel_id != event.channel:

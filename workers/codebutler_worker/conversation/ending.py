@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from codebutler.config.schema import OutputSection
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
+from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.clicks import LIMITS
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.queueing import (
@@ -81,6 +82,7 @@ class Ending:
 def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     """Write the outcome and say it: the answer first, then the marks."""
     turn, outcome = ending.turn, ending.outcome
+    close_all(draft, turn.id, WITHDRAWN)
     last = _say(draft, output, ending)
     if turn.progress_op_id:
         draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, ending.view, ending.elapsed_s))

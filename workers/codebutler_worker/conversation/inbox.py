@@ -22,6 +22,7 @@ from codebutler.model import (
 )
 from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.commands import Asked, run_command
+from codebutler_worker.conversation.deciding import decide_typed
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.naming import agent_name, conversation_id
 from codebutler_worker.conversation.queueing import (
@@ -85,6 +86,9 @@ class Inbox:
         if isinstance(request, Prompt) and not request.text.strip() and not event.files:
             draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), SAY_WHAT)
         elif isinstance(request, Prompt):
+            decided = decide_typed(draft, self.settings.config, event, request)
+            if decided is not None:
+                return decided.logged("MSG", note)
             said = Incoming(
                 channel=event.channel,
                 ts=event.ts,

@@ -60,10 +60,22 @@ class Steer:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision on its way to a turn's agent. ``session``: also for what the same pattern covers."""
+
+    turn_id: str
+    approval_id: str
+    allow: bool
+    text: str = ""
+    session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Todo:
     """What remains to be done outside the transaction, once it is committed."""
 
     stop: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     steer: tuple[Steer, ...] = ()
     log: tuple[tuple[LogTag, str], ...] = ()
 

@@ -6,6 +6,7 @@ Nothing runs again by itself: an agent run is not repeatable, and nobody knows h
 from __future__ import annotations
 
 from codebutler.protocol.messages import Audit
+from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.clicks import request_of
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.queueing import QUEUED, WORKING, place_of, swap_reactions
@@ -19,6 +20,7 @@ def recover(draft: Draft) -> list[Audit]:
     records = []
     found = draft.uow.turns.in_states(*LIVE)
     for turn in found:
+        close_all(draft, turn.id, NOT_RUN)
         state = move(turn.state, "interrupt")
         draft.uow.turns.update(turn.id, state=state, finished_at=draft.stamp)
         place = place_of(turn)

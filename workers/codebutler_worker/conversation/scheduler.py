@@ -13,6 +13,7 @@ from codebutler_worker.conversation.queueing import (
     QUEUED,
     WORKING,
     Steer,
+    Verdict,
     close_turn,
     key_of,
     swap_reactions,
@@ -92,6 +93,11 @@ class Scheduler:
         """How many turns run."""
         return len(self._running)
 
+    @property
+    def waiting(self) -> int:
+        """How many of them wait for a person."""
+        return sum(turn.waits for turn, _ in self._running.values())
+
     def wake(self) -> None:
         """Something was queued, or ended."""
         self._idle.clear()
@@ -131,6 +137,12 @@ class Scheduler:
             self._steering.add(steer.queued_id)
             self._errand(self._steer(steer), f"steer {steer.queued_id}")
 
+    def tell(self, verdicts: Collection[Verdict]) -> None:
+        """Hand decisions to the turns that asked; one for a turn that has ended is moot."""
+        for verdict in verdicts:
+            if found := self._running.get(verdict.turn_id):
+                self._errand(found[0].decided(verdict), f"tell {verdict.turn_id}")
+
     async def close(self) -> None:
         """Cancel what runs; it stays recorded as running, so that the next start finds it interrupted."""
         tasks = [*(task for _, task in self._running.values()), *self._errands]
@@ -147,7 +159,7 @@ class Scheduler:
         )
         self._seen = seen
         for one in begun:
-            turn = Turn(self._desk, one)
+            turn = Turn(self._desk, one, self._load_changed)
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)

@@ -7,7 +7,7 @@ in between is found as an interrupted turn and never as a silent one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from codebutler.killpoints import reached
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
-    Answer,
     Approval,
     Finished,
     Question,
@@ -24,6 +23,7 @@ from codebutler_worker.agents.backend import (
     Text,
     TurnRequest,
 )
+from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.desk import Desk, Draft, Place
 from codebutler_worker.conversation.ending import Ending, conclude
 from codebutler_worker.conversation.luggage import Luggage
@@ -32,7 +32,14 @@ from codebutler_worker.conversation.naming import IMAGE
 from codebutler_worker.conversation.parcels import Parcels
 from codebutler_worker.conversation.progress import ProgressMessage
 from codebutler_worker.conversation.prompt import Said, attached, system_prompt, user_prompt
-from codebutler_worker.conversation.queueing import QUEUED, STALE, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.queueing import (
+    QUEUED,
+    STALE,
+    WORKING,
+    Verdict,
+    place_of,
+    swap_reactions,
+)
 from codebutler_worker.conversation.states import move
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
@@ -47,11 +54,9 @@ from codebutler_worker.store.state_dir import STATE_DIR
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
 RETRY_COMMIT_S = 5.0
-NO_ONE_TO_ASK = "Nobody can be asked from this chat yet: decide within the rules, or end with what you need."
 SESSION_LOST = (
     "⚠️ The earlier session could not be resumed, so this is a fresh one: it knows this message only."
 )
-NO_LEAVE = "Leave cannot be given from this chat yet: do without, or end with what you need."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
 class Turn:
     """A running turn. ``run`` ends when its outcome is committed; ``stop`` may be called at any time."""
 
-    def __init__(self, desk: Desk, begun: Begun) -> None:
+    def __init__(self, desk: Desk, begun: Begun, load_changed: Callable[[], None]) -> None:
         self._desk = desk
         self._begun = begun
         self._place: Place = place_of(begun.turn)
@@ -119,6 +124,7 @@ class Turn:
         self._progress: ProgressMessage | None = None
         self._luggage = Luggage(desk, self._place, begun.attachments)
         self._parcels = Parcels(desk, self._place)
+        self._asking = Asking(desk, begun.turn, load_changed)
 
     @property
     def row(self) -> TurnRow:
@@ -139,7 +145,7 @@ class Turn:
         finally:
             for task in (drive, showing):
                 task.cancel()
-            await asyncio.gather(drive, showing, return_exceptions=True)
+            await asyncio.gather(drive, showing, self._asking.close(), return_exceptions=True)
 
     async def stop(self, by: str = "") -> None:
         """Ask the agent to end; force it if it does not. ``by`` is told in the thread."""
@@ -154,6 +160,15 @@ class Turn:
     async def steer(self, text: str) -> bool:
         """Put text into the running agent; False if it cannot take it."""
         return self._backend is not None and await self._backend.steer(self.row.id, text)
+
+    async def decided(self, verdict: Verdict) -> None:
+        """Tell the agent what a person decided."""
+        await self._asking.decided(verdict)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a person."""
+        return self._asking.waits
 
     def _verdict(self, drive: asyncio.Task[None]) -> Finished:
         if self._outcome.done():
@@ -222,10 +237,8 @@ class Turn:
                 await self._desk.commit(lambda draft: self._remember_session(draft, fresh=fresh))
             case Text(text=text):
                 event = Text(await self._parcels.take(text))
-            case Approval(id=request_id):
-                await backend.answer(self.row.id, request_id, Answer(allow=False, text=NO_LEAVE))
-            case Question(id=request_id):
-                await backend.answer(self.row.id, request_id, Answer(allow=True, text=NO_ONE_TO_ASK))
+            case Approval() | Question():
+                await self._asking.heard(backend, event, self._session_id or "")
         view = reduce(self._view, event)
         if view != self._view:
             self._view = view

@@ -1,0 +1,161 @@
+"""What the agent of a running turn waits to hear from people.
+
+The row and its card are committed first; the answer goes to the agent only after the decision is committed. When
+the store cannot take the question, the answer is no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codebutler.errors import StoreError
+from codebutler.protocol.messages import Audit
+from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question
+from codebutler_worker.conversation.approvals import (
+    EXPIRED,
+    EXPIRED_REASON,
+    EXPIRY_S,
+    is_same,
+    open_card,
+    pattern_of,
+    settle,
+)
+from codebutler_worker.conversation.desk import Desk, Draft
+from codebutler_worker.conversation.queueing import Verdict, place_of
+from codebutler_worker.present.lines import one_line
+from codebutler_worker.store.rows import TurnRow
+
+UNSAVED = "Nobody could be asked: the question could not be stored. Do without."
+TOO_LATE = "⚠️ The agent no longer waited for that decision: it has no effect."
+STORE_RETRY_S = 5.0
+NOT_THE_SAME = "Refused: this is not what was decided about."
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Something the agent waits for. ``session_id`` is the session it belongs to."""
+
+    backend: AgentBackend
+    asked: Approval | Question
+    session_id: str
+
+
+class Asking:
+    """The open questions of one running turn, each with its own time limit."""
+
+    def __init__(self, desk: Desk, turn: TurnRow, load_changed: Callable[[], None]) -> None:
+        self._desk = desk
+        self._turn = turn
+        self._load_changed = load_changed
+        self._pending: dict[str, Pending] = {}
+        self._limits: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is undecided."""
+        return bool(self._pending)
+
+    async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
+        """Ask in the thread, unless it was allowed for this session before."""
+        if isinstance(asked, Approval) and self._is_granted(asked, session_id):
+            self._audit(asked, self._turn.user_id, "allowed for the session")
+            await backend.answer(self._turn.id, asked.id, Answer(allow=True))
+            return
+        approval_id = uuid.uuid4().hex
+        self._pending[approval_id] = Pending(backend, asked, session_id)
+        workdir = self._desk.settings.path
+        try:
+            await self._desk.commit(
+                lambda draft: open_card(draft, self._turn.id, approval_id, asked, workdir)
+            )
+        except StoreError as error:
+            self._desk.report.log("ERR", f"a question could not be stored: {error}")
+            await self._answer(approval_id, Answer(allow=False, text=UNSAVED))
+            return
+        if approval_id in self._pending:
+            self._limits[approval_id] = asyncio.create_task(
+                self._expire(approval_id), name=f"limit of {approval_id}"
+            )
+        self._load_changed()
+
+    async def decided(self, verdict: Verdict) -> None:
+        """Tell the agent what the committed decision is; a call that is not the one decided about is refused."""
+        pending = self._pending.get(verdict.approval_id)
+        if pending is None:
+            return
+        if limit := self._limits.pop(verdict.approval_id, None):
+            limit.cancel()
+        try:
+            row = await self._desk.commit(lambda draft: draft.uow.approvals.get(verdict.approval_id))
+        except StoreError as error:
+            self._desk.report.log("ERR", f"a decision could not be read: {error}")
+            row = None
+        if row is None or not is_same(row, pending.asked, self._desk.settings.path):
+            await self._answer(verdict.approval_id, Answer(allow=False, text=NOT_THE_SAME))
+            return
+        if verdict.session and verdict.allow and isinstance(pending.asked, Approval):
+            key = (self._turn.conversation, self._turn.agent, pending.session_id)
+            pattern = pattern_of(pending.asked.tool, pending.asked.input)
+            self._desk.grants.setdefault(key, set()).add(pattern)
+        self._audit(pending.asked, row.decided_by or "", row.state)
+        await self._answer(verdict.approval_id, Answer(verdict.allow, verdict.text))
+
+    async def close(self) -> None:
+        """The turn is over: nothing is waited for any more."""
+        limits = list(self._limits.values())
+        self._limits.clear()
+        self._pending.clear()
+        for limit in limits:
+            limit.cancel()
+        await asyncio.gather(*limits, return_exceptions=True)
+
+    def _is_granted(self, asked: Approval, session_id: str) -> bool:
+        granted = self._desk.grants.get((self._turn.conversation, self._turn.agent, session_id), set())
+        return pattern_of(asked.tool, asked.input) in granted
+
+    async def _answer(self, approval_id: str, answer: Answer) -> None:
+        pending = self._pending.pop(approval_id, None)
+        if pending is None:
+            return
+        self._load_changed()
+        if not await pending.backend.answer(self._turn.id, pending.asked.id, answer):
+            self._desk.report.log("WRN", "the agent no longer waited for what was decided")
+            await self._desk.commit(lambda draft: draft.post(place_of(self._turn), TOO_LATE))
+
+    async def _expire(self, approval_id: str) -> None:
+        await self._desk.clock.sleep(EXPIRY_S)
+        # The card must not be open any more when the agent hears no: first the store, however long it takes.
+        while True:
+            try:
+                expired = await self._desk.commit(lambda draft: _expired(draft, approval_id))
+                break
+            except StoreError as error:
+                self._desk.report.log("ERR", f"an expiry waits for the store: {error}")
+                await self._desk.clock.sleep(STORE_RETRY_S)
+        if expired:
+            await self._answer(approval_id, Answer(allow=False, text=EXPIRED_REASON))
+
+    def _audit(self, asked: Approval | Question, user: str, decision: str) -> None:
+        what = f"{asked.tool}: {asked.summary}" if isinstance(asked, Approval) else asked.text
+        self._desk.report.audit(
+            Audit(
+                user=user,
+                thread=self._turn.thread_ts,
+                kind=self._turn.agent,
+                text=one_line(what, 1000),
+                decision=decision,
+            )
+        )
+
+
+def _expired(draft: Draft, approval_id: str) -> bool:
+    row = draft.uow.approvals.get(approval_id)
+    if row is None or not settle(draft, row, "expired", "", EXPIRED):
+        return False
+    turn = draft.uow.turns.get(row.turn_id)
+    if turn is not None:
+        draft.post(place_of(turn), EXPIRED)
+    return True
