@@ -7,7 +7,6 @@ each of them in turn while a person talks, and the whole record is checked after
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ import pytest
 from tests.e2e.crashes import Point, Talk, crash_house, points_of
 
 HOUSES = 4
-# All of them: CODEBUTLER_EVERY_PASSAGE=1. By default the first, the second and the last passage of each.
-EVERY = bool(os.environ.get("CODEBUTLER_EVERY_PASSAGE"))
 PARENT = ("journal.append", "ack", "route", "deliver", "settle", "journal.settle", "post", "answer")
 WORKER = ("inbox", "stored", "spawn", "result", "outbox", "mark")
 SIDES = (".before", ".after")
@@ -109,8 +106,6 @@ async def test_death_at_every_passage_of_every_point(
     process: Process, passages: dict[Process, Counter[str]], tmp_path: Path
 ) -> None:
     points = points_of(passages[process])
-    if not EVERY:
-        points = [(label, k) for label, k in points if k in (1, 2, passages[process][label])]
     fired = await carry_out_all(tmp_path, [Job(process, (point,)) for point in points])
     assert set(fired) == set(passages[process])
     # How a run falls into batches and turns differs a little: the last passages may not come.
