@@ -87,7 +87,13 @@ class TavilySection(Section, frozen=True):
 
 
 class SandboxSection(Section, frozen=True):
+    """The walls around an agent, and what it and all it starts may use up together; 0 = no limit."""
+
     mode: SandboxMode = "auto"
+    memory_mb: Annotated[int, Meta(ge=0, le=2**24)] = 4096
+    processes: Annotated[int, Meta(ge=0, le=2**22)] = 512
+    file_size_gb: Annotated[int, Meta(ge=0, le=2**20)] = 10
+    cpus: Annotated[float, Meta(ge=0, le=4096)] = 0
 
 
 class CommandRule(Section, frozen=True):

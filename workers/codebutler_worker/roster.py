@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.media.service import MediaService
+from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
+
+log = logging.getLogger(__name__)
 
 
 class Roster:
@@ -55,9 +59,14 @@ class Roster:
 
     async def _walls(self) -> Sandbox:
         if self._sandbox is None:
-            mode = self._settings.config.sandbox.mode
+            section = self._settings.config.sandbox
             # The parent has already taken out what an untrusted file says.
-            self._sandbox = await select_sandbox(mode, trusted=True, hidden=(self._state,))
+            sandbox = await select_sandbox(section.mode, trusted=True, hidden=(self._state,))
+            limiter = Limiter.detect(Limits.configured(section))
+            if swept := await limiter.sweep():
+                log.warning("what %d agents of workers that are no more left was killed", swept)
+            log.info("%s", limiter.told(walls=sandbox.name != "none"))
+            self._sandbox = LimitedSandbox(sandbox, limiter)
         return self._sandbox
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import threading
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
@@ -19,7 +20,7 @@ from typing import Self
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents import leftovers
 from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
-from codebutler_worker.sandbox.port import Launch
+from codebutler_worker.sandbox.port import Enclosure, Launch
 
 LINE_LIMIT_BYTES = 16 * 2**20
 STDERR_TAIL_BYTES = 8 * 2**10
@@ -78,8 +79,11 @@ class AgentProcess:
         transport: asyncio.SubprocessTransport,
         mark: str,
         limit_bytes: int = LINE_LIMIT_BYTES,
+        enclosure: Enclosure | None = None,
     ) -> None:
         self._mark = mark
+        self._enclosure = enclosure
+        self._limit_hit = ""
         self._process = process
         self._transport = transport
         self._splitter = LineSplitter(limit_bytes)
@@ -90,7 +94,8 @@ class AgentProcess:
 
     @classmethod
     async def spawn(cls, launch: Launch, limit_bytes: int = LINE_LIMIT_BYTES) -> Self:
-        """Start ``launch``. Raises AgentUnavailableError if the program cannot be executed.
+        """Start ``launch``. Raises AgentUnavailableError if the program cannot be executed, and
+        SandboxUnavailableError if its limits cannot be set.
 
         From the main thread only: a parent-death signal is tied to the thread that started the child.
         """
@@ -108,10 +113,11 @@ class AgentProcess:
     async def _start(cls, launch: Launch, limit_bytes: int) -> Self:
         loop = asyncio.get_running_loop()
         mark = new_mark()
+        enclosure, argv = _enclosed(launch)
         try:
             transport, protocol = await loop.subprocess_exec(
                 lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
-                *launch.argv,
+                *argv,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -120,10 +126,12 @@ class AgentProcess:
                 start_new_session=True,
             )
         except OSError as error:
+            if enclosure is not None:
+                await enclosure.close()
             raise AgentUnavailableError(
                 f"cannot start {Path(launch.argv[0]).name}: {error.strerror}"
             ) from error
-        return cls(Process(transport, protocol, loop), transport, mark, limit_bytes)
+        return cls(Process(transport, protocol, loop), transport, mark, limit_bytes, enclosure)
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,6 +159,11 @@ class AgentProcess:
     def stderr_tail(self) -> str:
         """The last 8 KB the program wrote to stderr."""
         return self._stderr.decode(errors="replace")
+
+    @property
+    def limit_hit(self) -> str:
+        """One line about the limit that the program or what it started ran into so far, empty if none."""
+        return self._limit_hit if self._stopped or self._enclosure is None else self._enclosure.struck()
 
     async def write_line(self, line: bytes) -> bool:
         """Send one line; False if the program no longer reads."""
@@ -202,6 +215,7 @@ class AgentProcess:
         async with self._stopping:
             if self._stopped:
                 return
+            self._limit_hit = self.limit_hit
             self._stopped = True
             children = await descendants(self.pid) if self.returncode is None else {}
             if self.returncode is None and ask is not None:
@@ -219,6 +233,9 @@ class AgentProcess:
             self._signal(signal.SIGKILL)
             await kill_leftovers(children | await marked(self._mark))
             await self._ended(1.0)
+            if self._enclosure is not None:
+                self._limit_hit = self._enclosure.struck()
+                await self._enclosure.close()
             await self._close()
 
     async def _ended(self, within_s: float) -> bool:
@@ -244,3 +261,14 @@ class AgentProcess:
         while chunk := await self._process.stderr.read(READ_BYTES):
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
+
+
+def _enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
+    """The launch's enclosure, and the command that goes into it."""
+    if launch.limiter is None:
+        return None, launch.argv
+    # What goes in is started by a shell, which would say so only on stderr.
+    if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
+        raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
+    enclosure = launch.limiter.begin()
+    return enclosure, enclosure.enter(launch.argv)

@@ -23,13 +23,37 @@ class SandboxPolicy:
     network: bool = True
 
 
+class Enclosure(Protocol):
+    """The limits around one program, from before its start to after its end."""
+
+    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The command that goes inside and becomes ``argv``."""
+
+    def struck(self) -> str:
+        """One line for people about the limit that was reached, empty if none was."""
+
+    async def close(self) -> None:
+        """Kill whatever is left inside and remove the enclosure."""
+
+
+class EnclosureMaker(Protocol):
+    """Makes a new enclosure for each program."""
+
+    def begin(self) -> Enclosure:
+        """Raises SandboxUnavailableError if the limits cannot be set (then nothing may be started)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to execute: the wrapped argv, and the environment for the wrapper itself (scrubbed)."""
+    """What to execute: the wrapped argv, and the environment for the wrapper itself (scrubbed).
+
+    ``limiter`` bounds what the program and its descendants may use; None = nothing does.
+    """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: Path
+    limiter: EnclosureMaker | None = None
 
 
 class Sandbox(Protocol):

@@ -147,6 +147,8 @@ class ClaudeBackend:
                     yield event
             verdict = self._verdict(turn)
             kept = verdict.reason in ("done", "max_turns") and not translator.tasks and not self._closed
+            # What it reached once would be told of every later failure too.
+            kept = kept and not session.limit_hit
             if kept:
                 surplus = self._keep(request.conversation, session)
             else:
@@ -172,6 +174,10 @@ class ClaudeBackend:
         if turn.translator.ignored or turn.session.dropped_lines:
             ignored, dropped = turn.translator.ignored, turn.session.dropped_lines
             log.debug("claude: %d lines of unknown types, %d over-long lines", ignored, dropped)
+        if turn.session.limit_hit:
+            log.warning("claude: %s", turn.session.limit_hit)
+            if verdict.reason in ("failed", "session_lost"):
+                return Verdict("failed", turn.session.limit_hit)
         if turn.request.session_id and not turn.translator.worked and poisoned(turn, verdict):
             return Verdict("session_lost", verdict.text)
         return Verdict("failed", verdict.text) if verdict.reason == "session_lost" else verdict

@@ -76,6 +76,11 @@ class LiveSession:
     def dropped_lines(self) -> int:
         return self._process.dropped_lines
 
+    @property
+    def limit_hit(self) -> str:
+        """One line about the limit that something in this session ran into, empty if none."""
+        return self._process.limit_hit
+
     async def write(self, line: bytes) -> bool:
         """Send one line; False if the process no longer reads."""
         return await self._process.write_line(line)

@@ -131,7 +131,7 @@ class Tools:
             return Output(0, b"\n".join(lines).decode(errors="replace"), cut=True)
         code = process.returncode if process.returncode is not None else 1
         text = b"\n".join(lines).decode(errors="replace") if code == 0 else process.stderr_tail
-        return Output(code, text)
+        return Output(code, (code and process.limit_hit) or text)
 
 
 def _checked(output: Output) -> str:

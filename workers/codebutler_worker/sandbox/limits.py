@@ -1,0 +1,176 @@
+"""What an agent and everything it starts may use up together: memory, processes, processor time, file size.
+
+Held by control groups where this user may make them. File size always, and processes at least behind walls, by
+rlimits: behind walls RLIMIT_NPROC counts only what is inside (user_namespaces(7)); without walls it would count
+everything the user runs, so it is left alone. It never binds root.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from codebutler.config.schema import SandboxSection
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.cgroups import Bounds, Group, Slot, find_slots, group_name, remove, stale
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+
+SHELL = "/bin/sh"
+BLOCK_BYTES = 512  # POSIX: the unit of `ulimit -f`
+NO_CORE = "ulimit -c 0"
+# Lowering always works: what fails here is raising a limit that is already stricter.
+FILE_SIZE = "ulimit -f {blocks} 2>/dev/null || :"
+# bash calls it -u, dash -p.
+PROCESSES = "ulimit -u {count} 2>/dev/null || ulimit -p {count} 2>/dev/null || :"
+JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 126; shift; done; shift'
+RUN = 'exec "$@"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """0 = no limit."""
+
+    memory_bytes: int = 0
+    processes: int = 0
+    file_bytes: int = 0
+    cpus: float = 0
+
+    @classmethod
+    def configured(cls, section: SandboxSection) -> Limits:
+        """What ``sandbox`` of the configuration says."""
+        return cls(
+            memory_bytes=section.memory_mb * 2**20,
+            processes=section.processes,
+            file_bytes=section.file_size_gb * 2**30,
+            cpus=section.cpus,
+        )
+
+    @property
+    def bounds(self) -> Bounds:
+        """Those that a control group holds."""
+        return Bounds(memory_bytes=self.memory_bytes, processes=self.processes, cpus=self.cpus)
+
+    @property
+    def any(self) -> bool:
+        return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
+
+
+def outer(argv: tuple[str, ...], limits: Limits, groups: tuple[Path, ...]) -> tuple[str, ...]:
+    """``argv``, in ``groups`` and under the rlimits that bind everywhere before its first instruction. Pure."""
+    size = (FILE_SIZE.format(blocks=limits.file_bytes // BLOCK_BYTES),) if limits.file_bytes else ()
+    script = "; ".join((NO_CORE, *size, JOIN, RUN))
+    return (SHELL, "-c", script, "limits", *map(str, groups), "--", *argv)
+
+
+def inner(argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
+    """``argv`` as it is started behind the walls where no control group counts processes. Pure."""
+    return (SHELL, "-c", f"{PROCESSES.format(count=limits.processes)}; {RUN}", "limits", *argv)
+
+
+def explain(struck: tuple[str, ...], limits: Limits) -> str:
+    """One line for people: which limits an agent ran into and what to do. Empty if none. Pure."""
+    words = {
+        "memory": f"{limits.memory_bytes // 2**20} MB of memory (sandbox.memoryMb)",
+        "processes": f"{limits.processes} processes (sandbox.processes)",
+    }
+    if not struck:
+        return ""
+    which = " and ".join(words[name] for name in struck)
+    return f"The agent reached its limit of {which}: ask for less at once, or raise the limit."
+
+
+@dataclass(slots=True)
+class GroupEnclosure:
+    """The groups of one program. Lives from before its start to after its end."""
+
+    group: Group
+    limits: Limits
+
+    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return outer(argv, self.limits, tuple(self.group.directories))
+
+    def struck(self) -> str:
+        return explain(self.group.struck(), self.limits)
+
+    async def close(self) -> None:
+        await self.group.remove()
+
+
+@dataclass(frozen=True, slots=True)
+class Limiter:
+    """Makes an enclosure for each program. ``slots`` is where control groups can be made, () = nowhere."""
+
+    limits: Limits
+    slots: tuple[Slot, ...] = ()
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @classmethod
+    def detect(cls, limits: Limits) -> Limiter:
+        """What this machine lets this user do."""
+        return cls(limits, find_slots() if limits.any else ())
+
+    def begin(self) -> GroupEnclosure:
+        """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
+        try:
+            group = Group(
+                self.slots, group_name(next(self._numbers)) if self.slots else "", self.limits.bounds
+            )
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"the agent's limits cannot be set ({error.filename}: {error.strerror}): "
+                "restart CodeButler, or set them to 0"
+            ) from error
+        return GroupEnclosure(group, self.limits)
+
+    async def sweep(self) -> int:
+        """Kill and remove what workers that are no more left; how many groups that were."""
+        left = stale(self.slots)
+        await remove(left)
+        return len({path.name for path in left})
+
+    def holds(self, controller: str) -> bool:
+        """A control group holds ``controller``."""
+        return any(controller in slot.controllers for slot in self.slots)
+
+    def told(self, *, walls: bool) -> str:
+        """What is in force, in one line."""
+        parts = []
+        limits = self.limits
+        counted = self.holds("pids") or (walls and os.geteuid() != 0)
+        for value, words, held in (
+            (limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory", self.holds("memory")),
+            (limits.processes, f"{limits.processes} processes", counted),
+            (limits.file_bytes, f"{limits.file_bytes // 2**30} GB per file", True),
+            (limits.cpus, f"{limits.cpus:g} processors", self.holds("cpu")),
+        ):
+            if value:
+                parts.append(words if held else f"{words} (not enforceable here)")
+        kinds = (
+            ", ".join(sorted({f"control groups v{slot.version}" for slot in self.slots})) or "rlimits only"
+        )
+        return f"each agent may use {', '.join(parts) or 'everything'} ({kinds})"
+
+
+class LimitedSandbox:
+    """Another sandbox, and limits on whatever is started in it."""
+
+    def __init__(self, sandbox: Sandbox, limiter: Limiter) -> None:
+        self.name = sandbox.name
+        self._sandbox = sandbox
+        self._limiter = limiter
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """See the port."""
+        limits = self._limiter.limits
+        if self.name == "bwrap" and limits.processes and not self._limiter.holds("pids"):
+            # The sandbox shows the program it starts; now that is the shell.
+            program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
+            argv, policy = inner(argv, limits), replace(policy, readable=(*policy.readable, *program))
+        return replace(self._sandbox.wrap(argv, policy), limiter=self._limiter)
+
+    async def self_test(self) -> None:
+        """See the port."""
+        await self._sandbox.self_test()
