@@ -1,0 +1,139 @@
+"""Leave in the thread, with the real Claude Code in `permissionMode: ask`.
+
+| case | what happens |
+|---|---|
+| P01 | Allow runs exactly the command that the card shows |
+| P02 | Deny with a reason: nothing runs, and the reason reaches the model |
+| P03 | a typed yes allows |
+| P04 | a worker killed while it asks: the card says that nothing ran, a late click changes nothing |
+| P05 | a question of the agent is answered by its button |
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.e2e.house import House, Message, house, whole_text
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import require
+
+LEAVE = "codebutler.allow"
+
+
+async def asking(built: House, repo: Path) -> str:
+    """A repository whose agent asks before each command; returns the channel."""
+    require("bwrap")
+    binary = require("claude")
+    channel = await built.add_repo(
+        repo,
+        "sample",
+        agent={"debounceSeconds": 0, "default": "claude"},
+        claude={"binary": str(binary), "permissionMode": "ask"},
+    )
+    await built.supervise()
+    return channel
+
+
+def model_env(model: ModelServer) -> dict[str, str]:
+    return {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-api03-not-a-real-key"}
+
+
+async def card(built: House, channel: str, root: str, action_id: str = LEAVE) -> tuple[Message, str]:
+    """The card in a thread that has such a button, and the button's value."""
+
+    def look() -> tuple[Message, str] | None:
+        for message in built.answers(channel, root):
+            for block in message.get("blocks", []):
+                for element in block.get("elements", []):
+                    if element.get("action_id") == action_id:
+                        return message, str(element["value"])
+        return None
+
+    return await built.until("the card", look)
+
+
+def touch(repo: Path) -> Reply:
+    """The model wants to run a command that leaves a trace."""
+    return Reply("I need a file.", (Call("Bash", {"command": f"touch {repo}/trace && echo touched-it"}),))
+
+
+async def test_p01_allow_runs_the_command(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo)
+        model.play(touch(git_repo), Reply("All done."))
+        ts = await built.say(channel, "make a trace")
+        message, value = await card(built, channel, ts)
+        assert f"touch {git_repo}/trace" in message["text"]
+        await built.until_status(lambda status: status["repos"][0]["turns"]["waiting"] == 1)
+        assert not (git_repo / "trace").exists()
+        await built.click(channel, message["ts"], LEAVE, value)
+        await built.answer(channel, ts, "All done.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert (git_repo / "trace").exists()
+        assert "touched-it" in model.said()
+        await built.answer(channel, ts, "✅ Allowed by")
+
+
+async def test_p02_deny_with_a_reason(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo)
+        model.play(touch(git_repo), Reply("Then not."))
+        ts = await built.say(channel, "make a trace")
+        await card(built, channel, ts)
+        await built.say(channel, "no, the disk is precious", thread_ts=ts)
+        await built.answer(channel, ts, "Then not.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert "the disk is precious" in model.said()
+        assert not (git_repo / "trace").exists()
+
+
+async def test_p03_a_typed_yes_allows(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo)
+        model.play(touch(git_repo), Reply("All done."))
+        ts = await built.say(channel, "make a trace")
+        await card(built, channel, ts)
+        yes = await built.say(channel, "yes", thread_ts=ts)
+        await built.answer(channel, ts, "All done.")
+        assert (git_repo / "trace").exists()
+        assert await built.outcome(channel, yes) == "white_check_mark"
+        assert len(model.requests) == 2
+
+
+async def test_p04_a_worker_killed_while_it_asks(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo)
+        model.play(touch(git_repo))
+        ts = await built.say(channel, "make a trace")
+        message, value = await card(built, channel, ts)
+        status = await built.until_status(lambda status: status["repos"][0]["turns"]["waiting"] == 1)
+        os.kill(status["repos"][0]["worker"]["pid"], signal.SIGKILL)
+        await card(built, channel, ts, "codebutler.retry")
+        await built.until(
+            "the card closed",
+            lambda: "NOT run" in whole_text(built.message(channel, message["ts"])) or None,
+        )
+        await built.click(channel, message["ts"], LEAVE, value)
+        await built.answer(channel, ts, "That card is closed")
+        assert not (git_repo / "trace").exists()
+        assert len(model.requests) == 1
+
+
+async def test_p05_a_question_is_answered_by_its_button(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo)
+        options = [{"label": "Blue", "description": "calm"}, {"label": "Green", "description": "fresh"}]
+        asked = {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False}
+        model.play(Reply("", (Call("AskUserQuestion", {"questions": [asked]}),)), Reply("Painted."))
+        ts = await built.say(channel, "paint it")
+        message, _ = await card(built, channel, ts, "codebutler.answer")
+        assert "Which colour?" in message["text"]
+        green = message["blocks"][2]
+        assert green["elements"][0]["text"]["text"] == "Green"
+        pressed = {"channel": channel, "message_ts": message["ts"], "block_id": green["block_id"]}
+        person = built.workspace.workspace.person
+        await built.workspace.interactions.click(person, {**pressed, "action_id": "codebutler.answer"})
+        await built.answer(channel, ts, "Painted.")
+        assert 'Which colour?\\"=\\"Green' in model.said()
