@@ -1,0 +1,271 @@
+"""Limits really hit, by each mechanism this machine has: control groups, and rlimits alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import ClaudeSection
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
+from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.cgroups import PREFIX, Bounds, Group, Slot, find_slots, own_slots
+from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
+from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import require
+
+MB = 2**20
+PYTHON = f"{sys.base_prefix}/bin/python3"
+HOG = "x = bytearray(256 * 2**20); print(len(x))"
+# Holds what it can get, and tells when it gets no more.
+BOMB = """
+import os, time
+born = 0
+try:
+    while born < 400:
+        if os.fork() == 0:
+            time.sleep(300)
+        born += 1
+except OSError:
+    pass
+print(born, flush=True)
+time.sleep(300)
+"""
+
+
+def grouped(*controllers: str, limits: Limits) -> Limiter:
+    """Limits held by control groups, or a skip that says which this machine lacks."""
+    limiter = Limiter.detect(limits)
+    for controller in controllers:
+        if not limiter.holds(controller):
+            pytest.skip(f"no control group with the {controller} controller can be made here")
+    return limiter
+
+
+def launch(argv: tuple[str, ...], cwd: Path, limiter: Limiter) -> Launch:
+    return Launch(argv, {"PATH": os.environ["PATH"]}, cwd, limiter)
+
+
+def groups_left() -> list[Path]:
+    mine = f"{PREFIX}*-{os.getpid()}-*"
+    return [path for slot in find_slots() for path in slot.directory.glob(mine)]
+
+
+async def said(process: AgentProcess) -> list[str]:
+    async with asyncio.timeout(30):
+        return [line.decode() async for line in process.lines()]
+
+
+async def first_line(process: AgentProcess) -> str:
+    async with asyncio.timeout(30):
+        async for line in process.lines():
+            return line.decode()
+    raise AssertionError(f"no line: {process.stderr_tail}")
+
+
+async def test_a_fork_bomb_is_held_and_gone_at_the_end(tmp_path: Path) -> None:
+    limiter = grouped("pids", limits=Limits(processes=40))
+    async with await AgentProcess.spawn(launch((PYTHON, "-c", BOMB), tmp_path, limiter)) as process:
+        assert int(await first_line(process)) < 40
+        assert "40 processes (sandbox.processes)" in process.limit_hit
+        [group] = {path for path in groups_left() if (path / "pids.max").exists()}
+        members = [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+        assert len(members) > 30
+        # Others are not hindered meanwhile.
+        other = await asyncio.create_subprocess_exec("true")
+        assert await other.wait() == 0
+    assert "40 processes" in process.limit_hit
+    assert groups_left() == []
+
+
+async def test_a_fork_bomb_is_held_where_there_are_only_rlimits(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    limiter = Limiter(Limits(processes=40))
+    if os.geteuid() == 0:
+        # Root is exempt by its kernel id: its programs act as the owner of the repository.
+        os.chown(git_repo, 65534, 65534)
+        for path in (tmp_path, *tmp_path.parents):
+            if not path.stat().st_mode & 0o001:
+                path.chmod(path.stat().st_mode | 0o011)
+    sandbox = LimitedSandbox(BwrapSandbox(), limiter)
+    policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
+    bomb = "for i in $(seq 200); do sleep 300 & echo $i; done; wait"
+    async with await AgentProcess.spawn(sandbox.wrap(("/bin/sh", "-c", bomb), policy)) as process:
+        lines = await said(process)
+        assert "ork" in process.stderr_tail, process.stderr_tail
+        assert 20 < len(lines) < 40
+
+
+async def test_a_memory_hog_is_killed_and_the_reason_is_known(tmp_path: Path) -> None:
+    limiter = grouped("memory", limits=Limits(memory_bytes=64 * MB))
+    async with await AgentProcess.spawn(launch((PYTHON, "-c", HOG), tmp_path, limiter)) as process:
+        assert await said(process) == []
+        assert await process.wait() == -9
+        assert "64 MB of memory (sandbox.memoryMb)" in process.limit_hit
+    assert groups_left() == []
+
+
+@pytest.mark.parametrize("limiter", [Limiter.detect, Limiter], ids=["detected", "rlimits"])
+async def test_a_file_of_100_gigabytes_stops_at_the_limit(tmp_path: Path, limiter: type[Limiter]) -> None:
+    argv = ("dd", "if=/dev/zero", f"of={tmp_path}/huge", "bs=1M", "count=102400")
+    started = launch(argv, tmp_path, limiter(Limits(file_bytes=4 * MB)))
+    async with await AgentProcess.spawn(started) as process:
+        await said(process)
+        assert await process.wait() != 0
+    assert (tmp_path / "huge").stat().st_size == 4 * MB
+
+
+async def test_a_busy_loop_gets_its_share_of_processor_time(tmp_path: Path) -> None:
+    limiter = grouped("cpu", limits=Limits(cpus=0.2))
+    spin = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
+    async with await AgentProcess.spawn(launch((PYTHON, "-c", spin), tmp_path, limiter)) as process:
+        assert float(await first_line(process)) < 1.0
+
+
+async def test_what_is_within_its_limits_does_not_notice_them(tmp_path: Path) -> None:
+    limits = Limits(memory_bytes=512 * MB, processes=64, file_bytes=64 * MB, cpus=2)
+    env = {"PATH": os.environ["PATH"], "ONE": "a b"}
+    started = Launch(
+        ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits)
+    )
+    async with await AgentProcess.spawn(started) as process:
+        await process.write_line(b"7")
+        assert await said(process) == ["a b", str(tmp_path)]
+        assert await process.wait() == 7
+        assert process.limit_hit == ""
+    assert groups_left() == []
+
+
+async def test_a_missing_program_is_told_and_leaves_no_group(tmp_path: Path) -> None:
+    limiter = Limiter.detect(Limits(processes=9))
+    with pytest.raises(AgentUnavailableError, match="cannot start nothing-here"):
+        await AgentProcess.spawn(launch(("/nothing-here",), tmp_path, limiter))
+    assert groups_left() == []
+
+
+async def test_nothing_starts_if_the_limits_cannot_be_set(tmp_path: Path) -> None:
+    nowhere = Slot(tmp_path / "gone", 2, ("pids",))
+    limiter = Limiter(Limits(processes=9), (nowhere,))
+    with pytest.raises(SandboxUnavailableError, match="limits cannot be set"):
+        await AgentProcess.spawn(launch(("/bin/sh", "-c", f"echo > {tmp_path}/ran"), tmp_path, limiter))
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path) -> None:
+    # A directory whose "group" has no file to join by: the shell must not go on to the program.
+    slot = Slot(tmp_path / "slot", 2, ())
+    slot.directory.mkdir()
+    limiter = Limiter(Limits(processes=9), (slot,))
+    enclosure = limiter.begin()
+    [group] = enclosure.group.directories
+    (group / "cgroup.procs").mkdir()
+    argv = enclosure.enter(("/bin/sh", "-c", f"echo > {tmp_path}/ran"))
+    process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.DEVNULL)
+    assert await process.wait() == 126
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_the_groups_of_a_dead_worker_are_swept_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    limiter = grouped("pids", limits=Limits(processes=9))
+    living = limiter.begin()
+    space = Path("/proc/self/ns/pid").stat().st_ino
+    dead = Group(limiter.slots, f"{PREFIX}{space}-{os.getpid()}-1-0", Bounds())
+    left = await asyncio.create_subprocess_exec("sleep", "300")
+    (dead.directories[0] / "cgroup.procs").write_text(str(left.pid))
+    assert await limiter.sweep() == 1
+    assert await left.wait() == -9
+    assert not any(path.exists() for path in dead.directories)
+    assert all(path.exists() for path in living.group.directories)
+    await living.close()
+    assert groups_left() == []
+
+
+async def test_a_group_of_version_2_ends_whoever_left_the_family() -> None:
+    membership, mounts = Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
+    slots = tuple(slot for slot in own_slots(membership, mounts) if slot.version == 2)
+    if not slots or not os.access(slots[0].directory, os.W_OK):
+        pytest.skip("no control group of version 2 can be made here")
+    script = "setsid sleep 300 > /dev/null 2>&1 & echo $!"
+    enclosure = Limiter(Limits(), slots).begin()
+    argv = enclosure.enter(("/bin/sh", "-c", script))
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    [directory] = enclosure.group.directories
+    assert (directory / "cgroup.procs").read_text() == output.decode()
+    await enclosure.close()
+    assert not directory.exists()
+
+
+async def test_starting_under_limits_costs_little(tmp_path: Path) -> None:
+    limiter = Limiter.detect(Limits(memory_bytes=512 * MB, processes=64, file_bytes=MB))
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(15):
+        for limited in (True, False):
+            started = replace(launch(("/bin/true",), tmp_path, limiter), limiter=limiter if limited else None)
+            before = time.perf_counter()
+            async with await AgentProcess.spawn(started) as process:
+                await process.wait()
+                times[limited].append(time.perf_counter() - before)
+    assert min(times[True]) - min(times[False]) < 0.005
+
+
+async def test_the_rehearsal_agent_tells_the_limit(tmp_path: Path, git_repo: Path) -> None:
+    limiter = grouped("memory", limits=Limits(memory_bytes=2 * MB))
+    (git_repo / "one-line").write_text("x" * 32 * MB)  # grep holds a whole line
+    tools = Tools(LimitedSandbox(NoSandbox(), limiter), git_repo, tmp_path)
+    with pytest.raises(ToolError, match="2 MB of memory"):
+        await tools.search("a", ".")
+
+
+class Cell:
+    """The real Claude Code behind real walls and limits."""
+
+    def __init__(self, model: ModelServer, tmp_path: Path, limits: Limits) -> None:
+        home = tmp_path / "home"
+        (home / ".claude").mkdir(parents=True)
+        env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+        sandbox = LimitedSandbox(BwrapSandbox(), grouped("memory", limits=limits))
+        settings = ClaudeSection(binary=str(require("claude")))
+        self.backend = ClaudeBackend(settings, sandbox, home, env, SystemClock())
+
+    async def run(self, repo: Path) -> tuple[list[str], Finished]:
+        turn = TurnRequest(turn_id="t", conversation="c", prompt="go", workdir=repo)
+        async with asyncio.timeout(60):
+            events = [event async for event in self.backend.start(turn)]
+        await self.backend.close()
+        assert isinstance(events[-1], Finished)
+        return [event.text for event in events if isinstance(event, ToolResult)], events[-1]
+
+
+async def test_claude_survives_what_its_command_is_killed_for(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with ModelServer() as model:
+        command = f"/usr/bin/python3 -c '{HOG.replace('256', '1500')}'; echo code $?"
+        model.play(Reply("", (Call("Bash", {"command": command, "description": "a hog"}),)))
+        model.play(Reply("It was killed."))
+        results, finished = await Cell(model, tmp_path, Limits(memory_bytes=900 * MB)).run(git_repo)
+    assert "code 137" in results[0]
+    assert (finished.ok, finished.text) == (True, "It was killed.")
+    assert groups_left() == []
+
+
+async def test_a_turn_that_dies_of_its_limit_says_so(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with ModelServer() as model:
+        model.play(Reply("Never heard."))
+        _, finished = await Cell(model, tmp_path, Limits(memory_bytes=40 * MB)).run(git_repo)
+    assert (finished.ok, finished.reason) == (False, "failed")
+    assert "40 MB of memory (sandbox.memoryMb)" in finished.text
+    assert groups_left() == []
