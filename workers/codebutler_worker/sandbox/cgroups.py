@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -253,10 +254,10 @@ def _write(file: Path, text: str) -> None:
             file.write_text(text, encoding="ascii")
 
 
-def group_name(number: int) -> str:
-    """``codebutler-<pid namespace>-<our pid>-<our start time>-<number>``: whose it is can be told later."""
+def group_name() -> str:
+    """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``: whose it is can be told later."""
     pid = os.getpid()
-    return f"{PREFIX}{_namespace()}-{pid}-{_start_time(pid)}-{number}"
+    return f"{PREFIX}{_namespace()}-{pid}-{_start_time(pid)}-{secrets.token_hex(8)}"
 
 
 def stale(slots: tuple[Slot, ...]) -> list[Path]:

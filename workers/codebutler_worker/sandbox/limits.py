@@ -7,10 +7,8 @@ everything the user runs, so it is left alone. It never binds root.
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
@@ -105,7 +103,6 @@ class Limiter:
 
     limits: Limits
     slots: tuple[Slot, ...] = ()
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
     def detect(cls, limits: Limits) -> Limiter:
@@ -115,9 +112,7 @@ class Limiter:
     def begin(self) -> GroupEnclosure:
         """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
         try:
-            group = Group(
-                self.slots, group_name(next(self._numbers)) if self.slots else "", self.limits.bounds
-            )
+            group = Group(self.slots, group_name() if self.slots else "", self.limits.bounds)
         except OSError as error:
             raise SandboxUnavailableError(
                 f"the agent's limits cannot be set ({error.filename}: {error.strerror}): "
