@@ -90,6 +90,22 @@ async def test_a_fork_bomb_is_held_and_gone_at_the_end(tmp_path: Path) -> None:
     assert groups_left() == []
 
 
+@pytest.mark.parametrize("walls", [True, False])
+async def test_a_bomb_that_never_stops_forking_is_ended_in_time(git_repo: Path, walls: bool) -> None:
+    require("bwrap")
+    limiter = grouped("pids", limits=Limits(processes=100))
+    sandbox = LimitedSandbox(BwrapSandbox() if walls else NoSandbox(), limiter)
+    policy = SandboxPolicy(workdir=git_repo, home=git_repo.parent / "home", env={"PATH": "/usr/bin:/bin"})
+    bomb = "exec 2>&1; b() { b | b & }; while :; do b; done"
+    process = await AgentProcess.spawn(sandbox.wrap(("/bin/bash", "-c", bomb), policy))
+    assert "fork" in await first_line(process)
+    before = time.monotonic()
+    await process.stop(eof_s=0.3)
+    assert time.monotonic() - before < 5
+    assert "100 processes" in process.limit_hit
+    assert groups_left() == []
+
+
 async def test_a_fork_bomb_is_held_where_there_are_only_rlimits(tmp_path: Path, git_repo: Path) -> None:
     require("bwrap")
     limiter = Limiter(Limits(processes=40))
