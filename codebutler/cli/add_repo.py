@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
-from codebutler.config.resolve import CHANNEL_KEY, resolve_global
+from codebutler.config.resolve import CHANNEL_KEY, resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
 from codebutler.errors import ConfigError
 
@@ -61,7 +62,19 @@ def run(
             f"warning: git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
             f"read it, then run `codebutler trust {entry.name}`"
         )
-    reload_supervisor()
+    _warn_without_agent(entry)
+    if not reload_supervisor():
+        notice("Next: `codebutler supervise`.")
+
+
+def _warn_without_agent(entry: RepoEntry) -> None:
+    """Who registers a repository learns now, not at the first message, that nobody would answer in it."""
+    config = resolve_repo(home(), entry, environment()).config
+    if config.agent.default == "claude" and shutil.which(config.claude.binary) is None:
+        notice(
+            f"warning: {config.claude.binary} is not installed: run "
+            "`npm install -g @anthropic-ai/claude-code`, then `claude` once to log in"
+        )
 
 
 def _refuse_home_within(root: Path, where: Home) -> None:

@@ -7,21 +7,22 @@ from codebutler.cli.surroundings import home
 from codebutler.errors import CodeButlerError, NotRunningError
 
 
-def reload_supervisor() -> None:
-    """Say on stderr what the supervisor made of the change; without one there is nothing to do."""
+def reload_supervisor() -> bool:
+    """Say on stderr what the supervisor made of the change; False without one, there is nothing to do then."""
     if not home().socket.exists():
-        return
+        return False
     from codebutler.cli.talk import talk
     from codebutler.control.wire import ReloadRequest
 
     try:
         done = talk(ReloadRequest(), _ignore)
     except NotRunningError:
-        return
+        return False
     except CodeButlerError as error:
         notice(f"warning: the change is saved, but the running supervisor did not take it in: {error}")
     else:
         notice(f"The running supervisor took it in: {done.text}")
+    return True
 
 
 def _ignore(_reply: object) -> None:

@@ -18,7 +18,7 @@ from codebutler.config.load import app_token_fault, bot_token_fault, check_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, Home
 from codebutler.config.resolve import resolve_global
-from codebutler.config.schema import SlackSection
+from codebutler.config.schema import USER_ID, SlackSection
 from codebutler.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -139,12 +139,22 @@ def _wizard(answers: Answers, present: SlackSection) -> Answers:
     if not answers[ALLOWED_USERS_KEY] and not (scripted and present.allowed_users):
         notice("4. Who may use the agents? Their Slack profile, the three dots, Copy member ID.")
         kept = f" (empty keeps {', '.join(present.allowed_users)})" if present.allowed_users else ""
-        answers[ALLOWED_USERS_KEY] = re.findall(r"[^,\s]+", ask(f"   Slack user IDs{kept}"))
+        answers[ALLOWED_USERS_KEY] = _ask_users(f"   Slack user IDs{kept}")
     if not scripted:
         notice("5. Optional keys, empty to skip.")
         for key, what in ((OPENAI_KEY, "OpenAI API key: voice and images"), (KIMI_KEY, "Kimi API key")):
             answers[key] = ask_hidden(f"   {what} (hidden)")
     return answers
+
+
+def _ask_users(question: str) -> list[str]:
+    """User IDs, asked for until each is one."""
+    while True:
+        users: list[str] = re.findall(r"[^,\s]+", ask(question))
+        wrong = next((user for user in users if not re.fullmatch(USER_ID, user)), "")
+        if not wrong:
+            return users
+        notice(f"   expected a Slack user ID such as U0123ABCD, this is {wrong}")
 
 
 def _ask_token(what: str, fault_of: Callable[[str], str], present: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect as shapes
 
-from codebutler.config.schema import Config
+from codebutler.config.schema import USER_ID, Config
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
@@ -18,7 +18,7 @@ _STEP = re.compile(r"[^.\[\]]+|\[\d*(?:\.\.\.)?\]")
 _PATTERNS = {
     r"^https?://": "a URL that begins with http:// or https://",
     r"^([CGD][A-Z0-9]{2,})?$": "a Slack channel ID such as C0123ABCD",
-    r"^[UW][A-Z0-9]{2,}$": "a Slack user ID such as U0123ABCD",
+    USER_ID: "a Slack user ID such as U0123ABCD",
     r"^[a-z][a-z0-9_-]*$": "a lower-case word",
 }
 _MAX_KEY_CHARS = 40

@@ -16,7 +16,8 @@ DayInSeconds = Annotated[float, Meta(ge=0, le=86_400)]
 YearInMinutes = Annotated[float, Meta(gt=0, le=525_600)]
 Url = Annotated[str, Meta(pattern=r"^https?://")]
 ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?$")]
-UserID = Annotated[str, Meta(pattern=r"^[UW][A-Z0-9]{2,}$")]
+USER_ID = r"^[UW][A-Z0-9]{2,}$"
+UserID = Annotated[str, Meta(pattern=USER_ID)]
 
 AgentName = Literal["claude", "kimi", "native", "rehearsal"]
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]

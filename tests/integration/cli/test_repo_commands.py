@@ -51,6 +51,20 @@ def test_a_repository_gets_its_channel_and_is_trusted(
     assert status.stdout == b""
 
 
+@pytest.mark.parametrize(("agent", "warned"), [("claude", True), ("rehearsal", False)])
+def test_an_agent_that_is_not_installed_is_told_and_what_comes_next(
+    connected: Cli, git_repo: Path, agent: str, warned: bool
+) -> None:
+    layer = json.loads(connected.home.config.read_text())
+    connected.home.config.write_text(json.dumps({**layer, "claude": {"binary": "no-such-claude"}}))
+
+    result = connected("add-repo", str(git_repo), "--channel", "C0GENERAL", "--agent", agent)
+
+    assert result.code == 0, result
+    assert ("warning: no-such-claude is not installed: run `npm install" in result.err) is warned
+    assert "Next: `codebutler supervise`." in result.err
+
+
 def test_a_channel_can_be_named_or_made(connected: Cli, slack: SlackServer, git_repo: Path) -> None:
     assert connected("add-repo", str(git_repo), "--channel", "#mine", "--name", "first").code == 0
     assert only_entry(connected).channel_id == "C0MINE000"

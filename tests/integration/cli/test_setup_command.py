@@ -124,11 +124,12 @@ def test_a_server_that_is_not_there_is_one_line(cli: Cli) -> None:
 
 
 def test_the_wizard_asks_hides_and_explains(cli: Cli, slack: SlackServer) -> None:
-    answers = ["xapp-not-this", BOT_TOKEN, APP_TOKEN, "U0123ABC, U0456DEF", "", "kimi-key"]
+    answers = ["xapp-not-this", BOT_TOKEN, APP_TOKEN, "U0123ABC, bob", "U0123ABC, U0456DEF", "", "kimi-key"]
     shown = in_terminal(["setup"], answers, cli.home.root, {"SLACK_API_URL": slack.url})
 
     assert "https://api.slack.com/apps?new_app=1" in shown
     assert "expected a bot token (xoxb-…), this is an app-level token" in shown
+    assert "expected a Slack user ID such as U0123ABCD, this is bob" in shown
     assert "thebottoken" not in shown
     written = json.loads(cli.home.config.read_text())
     assert written["slack"]["botToken"] == BOT_TOKEN
