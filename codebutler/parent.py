@@ -78,11 +78,15 @@ class Parent:
         parts.supervisor.start()
         await parts.journal.keep_channels(self.table.channels())
         await intake.resume()
-        parts.logs.record("", "INF", f"serving {len(self.table.served)} repositories (pid {os.getpid()})")
+        parts.logs.record("", "INF", self._serving())
         async with control_server(parts.home.socket, control):
             await self._until_asked(slack, stopping)
             await self._wind_down(stopping)
         parts.logs.record("", "INF", "stopped")
+
+    def _serving(self) -> str:
+        count = len(self.table.served)
+        return f"serving {count} {'repository' if count == 1 else 'repositories'} (pid {os.getpid()})"
 
     async def _tell_ready(self, slack: SlackConnection, stopping: Stopping) -> None:
         await slack.connected.wait()
