@@ -86,7 +86,12 @@ async def test_e02_claude_edits_a_file(tmp_path: Path, git_repo: Path) -> None:
 async def test_e03_the_thread_is_the_session_also_after_a_restart(tmp_path: Path, git_repo: Path) -> None:
     async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
         channel = await claude(built, git_repo)
-        model.play(Reply("The word is quincunx."), Reply("I said quincunx."), Reply("Still quincunx."), Reply("No idea."))
+        model.play(
+            Reply("The word is quincunx."),
+            Reply("I said quincunx."),
+            Reply("Still quincunx."),
+            Reply("No idea."),
+        )
         ts = await built.say(channel, "tell me a word")
         await built.answer(channel, ts, "The word is quincunx.")
         second = await built.say(channel, "which word was it?", thread_ts=ts)
