@@ -44,7 +44,7 @@ class Pace:
     turns: int = 12
     pause_s: float = 1.5
     wakes: int = 7
-    idle_repos: int = 20
+    idle_repos: int = 10
     settle_s: float = 8.0
     many_repos: int = 100
     helps: int = 11
