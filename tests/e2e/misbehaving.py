@@ -5,6 +5,7 @@ The bad thing is the first word of the message it hears. ``MARKER`` is on the co
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
