@@ -9,19 +9,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from codebutler import killpoints
-from codebutler.backups import Backups, Keeper, open_or_restore
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import Resolved, resolve_global
 from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
+from codebutler.disk.backups import Backups, Keeper, open_or_restore
 from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
-from codebutler.notify import notifying
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.parent import Parent, Parts
+from codebutler.process import killpoints
+from codebutler.process.notify import notifying
+from codebutler.process.stopping import Stopping
+from codebutler.process.tasks import Tasks
 from codebutler.repos import RepoTable, secrets_of
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
@@ -32,13 +34,11 @@ from codebutler.slack.connection import SlackConnection
 from codebutler.slack.download import Downloads
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
-from codebutler.stopping import Stopping
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.orphans import kill_orphans
 from codebutler.supervisor.supervisor import Supervisor
-from codebutler.tasks import Tasks
 from codebutler.text.redact import Redactor
 
 

@@ -17,7 +17,7 @@ from codebutler.bootstrap import supervise
 from codebutler.config.env import VARIABLES
 from codebutler.config.paths import Home
 from codebutler.errors import CodeButlerError
-from codebutler.stopping import Stopping
+from codebutler.process.stopping import Stopping
 from codebutler.workspace.server import Options, WorkspaceServer
 
 SUGGESTIONS = (

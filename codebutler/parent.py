@@ -19,15 +19,15 @@ from codebutler.control.wire import Control, control_server
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.observe.logs import Logs
+from codebutler.process.stopping import Stopping
+from codebutler.process.tasks import Tasks
 from codebutler.repos import RepoTable, Served, secrets_of
 from codebutler.services import ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.connection import SlackConnection
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
-from codebutler.stopping import Stopping
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
-from codebutler.tasks import Tasks
 from codebutler.text.escape import escape
 from codebutler.text.redact import Redactor
 

@@ -6,21 +6,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from codebutler.backups import Restored
 from codebutler.config.schema import RepoSettings
 from codebutler.control.listeners import Listeners
+from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.authorise import Decision
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Operation, Post
 from codebutler.observe.audit import Act, AuditLog
 from codebutler.observe.logs import Logs
+from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.download import Downloads
 from codebutler.slack.outgoing import harmless
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
-from codebutler.tasks import Tasks
 from codebutler.text.escape import escape
 
 

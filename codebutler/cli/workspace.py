@@ -22,7 +22,7 @@ def run(
 
 
 async def _serve(port: int, channels: tuple[str, ...], *, as_json: bool) -> None:
-    from codebutler.stopping import Stopping
+    from codebutler.process.stopping import Stopping
     from codebutler.workspace.server import Options, WorkspaceServer
 
     stopping = Stopping()

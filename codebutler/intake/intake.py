@@ -13,11 +13,11 @@ from codebutler.clock import Clock
 from codebutler.config.schema import Config
 from codebutler.intake.authorise import Ask, Decision, ask_of, authorise, kind_of
 from codebutler.intake.catchup import dated
-from codebutler.intake.journal import Entry, Journal
-from codebutler.killpoints import reached
+from codebutler.intake.entry import Entry, EventRouter
+from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
+from codebutler.process.killpoints import reached
 from codebutler.routing.commands import request_of
-from codebutler.routing.router import EventRouter
 
 NOTICE_INTERVAL_S = 3600.0
 

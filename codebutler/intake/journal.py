@@ -9,78 +9,25 @@ worker's own store knows.
 from __future__ import annotations
 
 import asyncio
-import queue
 import sqlite3
-import threading
 from collections.abc import Callable, Collection
-from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from codebutler import sqlitefile
 from codebutler.clock import Clock
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
 from codebutler.intake.catchup import Gap, Seen
-from codebutler.killpoints import reached
+from codebutler.intake.entry import Entry
+from codebutler.intake.journal_writer import Append, Change, Job, Read, Settle, Stop, Writer
 from codebutler.model import Event, MessagePosted, Request
 
 T = TypeVar("T")
-
-BATCH = 500
-SETTLE_AFTER_S = 0.2
-RETRY_AFTER_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A committed event; ``seq`` is its place in the journal."""
-
-    seq: int
-    channel: str
-    event: Event
-    request: Request
-    received_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Append:
-    key: str
-    channel: str
-    payload: tuple[str, str, str]
-    seen: Seen | None
-    done: Future[int | None] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    function: Callable[[sqlite3.Connection], Any]
-    done: Future[Any] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    function: Callable[[sqlite3.Connection], Any]
-    done: Future[Any] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class _Settle:
-    seq: int
-
-
-class _Stop:
-    """Ends the writer."""
-
-
-_Job = _Append | _Read | _Change | _Settle | _Stop
 
 
 class Journal:
@@ -90,7 +37,7 @@ class Journal:
         self._path = path
         self._clock = clock
         self._pending = {row[0] for row in journal_file.pending_rows(connection)}
-        self._writer = _Writer(path, connection, self._pending)
+        self._writer = Writer(path, connection, self._pending)
         self._closed = False
 
     @classmethod
@@ -111,7 +58,7 @@ class Journal:
         have been committed all the same; ``pending`` tells.
         """
         received_at = self._clock.now()
-        job = _Append(
+        job = Append(
             key=event.key,
             channel=event.channel,
             payload=(received_at.isoformat(), _encode(event), _encode(request)),
@@ -127,7 +74,7 @@ class Journal:
         Once more, or after ``close``, does nothing: the entry is then delivered again, which is harmless.
         """
         if seq in self._pending and not self._closed:
-            self._submit(_Settle(seq))
+            self._submit(Settle(seq))
             self._pending.discard(seq)
 
     async def pending(self, channel: str | None = None) -> list[Entry]:
@@ -171,7 +118,7 @@ class Journal:
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
         if not self._closed:
-            self._submit(_Stop())
+            self._submit(Stop())
             self._closed = True
         await asyncio.to_thread(self._writer.join)
 
@@ -184,18 +131,18 @@ class Journal:
         await self.close()
 
     async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        job = _Read(function)
+        job = Read(function)
         self._submit(job)
         answer: T = await asyncio.wrap_future(job.done)
         return answer
 
     async def _change(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        job = _Change(function)
+        job = Change(function)
         self._submit(job)
         answer: T = await asyncio.wrap_future(job.done)
         return answer
 
-    def _submit(self, job: _Job) -> None:
+    def _submit(self, job: Job) -> None:
         if self._closed:
             raise StoreError(f"{self._path} is closed")
         self._writer.jobs.put(job)
@@ -212,108 +159,6 @@ class Journal:
             )
         except (msgspec.DecodeError, ValueError) as error:
             raise StoreError(f"{self._path}: entry {seq} cannot be read: {error}") from error
-
-
-class _Writer:
-    """The thread that owns the connection. ``pending`` is shared: it adds what it has committed."""
-
-    def __init__(self, path: Path, connection: sqlite3.Connection, pending: set[int]) -> None:
-        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._path = path
-        self._connection = connection
-        self._anchor = sqlitefile.Anchor(path)
-        self._pending = pending
-        self._unwritten: set[int] = set()
-        self._patience_s = SETTLE_AFTER_S
-        # A daemon, so that a parent that forgets to close can still exit: SQLite survives that by design.
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait for the end of the thread."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        going = True
-        while going:
-            jobs = self._take()
-            going = not any(isinstance(job, _Stop) for job in jobs)
-            writes = [
-                j for j in jobs if isinstance(j, _Append | _Change) and j.done.set_running_or_notify_cancel()
-            ]
-            self._unwritten.update(job.seq for job in jobs if isinstance(job, _Settle))
-            only_settles = bool(jobs) and all(isinstance(job, _Settle) for job in jobs)
-            if not only_settles or len(self._unwritten) >= BATCH:
-                self._write(writes)
-            for job in jobs:
-                if isinstance(job, _Read):
-                    self._read(job)
-        self._connection.close()
-
-    def _take(self) -> list[_Job]:
-        """All jobs that wait, at least one; none at all when settled entries have waited long enough."""
-        jobs: list[_Job] = []
-        with suppress(queue.Empty):
-            jobs.append(self.jobs.get(timeout=self._patience_s if self._unwritten else None))
-            while len(jobs) < BATCH:
-                jobs.append(self.jobs.get_nowait())
-        return jobs
-
-    def _write(self, writes: list[_Append | _Change]) -> None:
-        """One transaction. What it could not do is told to those who wait; settling is tried again later."""
-        if not writes and not self._unwritten:
-            return
-        try:
-            results = self._transact(writes)
-        except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
-            self._patience_s = RETRY_AFTER_S
-            for job in writes:
-                job.done.set_exception(self._explain(error))
-            return
-        self._patience_s = SETTLE_AFTER_S
-        self._unwritten.clear()
-        for job, result in zip(writes, results, strict=True):
-            if isinstance(job, _Append) and result is not None:
-                self._pending.add(result)
-        for job, result in zip(writes, results, strict=True):
-            job.done.set_result(result)
-
-    def _transact(self, writes: list[_Append | _Change]) -> list[Any]:
-        """What each write gives: an event its seq, or None if it was known."""
-        self._anchor.check()
-        connection = self._connection
-        what = "append" if any(isinstance(job, _Append) for job in writes) else "settle"
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            journal_file.drop_payloads(connection, self._unwritten)
-            results = [_apply(connection, job) for job in writes]
-            reached(f"journal.{what}.before")
-            connection.execute("COMMIT")
-            reached(f"journal.{what}.after")
-        except BaseException:
-            connection.rollback()
-            raise
-        return results
-
-    def _read(self, job: _Read) -> None:
-        if not job.done.set_running_or_notify_cancel():
-            return
-        try:
-            job.done.set_result(job.function(self._connection))
-        except sqlite3.Error as error:
-            job.done.set_exception(self._explain(error))
-
-    def _explain(self, error: Exception) -> StoreError:
-        return error if isinstance(error, StoreError) else sqlitefile.store_error(self._path, error)
-
-
-def _apply(connection: sqlite3.Connection, job: _Append | _Change) -> Any:
-    if isinstance(job, _Change):
-        return job.function(connection)
-    seq = journal_file.insert(connection, job.key, job.channel, job.payload)
-    if job.seen is not None:
-        journal_file.remember(connection, job.channel, job.seen)
-    return seq
 
 
 def _seen(event: Event, *, taken: bool) -> Seen | None:

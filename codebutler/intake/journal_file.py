@@ -12,8 +12,8 @@ from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
 
-from codebutler import sqlitefile
 from codebutler.clock import Clock
+from codebutler.disk import sqlitefile
 from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake.catchup import Gap, Seen
 

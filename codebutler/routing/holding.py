@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from codebutler.intake.journal import Entry
+from codebutler.intake.entry import Entry, EventRouter
 from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
-from codebutler.routing.router import EventRouter
 
 
 class HoldingRouter:

@@ -1,16 +1,10 @@
-"""EventRouter: how an accepted event reaches whoever works for its channel."""
+"""How an accepted event reaches whoever works for its channel."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from codebutler.intake.journal import Entry
-
-
-class EventRouter(Protocol):
-    """Hands journal entries on, in order per channel; the entry stays in the journal until it is settled."""
-
-    def route(self, entry: Entry) -> None: ...
+from codebutler.intake.entry import Entry
 
 
 class Workers(Protocol):

@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from codebutler.clock import Clock
-from codebutler.killpoints import reached
+from codebutler.process.killpoints import reached
 from codebutler.slack.endpoint import is_loopback
 from codebutler.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
 

@@ -23,8 +23,8 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.killpoints import reached
 from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.process.killpoints import reached
 from codebutler.slack.authority import Authority
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.limits import Limits

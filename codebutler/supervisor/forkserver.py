@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
 
-from codebutler import killpoints
+from codebutler.process import killpoints
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import CodeButlerError, FrameTooLargeError, ProtocolError
-from codebutler.killpoints import reached
+from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,

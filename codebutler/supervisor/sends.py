@@ -17,8 +17,8 @@ from codebutler.errors import (
     ChatUnreachableError,
     ProtocolError,
 )
-from codebutler.killpoints import reached
 from codebutler.model import Operation, Upload
+from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Send, SendFailed, Sent
 from codebutler.supervisor.limits import OPERATION_BYTES, SEND_BYTES_IN_FLIGHT, SENDS_IN_FLIGHT
 from codebutler.supervisor.port import Services

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from codebutler import sqlitefile
+from codebutler.disk import sqlitefile
 
 Room = Literal["store", "journal"]
 

@@ -21,9 +21,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from codebutler import killpoints
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add
+from codebutler.process import killpoints
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from codebutler.workspace.state import Message, MethodError

@@ -15,11 +15,10 @@ from multiprocessing import current_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from codebutler import killpoints
-from codebutler.backups import Backups, Keeper, directory_name
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
+from codebutler.disk.backups import Backups, Keeper, directory_name
 from codebutler.errors import (
     EXIT_FAILED,
     EXIT_IOERR,
@@ -28,6 +27,7 @@ from codebutler.errors import (
     StoreError,
     StoreTooNewError,
 )
+from codebutler.process import killpoints
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 
 from codebutler.errors import EXIT_FAILED, ProtocolError, StoreError
-from codebutler.killpoints import reached
+from codebutler.process.killpoints import reached
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,

@@ -11,8 +11,9 @@ from codebutler.clock import ManualClock
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.errors import StoreError
 from codebutler.intake.authorise import Decision
+from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
-from codebutler.intake.journal import Entry, Journal
+from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Prompt
 
 OWNER = "U0OWNER"

@@ -17,7 +17,8 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake import journal_file
-from codebutler.intake.journal import Entry, Journal
+from codebutler.intake.entry import Entry
+from codebutler.intake.journal import Journal
 from codebutler.model import (
     ButtonClicked,
     Command,

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
-from codebutler import sqlitefile
 from codebutler.clock import ManualClock
+from codebutler.disk import sqlitefile
 from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted, Prompt
 from tests.powercut import Connection, Recorder, Step, cuts, put

@@ -134,7 +134,7 @@ message = st.tuples(text, text, text, text, text, flag, flag, st.none() | text)
 session = st.tuples(text, text, text)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     messages=st.lists(message, max_size=8, unique_by=lambda row: row[0]),
     sessions=st.lists(session, max_size=4, unique_by=lambda row: row[0]),

@@ -16,8 +16,9 @@ from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.intake.authorise import Decision
+from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
-from codebutler.intake.journal import Entry, Journal
+from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.backups import Backups, Keeper
 from codebutler.clock import ManualClock
+from codebutler.disk.backups import Backups, Keeper
 from codebutler.errors import StoreDamagedError, StoreError, StoreTooNewError
 from codebutler_worker.store.open import open_store
 

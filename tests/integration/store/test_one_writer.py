@@ -103,7 +103,7 @@ async def test_what_needs_no_migration_may_be_looked_at(path: Path) -> None:
 WATCHED = """
 import asyncio, sys
 from pathlib import Path
-from codebutler.backups import Backups, Keeper
+from codebutler.disk.backups import Backups, Keeper
 from codebutler.clock import SystemClock
 from codebutler_worker.store.open import open_store
 

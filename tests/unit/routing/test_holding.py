@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from codebutler.intake.journal import Entry
+from codebutler.intake.entry import Entry
 from codebutler.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted, NoRequest
 from codebutler.routing.holding import HoldingRouter
 

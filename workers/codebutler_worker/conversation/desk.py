@@ -18,8 +18,8 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
-from codebutler.killpoints import reached
 from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.conversation.outbox import Outbox

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import msgspec
 
 from codebutler.errors import FrameTooLargeError
-from codebutler.killpoints import reached
 from codebutler.model import Operation, Update
+from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Send
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork

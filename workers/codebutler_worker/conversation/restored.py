@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.backups import Restored
+from codebutler.disk.backups import Restored
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.states import move
 

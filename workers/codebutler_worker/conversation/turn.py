@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError, StoreError
-from codebutler.killpoints import reached
+from codebutler.process.killpoints import reached
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,

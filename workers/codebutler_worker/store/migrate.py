@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from codebutler import sqlitefile
 from codebutler.clock import Clock, SystemClock
+from codebutler.disk import sqlitefile
+from codebutler.disk.filelock import FileLock
 from codebutler.errors import StoreError, StoreTooNewError
-from codebutler.filelock import FileLock
 from codebutler_worker.store import tables
 
 LEGACY = "legacy"

@@ -16,11 +16,11 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.pool import StaticPool
 
-from codebutler import sqlitefile
-from codebutler.backups import Restored
 from codebutler.clock import Clock
+from codebutler.disk import sqlitefile
+from codebutler.disk.backups import Restored
+from codebutler.disk.filelock import FileLock
 from codebutler.errors import StoreError
-from codebutler.filelock import FileLock
 from codebutler_worker.store.attachments import Attachments
 from codebutler_worker.store.conversations import Inbox, Messages, Turns
 from codebutler_worker.store.outbox import Approvals, Outbox

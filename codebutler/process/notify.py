@@ -14,14 +14,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from codebutler.clock import Clock
-from codebutler.stopping import Stopping
+from codebutler.process.stopping import Stopping
 
 SOCKET, WATCHDOG, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 BEAT_S = 15.0
 # A start takes as long as Slack cannot be reached: the manager need not lose patience meanwhile.
 START_AGAIN_S = 60
 
-log = logging.getLogger("codebutler.notify")
+log = logging.getLogger("codebutler.process.notify")
 
 
 class Notifier:

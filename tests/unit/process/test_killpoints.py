@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler import killpoints
+from codebutler.process import killpoints
 from codebutler.supervisor.forkserver import scrubbed
 
 PROGRAM = """
 import os
-from codebutler.killpoints import reached, watch
+from codebutler.process.killpoints import reached, watch
 watch("parent", os.environ)
 for _ in range(3):
     reached("post.before")

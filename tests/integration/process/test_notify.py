@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.notify import BEAT_S, address_of, beat_of, notifying
-from codebutler.stopping import Stopping
+from codebutler.process.notify import BEAT_S, address_of, beat_of, notifying
+from codebutler.process.stopping import Stopping
 from codebutler.supervisor.forkserver import scrubbed
 
 HALF_S = 5.0

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from codebutler import sqlitefile
 from codebutler.clock import Clock
+from codebutler.disk import sqlitefile
 from codebutler.errors import CodeButlerError, StoreDamagedError
 
 KEPT = 7

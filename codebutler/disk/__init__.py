@@ -1,0 +1,1 @@
+"""What both processes need of files: locks, one-writer SQLite, daily backups."""

@@ -1,0 +1,26 @@
+"""What intake hands on, and to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from codebutler.model import Event, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A committed event; ``seq`` is its place in the journal."""
+
+    seq: int
+    channel: str
+    event: Event
+    request: Request
+    received_at: datetime
+
+
+class EventRouter(Protocol):
+    """Hands journal entries on, in order per channel; the entry stays in the journal until it is settled."""
+
+    def route(self, entry: Entry) -> None: ...
