@@ -115,6 +115,14 @@ class Journal:
         """The channel's messages of the last days, oldest first. Raises StoreError."""
         return await self._read(partial(journal_file.seen_in, channel=channel))
 
+    async def note(self, name: str) -> str:
+        """What was noted under ``name``, in this life or an earlier one; "" if nothing was. Raises StoreError."""
+        return await self._read(partial(journal_file.note, name=name))
+
+    async def keep_note(self, name: str, value: str) -> None:
+        """Note something for later, in place of what was noted before. Raises StoreError."""
+        await self._change(partial(journal_file.keep_note, name=name, value=value))
+
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
         if not self._closed:

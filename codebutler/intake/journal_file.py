@@ -1,6 +1,6 @@
 """``journal.db`` on disk: its tables, opening it, and the statements the journal needs.
 
-The standard library's sqlite3, not SQLAlchemy: three tables and a dozen statements, a commit in half the time, and
+The standard library's sqlite3, not SQLAlchemy: four tables and a dozen statements, a commit in half the time, and
 nothing to load in the parent. A settled entry keeps its key, so that the same event is known for ever, and
 loses its payload. Only a file of an older revision loads Alembic.
 """
@@ -18,7 +18,7 @@ from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake.catchup import Gap, Seen
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 HEAD = REVISIONS[-1]
 
 SCHEMA = (
@@ -45,6 +45,7 @@ SCHEMA = (
         taken INTEGER NOT NULL,
         PRIMARY KEY (channel, ts)
     )""",
+    "CREATE TABLE notes (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
 )
 VERSION = (
     """CREATE TABLE alembic_version (
@@ -57,6 +58,7 @@ COLUMNS = {
     "entries": frozenset({"seq", "key", "channel", "received_at", "event", "request"}),
     "channels": frozenset({"channel", "newest_ts", "floor_ts", "gap_ts"}),
     "recent": frozenset({"channel", "ts", "root_ts", "user", "taken"}),
+    "notes": frozenset({"name", "value"}),
 }
 
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
@@ -195,6 +197,20 @@ def mark(connection: sqlite3.Connection, channel: str) -> str:
     """The newest message ts seen of the channel, "" if none."""
     found = connection.execute("SELECT newest_ts FROM channels WHERE channel = ?", (channel,)).fetchone()
     return str(found[0]) if found else ""
+
+
+def note(connection: sqlite3.Connection, name: str) -> str:
+    """A value noted for later, "" if there is none."""
+    found = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
+    return str(found[0]) if found else ""
+
+
+def keep_note(connection: sqlite3.Connection, name: str, value: str) -> None:
+    """Note a value for later, in place of the one before."""
+    connection.execute(
+        "INSERT INTO notes (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
 
 
 def _refuse_foreign(path: Path, revision: str | None) -> None:

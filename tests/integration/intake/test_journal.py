@@ -300,3 +300,12 @@ def test_a_journal_opens_without_alembic_and_sqlalchemy(path: Path) -> None:
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+async def test_a_note_outlives_the_journal_that_took_it(path: Path) -> None:
+    async with Journal.open(path, ManualClock()) as journal:
+        assert await journal.note("alive") == ""
+        await journal.keep_note("alive", "once")
+        await journal.keep_note("alive", "twice")
+    async with Journal.open(path, ManualClock()) as journal:
+        assert await journal.note("alive") == "twice"
