@@ -23,7 +23,6 @@ from codebutler_worker.agents.leftovers import (
 )
 from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
-from tests.programs import require
 
 
 def launch(script: str, cwd: Path) -> Launch:
@@ -135,43 +134,6 @@ async def test_what_a_dead_program_left_behind_dies_too(tmp_path: Path) -> None:
     assert not dead(child)
     await process.stop()
     assert dead(child)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-async def test_a_daemon_is_told_from_a_child(tmp_path: Path) -> None:
-    script = "sleep 300 & read line; (setsid sleep 300 & echo $! > pid); cat pid; read line"
-    async with await AgentProcess.spawn(shell(script, tmp_path)) as process:
-        assert await process.strays() == []
-        await process.write_line(b"go on")
-        daemon = int(await first_line(process))
-        assert await process.strays() == [daemon]
-    assert dead(daemon)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-async def test_a_daemon_within_walls_is_told_from_a_child(tmp_path: Path) -> None:
-    walls = (
-        "--ro-bind",
-        "/",
-        "/",
-        "--dev",
-        "/dev",
-        "--proc",
-        "/proc",
-        "--unshare-pid",
-        "--die-with-parent",
-        "--",
-    )
-    script = "sleep 300 & read line; (setsid sleep 300 &); echo done; read line"
-    bwrap = Launch(
-        (str(require("bwrap")), *walls, "/bin/sh", "-c", script), {"PATH": os.environ["PATH"]}, tmp_path
-    )
-    async with await AgentProcess.spawn(bwrap) as process:
-        assert await process.strays() == []
-        await process.write_line(b"go on")
-        assert await first_line(process) == "done"
-        [daemon] = await process.strays()
-    assert dead(daemon)
 
 
 async def test_the_programs_of_a_dead_worker_are_found_and_killed(tmp_path: Path) -> None:

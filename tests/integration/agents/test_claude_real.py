@@ -147,15 +147,13 @@ async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
     assert "HOUSE RULES" in desk.model.said(0)
 
 
-async def test_the_process_is_kept_for_the_next_message_and_costs_are_differences(desk: Desk) -> None:
+async def test_the_next_message_resumes_the_session_and_costs_are_differences(desk: Desk) -> None:
     desk.model.play(Reply("one"), Reply("two"))
     first = await desk.run("first")
     session = one(first, Started).session_id
-    [kept] = desk.backend._idle.values()
     total = last(first).total_cost_usd
     assert total
     second = await desk.run("second", session_id=session, cost_before_usd=total)
-    assert [kept] == list(desk.backend._idle.values())
     assert last(second).usage.cost_usd == pytest.approx(total)
     assert last(second).total_cost_usd == pytest.approx(2 * total)
     assert "first" in desk.model.said()
@@ -200,7 +198,6 @@ async def test_a_wrong_key_says_what_to_do(desk: Desk) -> None:
     assert (end.ok, end.reason) == (False, "auth")
     assert "log in" in end.text
     assert "\n" not in end.text
-    assert not desk.backend._idle
 
 
 async def test_a_failing_service_is_told_and_ends_as_failed(desk: Desk) -> None:
@@ -383,7 +380,6 @@ async def test_a_background_command_left_over_is_cut_off_after_its_grace(desk: D
     end = last(await impatient.run("start it"))
     assert (end.ok, end.text) == (True, "started")
     await gone(await appears(desk.repo / "pid"))
-    assert not impatient.backend._idle
 
 
 async def test_two_turns_of_one_session_are_not_run_at_once(desk: Desk) -> None:
@@ -411,11 +407,7 @@ async def test_a_silent_service_is_noticed(desk: Desk) -> None:
     assert last(await hasty.run("hello")).reason == "stalled"
 
 
-async def test_an_idle_process_ends(desk: Desk) -> None:
-    brief = desk.with_settings(desk.backend._settings, Limits(600, idle_s=0.1))
-    desk.model.play(Reply("one"))
-    assert last(await brief.run("hello")).ok
-    sessions = list(brief.backend._idle.values())
-    for session in sessions:
-        assert await session.exit_code(10) == 0
-    await eventually(lambda: not brief.backend._idle)
+async def test_no_process_outlives_its_turn(desk: Desk) -> None:
+    desk.model.play(Reply("", (bash("echo $PPID > pid"),)), Reply("one"))
+    assert last(await desk.run("hello")).ok
+    assert is_gone(await appears(desk.repo / "pid"))

@@ -80,38 +80,6 @@ async def marked(mark: str) -> dict[int, str]:
     return {pid: started for pid, (started, found) in (await marks()).items() if found == mark}
 
 
-async def strays(pid: int, mark: str) -> list[int]:
-    """What the program ``pid`` started and let go: daemons, that have left its family or were adopted by the
-    first process of its container. Only where there is /proc (Linux)."""
-    if sys.platform != "linux":
-        return []
-    return await asyncio.to_thread(_strays, pid, mark)
-
-
-def _strays(pid: int, mark: str) -> list[int]:
-    table = process_table()
-    if pid not in table:
-        return []
-    family, adopted = {pid}, []
-    for each in sorted(table, key=lambda each: (int(table[each][1]), each)):
-        parent = table[each][0]
-        if parent in family:
-            family.add(each)
-            if _is_first(parent) and any(table[older][0] == parent for older in family - {each}):
-                adopted.append(each)
-    younger = (each for each in table.keys() - family if int(table[each][1]) >= int(table[pid][1]))
-    return [*adopted, *(each for each in younger if _mark_of(each) == mark)]
-
-
-def _is_first(pid: int) -> bool:
-    """The process is number 1 of a pid namespace of its own (proc_pid_status(5), NSpid)."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc", str(pid), "status").read_text(errors="replace").splitlines():
-            if line.startswith("NSpid:"):
-                return line.split()[2:][-1:] == ["1"]
-    return False
-
-
 def _mark_of(pid: int) -> str:
     wanted = f"{MARK}=".encode()
     with contextlib.suppress(OSError):

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Self
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents import leftovers
 from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
 from codebutler_worker.sandbox.port import Enclosure, Launch
 
@@ -193,10 +192,6 @@ class AgentProcess:
     async def wait(self) -> int:
         """The exit code, when it has ended by itself."""
         return await self._process.wait()
-
-    async def strays(self) -> list[int]:
-        """The daemons it has started so far and that still live."""
-        return await leftovers.strays(self.pid, self._mark)
 
     async def stop(
         self,

@@ -1,7 +1,8 @@
 """ClaudeBackend: Claude Code behind the AgentBackend port.
 
-One process per live conversation, kept for its next message and ended when idle; one owner per session id,
-since two processes on one session lose answers without a word (Claude Code 2.1.328).
+One process per turn: what it or its tools left running must not outlive the turn, and the next turn resumes the
+session by its id. One owner per session id, since two processes on one session lose answers without a word
+(Claude Code 2.1.328).
 """
 
 from __future__ import annotations
@@ -28,9 +29,6 @@ from codebutler_worker.agents.claude.turn import Limits, Turn
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
-MAX_IDLE = 4
-# After a turn, before what it left behind is looked for: a program that daemonises forks twice.
-SETTLED_S = 1.0
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
 log = logging.getLogger(__name__)
@@ -67,8 +65,7 @@ class ClaudeBackend:
         self._turns: dict[str, Turn] = {}
         self._active: set[str] = set()  # turn ids, also of turns whose process is only starting
         self._stopping: set[str] = set()  # those of them that were asked to stop
-        self._idle: dict[str, LiveSession] = {}  # by conversation, least recently used first
-        self._claimed: set[str] = set()  # session ids of running turns
+        self._claimed: set[str] = set()  # session ids that have a process
 
     async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
@@ -105,9 +102,6 @@ class ClaudeBackend:
         """End every process."""
         self._closed = True
         await asyncio.gather(*(turn.stop() for turn in list(self._turns.values())))
-        idle = list(self._idle.values())
-        self._idle.clear()
-        await asyncio.gather(*(session.end() for session in idle))
 
     async def _with_second_try(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """The turn in the session it names; if that one is lost, once more in a fresh one."""
@@ -129,11 +123,10 @@ class ClaudeBackend:
         """One run in one session. Ends with Finished; reason "session_lost" only if nothing was done yet."""
         session_id = request.session_id or str(uuid4())
         self._claimed.add(session_id)
-        turn: Turn | None = None
-        kept = False
-        surplus: LiveSession | None = None
+        session: LiveSession | None = None
+        at_once = True
         try:
-            session = await self._acquire(request, session_id)
+            session = await self._open(request, session_id)
             translator = Translator(
                 request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
             )
@@ -142,30 +135,25 @@ class ClaudeBackend:
                 yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
                 return
             self._turns[request.turn_id] = turn
-            async with aclosing(turn.events()) as events:
-                async for event in events:
-                    yield event
-            verdict = self._verdict(turn)
-            kept = verdict.reason in ("done", "max_turns") and not translator.tasks and not self._closed
-            # What it reached once would be told of every later failure too.
-            kept = kept and not session.limit_hit
-            if kept:
-                surplus = self._keep(request.conversation, session)
-            else:
-                await session.end(at_once=True)
+            try:
+                async with aclosing(turn.events()) as events:
+                    async for event in events:
+                        yield event
+                verdict = self._verdict(turn)
+                at_once = verdict.reason not in ("done", "max_turns") or bool(translator.tasks)
+            finally:
+                turn.over.set()
+                del self._turns[request.turn_id]
+            # The answer does not wait for the process; whoever reads on until the end does.
             yield translator.finished(verdict)
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
         finally:
-            self._claimed.discard(session_id)
-            if turn is not None:
-                self._turns.pop(request.turn_id, None)
-                turn.over.set()
-                if not kept:
-                    await turn.session.end(at_once=True)
-            # Last, so that no answer waits for another conversation's process.
-            if surplus is not None:
-                await surplus.end()
+            try:
+                if session is not None:
+                    await session.end(at_once=at_once)
+            finally:
+                self._claimed.discard(session_id)
 
     def _verdict(self, turn: Turn) -> Verdict:
         """The turn's verdict; a resumed session that failed before it did anything is lost."""
@@ -182,23 +170,15 @@ class ClaudeBackend:
             return Verdict("session_lost", verdict.text)
         return Verdict("failed", verdict.text) if verdict.reason == "session_lost" else verdict
 
-    async def _acquire(self, request: TurnRequest, session_id: str) -> LiveSession:
-        """The conversation's own idle process, or a new one. Raises CodeButlerError if neither works."""
-        mine = self._idle.pop(request.conversation, None)
-        if mine is not None and fits(mine, request) and mine.usable():
-            await mine.wake()
-            return mine
-        others = [c for c, session in self._idle.items() if session.session_id == session_id]
-        doomed = [self._idle.pop(conversation) for conversation in others]
-        await asyncio.gather(*(session.end() for session in [mine, *doomed] if session is not None))
+    async def _open(self, request: TurnRequest, session_id: str) -> LiveSession:
+        """A process for the turn. Raises CodeButlerError if there can be none."""
         around = await self._surroundings(request.workdir)
         launch = self._launch(around, request, session_id)
         appended = request.system_prompt
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(project_instructions, request.workdir)
             appended = "\n\n".join(text for text in (appended, instructions) if text)
-        prompts = (request.system_prompt, appended)
-        return await LiveSession.open(launch, session_id, request.workdir, prompts)
+        return await LiveSession.open(launch, appended)
 
     def _launch(self, around: command.Surroundings, request: TurnRequest, session_id: str) -> Launch:
         resume = request.session_id is not None
@@ -218,27 +198,6 @@ class ClaudeBackend:
                 self._around = around
             return self._around
 
-    def _keep(self, conversation: str, session: LiveSession) -> LiveSession | None:
-        """Hold the session for its next message; returns the one that has to end for it, if any."""
-        replaced = self._idle.pop(conversation, None)
-        self._idle[conversation] = session
-        session.expiry = asyncio.create_task(
-            self._expire(conversation, session), name=f"claude-idle:{session.pid}"
-        )
-        if replaced is None and len(self._idle) > MAX_IDLE:
-            replaced = self._idle.pop(next(iter(self._idle)))
-        return replaced
-
-    async def _expire(self, conversation: str, session: LiveSession) -> None:
-        await self._clock.sleep(SETTLED_S)
-        if left := await session.strays():
-            log.warning("ending %d processes that outlived their turn", len(left))
-        else:
-            await self._clock.sleep(self._limits.idle_s)
-        if self._idle.get(conversation) is session:
-            del self._idle[conversation]
-            await session.end()
-
 
 def is_session_id(text: str) -> bool:
     """A UUID, and so nothing that could be read as an option."""
@@ -246,15 +205,6 @@ def is_session_id(text: str) -> bool:
         return str(UUID(text)) == text.lower()
     except ValueError:
         return False
-
-
-def fits(session: LiveSession, request: TurnRequest) -> bool:
-    """The process holds what the turn resumes, and was started under the same instructions."""
-    return (
-        session.session_id == request.session_id
-        and session.workdir == request.workdir
-        and session.system_prompt == request.system_prompt
-    )
 
 
 def poisoned(turn: Turn, verdict: Verdict) -> bool:

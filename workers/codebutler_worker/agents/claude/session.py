@@ -1,22 +1,14 @@
-"""LiveSession: one Claude Code process that holds one session, and the lines that go in and out of it."""
+"""LiveSession: one Claude Code process that works in one session, and the lines that go in and out of it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.schema import (
-    AssistantLine,
-    ControlRequest,
-    Line,
-    ResultLine,
-    UserLine,
-    decode,
-)
+from codebutler_worker.agents.claude.schema import Line, decode
 from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
@@ -32,13 +24,9 @@ Heard = Line | EndOfStream | None
 
 
 class LiveSession:
-    """Between turns it waits for the next message; ``end`` leaves nothing of it behind."""
+    """Lives as long as one turn; ``end`` leaves nothing of it behind."""
 
-    def __init__(self, process: AgentProcess, session_id: str, workdir: Path, system_prompt: str) -> None:
-        self.session_id = session_id
-        self.workdir = workdir
-        self.system_prompt = system_prompt
-        self.expiry: asyncio.Task[None] | None = None
+    def __init__(self, process: AgentProcess) -> None:
         self._process = process
         # Bounded: a flood of lines waits in the pipe, not in our memory.
         self._heard: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_LINES)
@@ -46,15 +34,14 @@ class LiveSession:
         self._reader = asyncio.create_task(self._read(), name=f"claude:{process.pid}")
 
     @classmethod
-    async def open(cls, launch: Launch, session_id: str, workdir: Path, prompts: tuple[str, str]) -> Self:
-        """Start the process. ``prompts`` are the turn's system prompt and the whole text to append.
+    async def open(cls, launch: Launch, system_prompt: str) -> Self:
+        """Start the process; ``system_prompt`` is appended to the CLI's own.
 
         Raises AgentUnavailableError if it cannot be started.
         """
-        system_prompt, appended = prompts
-        session = cls(await AgentProcess.spawn(launch), session_id, workdir, system_prompt)
+        session = cls(await AgentProcess.spawn(launch))
         try:
-            await session.write(command.initialize_line(appended))
+            await session.write(command.initialize_line(system_prompt))
         except BaseException:
             await session.end(at_once=True)
             raise
@@ -102,14 +89,6 @@ class LiveSession:
         self._over = isinstance(heard, EndOfStream)
         return heard
 
-    def usable(self) -> bool:
-        """Drop what was heard between turns; False if the process died or worked on its own meanwhile."""
-        clean = not self._over and self.returncode is None
-        while not self._heard.empty():
-            heard = self._heard.get_nowait()
-            clean &= not isinstance(heard, (EndOfStream, AssistantLine, UserLine, ResultLine, ControlRequest))
-        return clean
-
     async def exit_code(self, within_s: float = 2.0) -> int | None:
         """The exit code of a process whose stream has ended; None if it does not end."""
         with contextlib.suppress(TimeoutError):
@@ -117,26 +96,14 @@ class LiveSession:
                 await self._process.wait()
         return self.returncode
 
-    async def strays(self) -> list[int]:
-        """The daemons that were started in this session and still live."""
-        return await self._process.strays()
-
     async def end(self, *, at_once: bool = False) -> None:
         """End the process: close its stdin, then by force. ``at_once``: in mid turn, where it would go on."""
-        await self.wake()
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
         await self._process.stop(eof_s=0.3 if at_once else 1.5, term_s=1.0)
         if self._heard.full():
             self._heard.get_nowait()
         self._heard.put_nowait(EndOfStream())
-
-    async def wake(self) -> None:
-        """It is needed again: do not expire."""
-        if self.expiry is not None and self.expiry is not asyncio.current_task():
-            self.expiry.cancel()
-            await asyncio.gather(self.expiry, return_exceptions=True)
-        self.expiry = None
 
     async def _read(self) -> None:
         async for line in self._process.lines():

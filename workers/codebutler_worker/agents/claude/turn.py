@@ -20,7 +20,7 @@ CONTINUATION_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a turn may take, and how long its process is kept afterwards (``idle_s``).
+    """How long a turn may take.
 
     Waiting for a person counts for nothing. ``stall_s``: silence while no tool runs (the CLI's own watchdog
     takes 300 s), ``start_s``: before its first line. ``background_s``: how long the answer waits for shell
@@ -31,7 +31,6 @@ class Limits:
     stall_s: float = 600.0
     start_s: float = 60.0
     background_s: float = 60.0
-    idle_s: float = 600.0
 
 
 class Watch:
