@@ -1,0 +1,176 @@
+"""The working tree through real git, behind real walls: seen, compared and put back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.tree.git import Git, GitError
+from codebutler_worker.tree.tree import MAX_FILE_BYTES, Tree
+from tests.programs import require
+
+
+def git(repo: Path, *arguments: str) -> str:
+    require("git")
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b"}
+    env = {**os.environ, **identity, "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+    done = subprocess.run(["git", "-C", str(repo), *arguments], env=env, capture_output=True, check=True)
+    return done.stdout.decode()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    path = tmp_path / "repo"
+    path.mkdir()
+    git(path, "init", "-q", "-b", "main")
+    (path / "a.txt").write_text("one\ntwo\nthree\n")
+    (path / "gone.txt").write_text("still here\n")
+    (path / ".gitignore").write_text("*.tmp\n")
+    git(path, "add", ".")
+    git(path, "commit", "-qm", "begin")
+    return path
+
+
+@pytest.fixture(params=["bwrap", "none"])
+def tree(request: pytest.FixtureRequest, repo: Path, tmp_path: Path) -> Tree:
+    sandbox = BwrapSandbox(program=require("bwrap")) if request.param == "bwrap" else NoSandbox()
+    return Tree(Git(sandbox, repo, tmp_path / "home"))
+
+
+def state(repo: Path) -> dict[str, bytes]:
+    paths = [
+        path for path in repo.rglob("*") if path.is_file() and ".git" not in path.relative_to(repo).parts
+    ]
+    return {str(path.relative_to(repo)): path.read_bytes() for path in paths}
+
+
+def work(repo: Path) -> None:
+    """What a turn may do: edit, create (also with an odd name), delete."""
+    (repo / "a.txt").write_text("one\n2\nthree\n")
+    (repo / "gone.txt").unlink()
+    (repo / "new dir").mkdir()
+    (repo / "new dir" / "-odd\nñame").write_bytes(b"\x00binary\xff")
+
+
+async def test_what_a_turn_did_is_put_back_and_forth(repo: Path, tree: Tree) -> None:
+    (repo / "mine.txt").write_text("not committed\n")
+    git(repo, "add", "mine.txt")
+    index = git(repo, "diff", "--cached", "--raw")
+    before_state = state(repo)
+    before = await tree.snapshot("t1/before")
+    work(repo)
+    after_state = state(repo)
+    after = await tree.snapshot("t1/after")
+    assert before is not None
+    assert after is not None
+    asked = await tree.put_back(before, after, "check")
+    assert set(asked.restored) == {"a.txt", "gone.txt", "new dir/-odd\nñame"}
+    assert state(repo) == after_state
+    assert await tree.put_back(before, after, "apply") == asked
+    assert state(repo) == before_state
+    assert (await tree.put_back(after, before, "apply")).left == ()
+    assert state(repo) == after_state
+    assert git(repo, "diff", "--cached", "--raw") == index
+    assert git(repo, "branch", "--format=%(refname)").split() == ["refs/heads/main"]
+    assert git(repo, "stash", "list") == ""
+
+
+async def test_what_was_changed_since_stays(repo: Path, tree: Tree) -> None:
+    before = await tree.snapshot("t1/before")
+    work(repo)
+    after = await tree.snapshot("t1/after")
+    (repo / "a.txt").write_text("one\nby hand\nthree\n")
+    assert before is not None
+    done = await tree.put_back(before, after, "apply")
+    assert done.left == ("a.txt",)
+    assert set(done.restored) == {"gone.txt", "new dir/-odd\nñame"}
+    assert (repo / "a.txt").read_text() == "one\nby hand\nthree\n"
+    assert (repo / "gone.txt").exists()
+    assert not (repo / "new dir").exists()
+
+
+async def test_without_a_second_snapshot_everything_until_now_is_put_back(repo: Path, tree: Tree) -> None:
+    before_state = state(repo)
+    before = await tree.snapshot("t1/before")
+    work(repo)
+    assert before is not None
+    await tree.put_back(before, None, "apply")
+    assert state(repo) == before_state
+
+
+async def test_commits_that_were_made_stay_and_are_counted(repo: Path, tree: Tree) -> None:
+    before = await tree.snapshot("t1/before")
+    (repo / "a.txt").write_text("committed\n")
+    git(repo, "commit", "-qam", "by the agent")
+    after = await tree.snapshot("t1/after")
+    assert before is not None
+    done = await tree.put_back(before, after, "apply")
+    assert (done.restored, done.commits) == (("a.txt",), 1)
+    assert git(repo, "log", "--format=%s").split("\n")[0] == "by the agent"
+    assert (repo / "a.txt").read_text() == "one\ntwo\nthree\n"
+
+
+async def test_a_difference_shows_what_is_untracked_but_not_what_is_ignored_private_or_large(
+    repo: Path, tree: Tree
+) -> None:
+    work(repo)
+    (repo / "cache.tmp").write_text("ignored")
+    (repo / ".codebutler" / "files").mkdir(parents=True)
+    (repo / ".codebutler" / "files" / "sent.txt").write_text("private")
+    with (repo / "huge.bin").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1024)
+    found = await tree.difference()
+    assert "3 files changed" in found.stat
+    assert "-two\n+2\n" in found.body
+    assert not found.cut
+    assert not any(word in found.stat + found.body for word in ("cache", "sent", "huge"))
+    short = await tree.difference(limit_bytes=20)
+    assert (short.cut, len(short.body)) == (True, 20)
+
+
+async def test_a_repository_without_a_commit_has_a_difference_too(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "repo")
+    (tmp_path / "repo" / "first.txt").write_text("hello\n")
+    tree = Tree(Git(BwrapSandbox(program=require("bwrap")), tmp_path / "repo", tmp_path / "home"))
+    assert "+hello" in (await tree.difference()).body
+    assert await tree.snapshot("t1/before")
+
+
+async def test_without_git_there_is_no_snapshot_and_the_line_says_why(tmp_path: Path) -> None:
+    tree = Tree(Git(NoSandbox(), tmp_path, tmp_path / "home"))
+    assert await tree.snapshot("t1/before") is None
+    with pytest.raises(GitError, match="git init"):
+        await tree.difference()
+
+
+async def test_what_a_repository_tells_git_to_run_reaches_nothing_outside(repo: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    for key in ("core.fsmonitor", "filter.x.clean", "diff.x.textconv", "diff.external"):
+        git(repo, "config", key, f"touch {trap}; cat")
+    (repo / ".gitattributes").write_text("* filter=x diff=x\n")
+    (repo / "a.txt").write_text("changed\n")
+    tree = Tree(Git(BwrapSandbox(program=require("bwrap")), repo, tmp_path / "home"))
+    before = await tree.snapshot("t1/before")
+    assert before is not None
+    await tree.difference()
+    await tree.put_back(before, None, "check")
+    assert not trap.exists()
+
+
+async def test_a_damaged_index_of_ours_is_made_anew(repo: Path, tree: Tree) -> None:
+    await tree.snapshot("t1/before")
+    (repo / ".git" / "codebutler" / "index").write_bytes(b"rubbish")
+    work(repo)
+    assert "3 files changed" in (await tree.difference()).stat
+
+
+async def test_snapshots_asked_for_at_once_do_not_meet(repo: Path, tree: Tree) -> None:
+    found = await asyncio.gather(*(tree.snapshot(f"t{number}/before") for number in range(4)))
+    assert all(found)
+    assert len(git(repo, "for-each-ref", "refs/codebutler").splitlines()) == 4

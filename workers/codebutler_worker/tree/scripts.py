@@ -1,0 +1,136 @@
+"""What git is asked to do, as POSIX shell: one start of the sandbox for a whole question.
+
+Everything runs where the agents run. An index and refs of our own (``refs/codebutler``) keep away from what people
+work with: their index, their branches and their stash are never written.
+"""
+
+from __future__ import annotations
+
+ENV = {
+    "PATH": "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_AUTHOR_NAME": "CodeButler",
+    "GIT_AUTHOR_EMAIL": "codebutler@localhost",
+    "GIT_COMMITTER_NAME": "CodeButler",
+    "GIT_COMMITTER_EMAIL": "codebutler@localhost",
+}
+
+CONFIG = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.quotePath", "false"),
+    ("core.safecrlf", "false"),
+    ("advice.addEmbeddedRepo", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+)
+"""A repository's own configuration can name programs for git to run, and slow down or alter what is said."""
+
+NO_REPOSITORY = 9
+"""The exit code where there is no git repository."""
+
+FUNCTIONS = f"""
+set -u
+diffs() {{ git --no-pager diff --no-color --no-ext-diff --no-textconv "$@"; }}
+
+find_own() {{
+  if [ -d .git ]; then dir=$PWD/.git; else dir=$(git rev-parse --absolute-git-dir) || exit {NO_REPOSITORY}; fi
+  own=$dir/codebutler
+  [ -d "$own" ] || mkdir "$own" || exit 1
+  rm -f "$own/index.lock"
+}}
+
+# NUL-terminated names: as lines, each with its beginning replaced, and back.
+each() {{ tr '\\0\\n' '\\n\\001' | sed "$1" | tr '\\n\\001' '\\0\\n'; }}
+
+too_large() {{
+  each 's|^|./|' | xargs -0 sh -c '[ $# = 0 ] || find "$@" -prune -type f -size +'"$1"' -print0' find 2>/dev/null |
+    each 's|^\\./|:(exclude,top,literal)|'
+}}
+
+# The whole working tree, but for what is ignored or too large ($1, in blocks of 512 bytes), as a tree object.
+write_tree() {{
+  export GIT_INDEX_FILE="$own/index"
+  [ -f "$own/index" ] || [ ! -f "$dir/index" ] || cp "$dir/index" "$own/index"
+  git ls-files -z -m -o --exclude-standard -- . ':(exclude,top).codebutler' > "$own/changed" 2>/dev/null || {{
+    rm -f "$own/index"
+    git ls-files -z -m -o --exclude-standard -- . ':(exclude,top).codebutler' > "$own/changed" || exit {NO_REPOSITORY}
+  }}
+  if [ -s "$own/changed" ]; then
+    {{ printf '.\\0:(exclude,top).codebutler\\0'; too_large "$1" < "$own/changed"; }} |
+      git add -A --ignore-errors --pathspec-from-file=- --pathspec-file-nul >/dev/null 2>&1
+  fi
+  rm -f "$own/changed"
+  tree=$(git write-tree) || exit 1
+  unset GIT_INDEX_FILE
+}}
+
+find_head() {{ head=$(git rev-parse -q --verify 'HEAD^{{commit}}') || head=; }}
+empty_tree() {{ git hash-object -t tree /dev/null; }}
+"""
+
+SNAPSHOT = f"""{FUNCTIONS}
+find_own
+write_tree "$1"
+find_head
+commit=$(git commit-tree ${{head:+-p "$head"}} -m "codebutler $2" "$tree" </dev/null) || exit 1
+git update-ref "refs/codebutler/$2" "$commit" || exit 1
+git for-each-ref --sort=-creatordate --format='delete %(refname)' refs/codebutler |
+  tail -n "+$3" | git update-ref --stdin
+printf '%s' "$commit"
+"""
+"""Arguments: the size limit in blocks, the ref's name below refs/codebutler, the first ref too many. Prints the
+commit, whose parent is what HEAD was."""
+
+DIFF = f"""{FUNCTIONS}
+if [ "$4" = now ]; then
+  find_own
+  write_tree "$1"
+  find_head
+  from=${{head:-$(empty_tree)}} to=$tree
+else
+  from=$3 to=$4
+fi
+diffs --stat=90 "$from" "$to" -- || exit 1
+printf '\\0'
+diffs "$from" "$to" -- | head -c "$2"
+"""
+"""Arguments: the size limit in blocks, how many bytes of the difference, and two commits, or - and ``now`` for the
+working tree against HEAD. Prints a summary, NUL, and the difference."""
+
+PUT_BACK = f"""{FUNCTIONS}
+find_own
+export own before="$3" mode="$2"
+after=$4
+if [ "$after" = now ]; then
+  write_tree "$1"
+  after=$tree
+fi
+export after
+[ "$4" = now ] && top=HEAD || top=$4^
+commits=$(git rev-list --count "$before^..$top" 2>/dev/null) || commits=0
+printf '%s\\0' "$commits"
+diffs --binary --full-index --no-renames "$before" "$after" -- > "$own/patch" || exit 1
+[ -s "$own/patch" ] || exit 0
+if git apply -R --check --whitespace=nowarn "$own/patch" 2>/dev/null; then
+  [ "$mode" = check ] || git apply -R --whitespace=nowarn "$own/patch" || exit 1
+  diffs -z --name-only --no-renames "$before" "$after" -- | each 's|^|+|'
+else
+  diffs -z --name-only --no-renames "$before" "$after" -- | xargs -0 -n 1 sh -c '
+    git --no-pager diff --no-ext-diff --no-textconv --binary --full-index --no-renames \\
+      "$before" "$after" -- ":(top,literal)$1" > "$own/patch"
+    [ "$mode" = check ] && check=--check || check=
+    if git apply -R $check --whitespace=nowarn "$own/patch" 2>/dev/null; then
+      printf "+%s\\0" "$1"
+    else
+      printf "=%s\\0" "$1"
+    fi' put-back
+fi
+rm -f "$own/patch"
+"""
+"""Arguments: the size limit in blocks, ``check`` or ``apply``, and two commits (``now`` = the working tree) between
+which the change lies that is to be taken back. Prints the number of commits in between, and each path with + for
+what can be (was) put back and = for what has been changed since."""

@@ -1,0 +1,99 @@
+"""Tree: what the working tree looks like, what changed in it, and how a change is put back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from codebutler_worker.tree.git import Git, GitError
+from codebutler_worker.tree.scripts import DIFF, PUT_BACK, SNAPSHOT
+
+MAX_FILE_BYTES = 20 * 2**20
+"""Larger files are not kept in snapshots."""
+BLOCK_BYTES = 512  # POSIX: the unit of find's -size
+KEPT_REFS = 200
+SNAPSHOT_S = 10.0
+NOW = "now"
+_ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``stat`` is git's summary, ``body`` the difference itself; ``cut``: it is longer than was asked for."""
+
+    stat: str
+    body: str
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """The paths that were (or, asked only, would be) put back, and those left alone because they were changed
+    since. ``commits``: how many the change itself made; they stay."""
+
+    restored: tuple[str, ...]
+    left: tuple[str, ...]
+    commits: int = 0
+
+
+class Tree:
+    """One repository's working tree. One question at a time: they share an index of our own.
+
+    Every method raises GitError with one line, and SandboxUnavailableError.
+    """
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._lock = asyncio.Lock()
+
+    async def snapshot(self, name: str) -> str | None:
+        """Keep the tree as it is, under ``refs/codebutler/name``; returns the commit, None without git.
+
+        Untracked files are in it; ignored ones and files above MAX_FILE_BYTES are not.
+        """
+        if not self._git.has_repository():
+            return None
+        async with self._lock:
+            said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(KEPT_REFS + 1), limit_s=SNAPSHOT_S)
+        return _checked(said.output.decode(errors="replace"))
+
+    async def difference(
+        self, before: str | None = None, after: str | None = None, *, limit_bytes: int = 2**20
+    ) -> Difference:
+        """What changed from one snapshot to another; without them, in the working tree since HEAD, with
+        untracked files."""
+        pair = (_checked(before), _checked(after)) if before and after else ("-", NOW)
+        async with self._lock:
+            # One byte more than asked for shows whether there is more.
+            said = await self._git.run(DIFF, _BLOCKS, str(limit_bytes + 1), *pair)
+        stat, _, body = said.output.partition(b"\0")
+        cut = said.cut or len(body) > limit_bytes
+        return Difference(_text(stat).strip("\n"), _text(body[:limit_bytes]), cut)
+
+    async def put_back(self, before: str, after: str | None, mode: Literal["check", "apply"]) -> PutBack:
+        """Take back what changed from ``before`` to ``after`` (None = until now), or only see what would be.
+
+        What was changed since stays as it is, file by file; the index and the branch are not touched.
+        """
+        last = _checked(after) if after else NOW
+        async with self._lock:
+            said = await self._git.run(PUT_BACK, _BLOCKS, mode, _checked(before), last)
+        commits, *paths = [_text(part) for part in said.output.split(b"\0")]
+        return PutBack(
+            restored=tuple(path[1:] for path in paths if path.startswith("+")),
+            left=tuple(path[1:] for path in paths if path.startswith("=")),
+            commits=int(commits) if commits.isdecimal() else 0,
+        )
+
+
+def _checked(commit: str) -> str:
+    if not _ID.fullmatch(commit):
+        raise GitError("git gave no usable answer")
+    return commit
+
+
+def _text(output: bytes) -> str:
+    return output.decode(errors="replace")
