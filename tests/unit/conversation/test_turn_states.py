@@ -23,12 +23,15 @@ ALLOWED = {
     ("running", "fail"): "failed",
     ("running", "stop"): "stopped",
     ("running", "interrupt"): "interrupted",
+    ("running", "park"): "parked",
     ("waiting", "answered"): "running",
     ("waiting", "finish"): "done",
     ("waiting", "fail"): "failed",
     ("waiting", "stop"): "stopped",
     ("waiting", "interrupt"): "interrupted",
+    ("waiting", "park"): "parked",
     ("interrupted", "stop"): "stopped",
+    ("parked", "stop"): "stopped",
 }
 
 

@@ -2,7 +2,8 @@
 
 A turn is written into its new state before anything is done about it: a crash finds the truth on disk. An
 agent run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person
-decides what becomes of it.
+decides what becomes of it. One whose agent was refused by its service is *parked* until the service takes it
+again: another turn then goes on with it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Literal, get_args
 from codebutler.errors import CodeButlerError
 from codebutler_worker.store.rows import TurnState
 
-TurnEvent = Literal["start", "ask", "answered", "finish", "fail", "stop", "interrupt"]
+TurnEvent = Literal["start", "ask", "answered", "finish", "fail", "stop", "interrupt", "park"]
 
 STATES: tuple[TurnState, ...] = get_args(TurnState)
 EVENTS: tuple[TurnEvent, ...] = get_args(TurnEvent)
@@ -27,6 +28,7 @@ MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
         "fail": "failed",
         "stop": "stopped",
         "interrupt": "interrupted",
+        "park": "parked",
     },
     "waiting": {
         "answered": "running",
@@ -34,8 +36,10 @@ MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
         "fail": "failed",
         "stop": "stopped",
         "interrupt": "interrupted",
+        "park": "parked",
     },
     "interrupted": {"stop": "stopped"},
+    "parked": {"stop": "stopped"},
     "done": {},
     "failed": {},
     "stopped": {},

@@ -108,6 +108,34 @@ class Approvals:
         query = select(tables.approvals).where(tables.approvals.c.id == approval_id)
         return one(self._connection, query, ApprovalRow)
 
+    def of_card(self, message_op_id: str) -> list[ApprovalRow]:
+        """The questions that one card asks, in its order."""
+        columns = tables.approvals.c
+        query = select(tables.approvals).where(columns.message_op_id == message_op_id)
+        return every(self._connection, query.order_by(columns.requested_at, columns.id), ApprovalRow)
+
+    def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
+        """What people have allowed for a whole session of an agent."""
+        columns, turns = tables.approvals.c, tables.turns.c
+        query = (
+            select(tables.approvals)
+            .join(tables.turns, turns.id == columns.turn_id)
+            .where(columns.conversation == conversation, turns.agent == agent)
+            .where(turns.session_id == session_id, columns.state == "allowed", columns.for_session == 1)
+        )
+        return every(self._connection, query, ApprovalRow)
+
+    def vote(self, approval_id: str, votes: str) -> None:
+        """Keep who has allowed a question that more people have to allow."""
+        columns = tables.approvals.c
+        pending = update(tables.approvals).where(columns.id == approval_id, columns.state == "pending")
+        self._connection.execute(pending.values(votes=votes))
+
+    def grant(self, approval_id: str) -> None:
+        """What a decided question covers is allowed for the rest of the session."""
+        mine = update(tables.approvals).where(tables.approvals.c.id == approval_id)
+        self._connection.execute(mine.values(for_session=1))
+
     def pending(self, turn_id: str | None = None) -> list[ApprovalRow]:
         """What is still undecided (of one turn), oldest first."""
         columns = tables.approvals.c

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-TurnState = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
+TurnState = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted", "parked"]
 OperationKind = Literal["post", "update", "react", "upload"]
 OperationState = Literal["pending", "posted", "failed"]
 AttachmentState = Literal["wanted", "stored", "transcribed", "failed"]
@@ -59,7 +59,8 @@ class AttachmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """One turn of an agent. Its replies go to ``thread_ts``; it may start once ``not_before`` is past."""
+    """One turn of an agent. Its replies go to ``thread_ts``; it may start (or, parked, go on) once
+    ``not_before`` is past. ``attempts``: how often its agent's service has sent it away."""
 
     id: str
     conversation: str
@@ -80,6 +81,7 @@ class TurnRow:
     cost_usd: float | None = None
     agent_turns: int = 0
     progress_op_id: str | None = None
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,11 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRow:
-    """A question to a person about exactly one action (``digest`` is of ``action_json``)."""
+    """A question to a person about exactly one action (``digest`` is of ``action_json``).
+
+    Several may share one card (``message_op_id``). ``votes`` are the users who allowed it so far, with spaces
+    between them; ``needed`` of them allow it. ``for_session``: what it covers is allowed for the session.
+    """
 
     id: str
     turn_id: str
@@ -130,3 +136,6 @@ class ApprovalRow:
     decided_at: str | None = None
     reason: str | None = None
     message_op_id: str | None = None
+    needed: int = 1
+    votes: str = ""
+    for_session: bool = False

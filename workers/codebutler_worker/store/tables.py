@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -110,6 +110,7 @@ turns = Table(
     Column("cost_usd", Float),
     Column("agent_turns", Integer, nullable=False),
     Column("progress_op_id", Text),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
     Index("ix_turns_id", "id", unique=True),
     Index("ix_turns_state", "state", "seq"),
     Index("ix_turns_conversation", "conversation", "seq"),
@@ -151,6 +152,10 @@ approvals = Table(
     Column("decided_at", Text),
     Column("reason", Text),
     Column("message_op_id", Text),
+    Column("needed", Integer, nullable=False, server_default=text("1")),
+    Column("votes", Text, nullable=False, server_default=text("''")),
+    Column("for_session", Integer, nullable=False, server_default=text("0")),
+    Index("ix_approvals_message_op_id", "message_op_id"),
     Index("ix_approvals_state", "state", "requested_at"),
     Index("ix_approvals_turn_id", "turn_id"),
 )

@@ -1,0 +1,34 @@
+"""Several people may have to allow one call, for a session too; and a turn counts how often its agent's service
+sent it away.
+
+Going back forgets who had allowed what for a session, and votes that did not decide anything yet.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+COLUMNS = (
+    ("approvals", "needed", sa.Integer, "1"),
+    ("approvals", "votes", sa.Text, "''"),
+    ("approvals", "for_session", sa.Integer, "0"),
+    ("turns", "attempts", sa.Integer, "0"),
+)
+
+
+def upgrade() -> None:
+    for table, name, kind, default in COLUMNS:
+        op.add_column(table, sa.Column(name, kind, nullable=False, server_default=sa.text(default)))
+    op.create_index("ix_approvals_message_op_id", "approvals", ["message_op_id"])
+
+
+def downgrade() -> None:
+    op.drop_index("ix_approvals_message_op_id", "approvals")
+    for table, name, _kind, _default in reversed(COLUMNS):
+        op.drop_column(table, name)
