@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from codebutler.workspace.elements import elements, options
 from codebutler.workspace.state import Json, MethodError
 
 MAX_BLOCKS = 50
@@ -15,21 +14,23 @@ MAX_CONTEXT_ELEMENTS = 10
 MAX_FIELDS = 10
 MAX_VALUE_CHARS = 2000
 MAX_ACTION_ID_CHARS = 255
+MAX_OPTIONS = {"checkboxes": 10, "radio_buttons": 10, "overflow": 5}
+MAX_SELECT_OPTIONS = 100
 
 
-def accepted(blocks: list[Json]) -> list[Json]:
-    """The blocks as Slack would keep them, each with a block_id.
+def accepted(blocks: list[Json], most: int = MAX_BLOCKS) -> list[Json]:
+    """The blocks as Slack would keep them, each with a block_id, each interactive element with an action_id.
 
     Raises MethodError invalid_blocks or msg_blocks_too_long.
     """
-    if len(blocks) > MAX_BLOCKS:
-        raise invalid(f"no more than {MAX_BLOCKS} items allowed [json-pointer:/blocks]")
+    if len(blocks) > most:
+        raise invalid(f"no more than {most} items allowed [json-pointer:/blocks]")
     markdown_chars = sum(len(_text(block)) for block in blocks if block.get("type") == "markdown")
     if markdown_chars > MAX_MARKDOWN_CHARS:
         raise MethodError("msg_blocks_too_long")
     for index, block in enumerate(blocks):
         _check(block, f"/blocks/{index}")
-    return [{"block_id": f"b{index}", **block} for index, block in enumerate(blocks)]
+    return [_named(block, index) for index, block in enumerate(blocks)]
 
 
 def invalid(reason: str) -> MethodError:
@@ -41,10 +42,23 @@ def find_action(blocks: list[Json], action_id: str, block_id: str = "") -> Json 
     for block in blocks:
         if block_id and block.get("block_id") != block_id:
             continue
-        for element in _elements(block):
+        for element in elements(block):
             if element.get("action_id") == action_id:
                 return {**element, "block_id": block.get("block_id", "")}
     return None
+
+
+def _named(block: Json, index: int) -> Json:
+    """The block with the ids that Slack gives where the app gave none."""
+    named = {"block_id": f"b{index}", **block}
+    if block["type"] in ("actions", "input", "section"):
+        for place in ("accessory", "element"):
+            if isinstance(block.get(place), dict) and block[place].get("type") != "image":
+                named[place] = {"action_id": f"{place}{index}", **block[place]}
+    if block["type"] == "actions":
+        row = enumerate(elements(block))
+        named["elements"] = [{"action_id": f"element{index}-{at}", **element} for at, element in row]
+    return named
 
 
 def _check(block: Json, where: str) -> None:
@@ -59,30 +73,27 @@ def _check(block: Json, where: str) -> None:
         raise invalid(f"a section needs text or fields [json-pointer:{where}]")
     if len(block.get("fields") or []) > MAX_FIELDS:
         raise invalid(f"no more than {MAX_FIELDS} items allowed [json-pointer:{where}/fields]")
+    if kind == "input" and not (
+        isinstance(block.get("element"), dict) and _text({"text": block.get("label")})
+    ):
+        raise invalid(f"an input needs a label and an element [json-pointer:{where}]")
     _check_elements(block, where)
 
 
 def _check_elements(block: Json, where: str) -> None:
-    elements = list(_elements(block))
+    found = list(elements(block))
     most = {"actions": MAX_ACTION_ELEMENTS, "context": MAX_CONTEXT_ELEMENTS}.get(block["type"])
-    if most is not None and not 0 < len(elements) <= most:
+    if most is not None and not 0 < len(found) <= most:
         raise invalid(f"between 1 and {most} items allowed [json-pointer:{where}/elements]")
-    for element in elements:
+    for element in found:
         if element.get("type") == "button" and not 0 < len(_text(element)) <= TEXT_LIMITS["button"]:
             raise invalid(f"button text must have 1 to {TEXT_LIMITS['button']} characters [{where}]")
+        if len(options(element)) > MAX_OPTIONS.get(str(element.get("type")), MAX_SELECT_OPTIONS):
+            raise invalid(f"too many options [json-pointer:{where}]")
         if len(str(element.get("value") or "")) > MAX_VALUE_CHARS:
             raise invalid(f"value must be less than {MAX_VALUE_CHARS + 1} characters [{where}]")
         if len(str(element.get("action_id") or "")) > MAX_ACTION_ID_CHARS:
             raise invalid(f"action_id must be less than {MAX_ACTION_ID_CHARS + 1} characters [{where}]")
-
-
-def _elements(block: Json) -> Iterator[Json]:
-    elements = block.get("elements")
-    if isinstance(elements, list):
-        yield from (element for element in elements if isinstance(element, dict))
-    accessory = block.get("accessory")
-    if isinstance(accessory, dict):
-        yield accessory
 
 
 def _text(item: Json) -> str:

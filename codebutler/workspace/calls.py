@@ -9,6 +9,7 @@ from codebutler.workspace.events import Announcer
 from codebutler.workspace.params import Params
 from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Channel, Json, MethodError, StoredFile, User, Workspace
+from codebutler.workspace.views import Views
 
 
 @dataclass
@@ -22,6 +23,10 @@ class House:
     socket_url: str
     uploads: dict[str, StoredFile] = field(default_factory=dict)
     statuses: dict[tuple[str, str], str] = field(default_factory=dict)
+    views: Views = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.views = Views(self.workspace.clock, self.workspace.next_id)
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,13 @@ class Call:
         return channel
 
     def joined_channel(self, name: str = "channel") -> Channel:
-        """The same, with the caller a member: people join in passing, the bot is told not_in_channel."""
+        """The same, with the caller a member: people join in passing, the bot is told not_in_channel.
+
+        Nobody does anything in an archived one.
+        """
         channel = self.channel(name)
+        if channel.is_archived:
+            raise MethodError("is_archived")
         if self.actor.id not in channel.members:
             if self.actor.is_bot:
                 raise MethodError("not_in_channel")

@@ -6,6 +6,7 @@ from codebutler.workspace import render
 from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Channel, Json, Message, User, Workspace
 from codebutler.workspace.stream import Stream
+from codebutler.workspace.views import View
 
 
 class Announcer:
@@ -69,6 +70,35 @@ class Announcer:
         }
         self._stream.publish(event)
         self._hub.deliver("events_api", self._callback(event, channel))
+
+    def happened(self, channel: Channel, event: Json, *, told_anyway: bool = False) -> None:
+        """Something about a channel itself. ``told_anyway``: the app hears of it though it is no member."""
+        stamped = {**event, "event_ts": self._workspace.next_ts()}
+        self._stream.publish(stamped, _audience(channel))
+        if told_anyway or self._workspace.bot.id in channel.members:
+            self._hub.deliver("events_api", self._callback(stamped, channel))
+
+    def home_opened(self, channel: Channel, user: str, tab: str, view: View | None) -> None:
+        """A person looks at the app's home or its messages; ``channel`` is their direct conversation."""
+        event: Json = {
+            "type": "app_home_opened",
+            "user": user,
+            "channel": channel.id,
+            "tab": tab,
+            "event_ts": self._workspace.next_ts(),
+        }
+        if view is not None:
+            event["view"] = render.view(self._workspace, view)
+        self._hub.deliver("events_api", self._callback(event, channel))
+
+    def views_changed(self, user: str, modals: list[View], home: View | None) -> None:
+        """Tell a person's page which modals are open for them, the visible one last, and their home."""
+        event: Json = {
+            "type": "views",
+            "modals": [render.view(self._workspace, modal) for modal in modals],
+            "home": render.view(self._workspace, home) if home else None,
+        }
+        self._stream.publish(event, frozenset({user}))
 
     def whispered(self, channel: Channel, user: str, text: str, blocks: list[Json]) -> str:
         """An ephemeral message of the bot: shown to one person, kept nowhere. Returns its ts."""

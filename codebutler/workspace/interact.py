@@ -9,7 +9,8 @@ from msgspec import Struct
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.calls import House
-from codebutler.workspace.state import Channel, Json, Message, MethodError, User
+from codebutler.workspace.elements import FIELDS, answered, state
+from codebutler.workspace.state import Channel, Json, Message, MethodError, User, Workspace
 
 RESPONSE_USES = 5
 RESPONSE_LIFE_S = 30 * 60.0
@@ -35,20 +36,16 @@ class Interactions:
         self._targets: dict[str, ResponseTarget] = {}
 
     async def click(self, user: User, given: Json) -> Json:
-        """Press a button of a message. A button that is gone meanwhile is sent with what the page knew."""
+        """Press a button of a message, or choose in it. What is gone meanwhile is sent as the page knew it."""
         channel = self._visible(user, given)
         message = channel.message(str(given.get("message_ts") or ""))
         action_id, block_id = str(given.get("action_id") or ""), str(given.get("block_id") or "")
         if not action_id:
             raise MethodError("invalid_arguments")
         found = block_kit.find_action(message.blocks, action_id, block_id)
-        action = found or {
-            "type": "button",
-            "action_id": action_id,
-            "block_id": block_id,
-            "value": str(given.get("value") or ""),
-        }
-        payload = self._click_payload(user, channel, message, action)
+        action = chosen(found or _forgotten(action_id, block_id, given), given)
+        values = state(message.blocks, given.get("values") or {})
+        payload = self._click_payload(user, channel, message, action, values)
         await self._house.hub.ask("interactive", payload, accepts_response=False)
         return {}
 
@@ -71,7 +68,7 @@ class Interactions:
             "api_app_id": self._workspace.app_id,
             "is_enterprise_install": "false",
             "response_url": self._response_url(channel, user),
-            "trigger_id": self._trigger_id(),
+            "trigger_id": self._house.views.trigger(user.id),
         }
         answer = await self._house.hub.ask("slash_commands", payload, accepts_response=True)
         if answer:
@@ -98,7 +95,9 @@ class Interactions:
             raise MethodError("channel_not_found")
         return channel
 
-    def _click_payload(self, user: User, channel: Channel, message: Message, action: Json) -> Json:
+    def _click_payload(
+        self, user: User, channel: Channel, message: Message, action: Json, values: Json
+    ) -> Json:
         container: Json = {
             "type": "message",
             "message_ts": message.ts,
@@ -108,23 +107,12 @@ class Interactions:
         if message.thread_ts:
             container["thread_ts"] = message.thread_ts
         return {
-            "type": "block_actions",
-            "user": {
-                "id": user.id,
-                "username": user.name,
-                "name": user.name,
-                "team_id": self._workspace.team_id,
-            },
-            "api_app_id": self._workspace.app_id,
-            "token": "verification-token",
+            **interaction(self._workspace, "block_actions", user),
             "container": container,
-            "trigger_id": self._trigger_id(),
-            "team": {"id": self._workspace.team_id, "domain": "workspace"},
-            "enterprise": None,
-            "is_enterprise_install": False,
+            "trigger_id": self._house.views.trigger(user.id),
             "channel": {"id": channel.id, "name": channel.name or "directmessage"},
             "message": render.message(self._workspace, channel, message),
-            "state": {"values": {}},
+            "state": {"values": values},
             "response_url": self._response_url(channel, user, message),
             "actions": [{**action, "action_ts": self._workspace.next_ts()}],
         }
@@ -149,9 +137,6 @@ class Interactions:
             if now_s <= self._targets[oldest].until_s:
                 return
             del self._targets[oldest]
-
-    def _trigger_id(self) -> str:
-        return self._workspace.next_id("") + "." + secrets.token_hex(8)
 
     def _replace(self, channel: Channel, message: Message, given: Json) -> None:
         previous = render.message(self._workspace, channel, message)
@@ -178,6 +163,38 @@ class Interactions:
         )
         channel.add(message)
         self._house.announcer.posted(channel, message)
+
+
+def interaction(workspace: Workspace, kind: str, user: User) -> Json:
+    """What every interaction payload begins with."""
+    return {
+        "type": kind,
+        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": workspace.team_id},
+        "api_app_id": workspace.app_id,
+        "token": "verification-token",
+        "team": {"id": workspace.team_id, "domain": "workspace"},
+        "enterprise": None,
+        "is_enterprise_install": False,
+    }
+
+
+def chosen(element: Json, given: Json) -> Json:
+    """The element as an action tells it: without its options, with what was chosen or typed."""
+    kind = str(element.get("type"))
+    if kind not in FIELDS:
+        return element
+    told = {name: value for name, value in element.items() if name not in ("options", "option_groups")}
+    return {**told, FIELDS[kind]: answered(element, given.get("value"))}
+
+
+def _forgotten(action_id: str, block_id: str, given: Json) -> Json:
+    value = given.get("value")
+    return {
+        "type": "button",
+        "action_id": action_id,
+        "block_id": block_id,
+        "value": value if isinstance(value, str) else "",
+    }
 
 
 def _content(given: Json) -> tuple[str, list[Json]]:

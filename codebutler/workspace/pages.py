@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from codebutler.workspace.api import MAX_BODY_BYTES, bearer, read_body
 from codebutler.workspace.calls import House
+from codebutler.workspace.dialogs import Dialogs
 from codebutler.workspace.faults import Fault, Faults
 from codebutler.workspace.interact import Interactions
 from codebutler.workspace.state import Json, MethodError, User
@@ -34,6 +35,7 @@ class Pages:
         stream: Stream,
         faults: Faults,
         interactions: Interactions,
+        dialogs: Dialogs,
         suggestions: tuple[str, ...] = (),
     ) -> None:
         self._house = house
@@ -41,6 +43,7 @@ class Pages:
         self._faults = faults
         self._suggestions = suggestions
         self._interactions = interactions
+        self._dialogs = dialogs
 
     async def boot(self, request: Request) -> Response:
         me = self._person(bearer(request))
@@ -60,6 +63,7 @@ class Pages:
                     if not channel.is_im
                 ],
                 "suggestions": list(self._suggestions),
+                **self._dialogs.shown_to(me),
             }
         )
 
@@ -75,8 +79,23 @@ class Pages:
         )
 
     async def click(self, request: Request) -> Response:
+        """Press or choose something in a message or, with a view_id, in a modal or the home."""
         me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._interactions.click(me, await _json(request))})
+        given = await _json(request)
+        acting = self._dialogs.act if given.get("view_id") else self._interactions.click
+        return JSONResponse({"ok": True, **await acting(me, given)})
+
+    async def submit(self, request: Request) -> Response:
+        me = self._person(bearer(request))
+        return JSONResponse({"ok": True, **await self._dialogs.submit(me, await _json(request))})
+
+    async def close(self, request: Request) -> Response:
+        me = self._person(bearer(request))
+        return JSONResponse({"ok": True, **await self._dialogs.close(me, await _json(request))})
+
+    async def home(self, request: Request) -> Response:
+        me = self._person(bearer(request))
+        return JSONResponse({"ok": True, **self._dialogs.open_home(me, await _json(request))})
 
     async def slash(self, request: Request) -> Response:
         me = self._person(bearer(request))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codebutler.workspace.state import Channel, Json, Message, StoredFile, User, Workspace
+from codebutler.workspace.views import View
 
 
 def bot_profile(workspace: Workspace) -> Json:
@@ -77,7 +78,7 @@ def conversation(channel: Channel, viewer: User) -> Json:
         "is_im": channel.is_im,
         "is_mpim": False,
         "is_private": channel.is_im,
-        "is_archived": False,
+        "is_archived": channel.is_archived,
     }
     if channel.is_im:
         others = sorted(channel.members - {viewer.id})
@@ -89,7 +90,7 @@ def conversation(channel: Channel, viewer: User) -> Json:
         "is_general": False,
         "is_member": viewer.id in channel.members,
         "topic": {"value": channel.topic, "creator": channel.creator, "last_set": 0},
-        "purpose": {"value": "", "creator": "", "last_set": 0},
+        "purpose": {"value": channel.purpose, "creator": channel.creator, "last_set": 0},
         "num_members": len(channel.members),
     }
 
@@ -109,6 +110,33 @@ def user(workspace: Workspace, told_of: User) -> Json:
     }
     if told_of.is_bot:
         told["profile"].update(bot_id=told_of.bot_id, api_app_id=workspace.app_id)
+    return told
+
+
+def view(workspace: Workspace, told_of: View) -> Json:
+    """A modal or home as views.* and interaction payloads tell it."""
+    given = told_of.given
+    told: Json = {
+        "id": told_of.id,
+        "team_id": workspace.team_id,
+        "type": given["type"],
+        "blocks": told_of.blocks,
+        "private_metadata": given.get("private_metadata") or "",
+        "callback_id": given.get("callback_id") or "",
+        "external_id": given.get("external_id") or "",
+        "state": {"values": told_of.values},
+        "hash": told_of.hash,
+        "title": given.get("title"),
+        "clear_on_close": bool(given.get("clear_on_close")),
+        "notify_on_close": bool(given.get("notify_on_close")),
+        "close": given.get("close"),
+        "submit": given.get("submit"),
+        "previous_view_id": told_of.previous_id,
+        "root_view_id": told_of.root_id,
+        "app_id": workspace.app_id,
+        "app_installed_team_id": workspace.team_id,
+        "bot_id": workspace.bot.bot_id,
+    }
     return told
 
 

@@ -19,6 +19,7 @@ from codebutler.workspace import render
 from codebutler.workspace.api import WebApi
 from codebutler.workspace.app import create_app
 from codebutler.workspace.calls import Call, House
+from codebutler.workspace.dialogs import Dialogs
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.faults import Faults
 from codebutler.workspace.interact import Interactions
@@ -69,6 +70,7 @@ class WorkspaceServer:
         announcer = Announcer(self.workspace, self.hub, self.stream)
         self.house = House(self.workspace, announcer, self.hub, url="", socket_url="")
         self.interactions = Interactions(self.house)
+        self.dialogs = Dialogs(self.house)
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -111,7 +113,14 @@ class WorkspaceServer:
         self.workspace.files_url = f"{self.house.url}/files"
         limits = RateLimits(self.clock) if self.options.with_limits else None
         api = WebApi(self.house, self.faults, self.clock, limits)
-        pages = Pages(self.house, self.stream, self.faults, self.interactions, self.options.suggestions)
+        pages = Pages(
+            self.house,
+            self.stream,
+            self.faults,
+            self.interactions,
+            self.dialogs,
+            self.options.suggestions,
+        )
         config = uvicorn.Config(
             create_app(self.house, api, pages),
             http="h11",

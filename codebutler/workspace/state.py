@@ -98,7 +98,9 @@ class Channel(Struct, kw_only=True):
     creator: str
     created_s: int
     topic: str = ""
+    purpose: str = ""
     is_im: bool = False
+    is_archived: bool = False
     members: set[str] = field(default_factory=set)
     messages: dict[str, Message] = field(default_factory=dict)
     timeline: list[str] = field(default_factory=list)
@@ -169,7 +171,6 @@ class Workspace:
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.files: dict[str, StoredFile] = {}
-        self.views: dict[str, Json] = {}
         self._tokens: dict[str, User] = {}
         self._last_us = 0
         self._serial = 0
@@ -190,10 +191,7 @@ class Workspace:
 
     def create_channel(self, name: str, creator: str) -> Channel:
         """Raises MethodError invalid_name_specials, name_taken."""
-        if not CHANNEL_NAME.fullmatch(name):
-            raise MethodError("invalid_name_specials" if name else "invalid_name_required")
-        if any(channel.name == name for channel in self.channels.values()):
-            raise MethodError("name_taken")
+        self.check_name(name)
         channel = Channel(
             id=self._new_id("C", name, self.channels),
             name=name,
@@ -203,6 +201,13 @@ class Workspace:
         )
         self.channels[channel.id] = channel
         return channel
+
+    def check_name(self, name: str) -> None:
+        """Whether a channel may be called so. Raises MethodError invalid_name_specials, name_taken."""
+        if not CHANNEL_NAME.fullmatch(name):
+            raise MethodError("invalid_name_specials" if name else "invalid_name_required")
+        if any(channel.name == name for channel in self.channels.values()):
+            raise MethodError("name_taken")
 
     def open_im(self, one: str, other: str) -> Channel:
         """The direct conversation of two users, made on first use."""

@@ -47,6 +47,8 @@ def publish(call: Call, channel: Channel, message: Message) -> None:
 
 def update(call: Call) -> Json:
     channel = call.channel()
+    if channel.is_archived:
+        raise MethodError("is_inactive")
     message = _own(call, channel, "cant_update_message")
     previous = render.message(call.workspace, channel, message)
     given_blocks = call.params.objects("blocks", "invalid_blocks_format")

@@ -19,6 +19,7 @@ def list_channels(call: Call) -> Json:
         for channel in call.workspace.channels.values()
         if (call.actor.id in channel.members if channel.is_im else True)
         and ("im" if channel.is_im else "public_channel") in types
+        and not (channel.is_archived and call.params.flag("exclude_archived"))
     ]
     channels, cursor = page(known, call.params)
     return {
@@ -41,6 +42,8 @@ def join(call: Call) -> Json:
     channel = call.channel()
     if channel.is_im:
         raise MethodError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise MethodError("is_archived")
     already = call.actor.id in channel.members
     if not already:
         _admit(call, channel, call.actor, inviter="")
@@ -113,6 +116,14 @@ def replies(call: Call) -> Json:
 def _admit(call: Call, channel: Channel, user: User, inviter: str) -> None:
     """Make somebody a member, told in the channel as Slack tells it."""
     channel.members.add(user.id)
+    joined: Json = {
+        "type": "member_joined_channel",
+        "user": user.id,
+        "channel": channel.id,
+        "channel_type": "C",
+        "team": call.workspace.team_id,
+    }
+    call.house.announcer.happened(channel, {**joined, "inviter": inviter} if inviter else joined)
     message = Message(
         ts=call.workspace.next_ts(),
         user=user.id,

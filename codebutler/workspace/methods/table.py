@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from codebutler.workspace.calls import Method
-from codebutler.workspace.methods import auth, chat, conversations, files, reactions, views
+from codebutler.workspace.methods import auth, chat, conversations, files, lifecycle, reactions, views
 
 METHODS: dict[str, Method] = {
     **auth.METHODS,
     **chat.METHODS,
     **conversations.METHODS,
     **files.METHODS,
+    **lifecycle.METHODS,
     **reactions.METHODS,
     **views.METHODS,
 }

@@ -1,38 +1,59 @@
-"""views.*: accepted and kept, so that an app's home or dialog can be looked at; the page shows none."""
+"""views.*: what an app shows a person in a modal or in its home tab."""
 
 from __future__ import annotations
 
+from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.state import Json, MethodError
-
-MAX_VIEW_BLOCKS = 100
+from codebutler.workspace.views import View
 
 
 def publish(call: Call) -> Json:
     user = call.workspace.user(call.params.needed("user_id", "user_not_found"))
-    return {"view": _keep(call, f"home:{user.id}", "home")}
+    given = _given(call)
+    return _told(call, call.house.views.publish(user.id, given, call.params.text("hash")))
 
 
 def open_view(call: Call) -> Json:
-    trigger = call.params.needed("trigger_id", "invalid_trigger_id")
-    return {"view": _keep(call, f"modal:{trigger}", "modal")}
+    given = _given(call)
+    return _told(call, call.house.views.open(_trigger(call), given))
 
 
-def _keep(call: Call, key: str, kind: str) -> Json:
+def push(call: Call) -> Json:
+    given = _given(call)
+    return _told(call, call.house.views.push(_trigger(call), given))
+
+
+def update(call: Call) -> Json:
+    given = _given(call)
+    views = call.house.views
+    view = views.find(call.params.text("view_id"), call.params.text("external_id"))
+    return _told(call, views.update(view, given, call.params.text("hash")))
+
+
+def _given(call: Call) -> Json:
+    """The view; only the app itself has any. Raises MethodError not_allowed_token_type, invalid_arguments."""
+    if call.actor.id != call.workspace.bot.id:
+        raise MethodError("not_allowed_token_type")
     view = call.params.object("view")
-    if not call.actor.is_bot or view is None:
-        raise MethodError("invalid_arguments")
-    if view.get("type") != kind or len(view.get("blocks") or []) > MAX_VIEW_BLOCKS:
-        raise MethodError("invalid_arguments")
-    kept = {
-        **view,
-        "id": call.workspace.next_id("V"),
-        "team_id": call.workspace.team_id,
-        "app_id": call.workspace.app_id,
-        "bot_id": call.actor.bot_id,
-    }
-    call.workspace.views[key] = kept
-    return kept
+    if view is None:
+        raise MethodError("invalid_arguments", ("[ERROR] missing required field: view",))
+    return view
 
 
-METHODS: dict[str, Method] = {"views.publish": publish, "views.open": open_view}
+def _trigger(call: Call) -> str:
+    return call.params.needed("trigger_id", "invalid_trigger_id")
+
+
+def _told(call: Call, view: View) -> Json:
+    views = call.house.views
+    call.house.announcer.views_changed(view.user, views.stack(view.user), views.home(view.user))
+    return {"view": render.view(call.workspace, view)}
+
+
+METHODS: dict[str, Method] = {
+    "views.publish": publish,
+    "views.open": open_view,
+    "views.push": push,
+    "views.update": update,
+}

@@ -10,6 +10,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from codebutler.workspace.server import WorkspaceServer
+from codebutler.workspace.state import MethodError
 
 
 class App:
@@ -119,14 +120,14 @@ async def test_channels_without_the_bot_are_silent(app: App, server: WorkspaceSe
     server.say(made, "unheard")
     server.call("conversations.invite", server.user_token, channel=made, users=server.workspace.bot.id)
     server.say(made, "heard")
-    seen = [(await app.event())["event"] for _ in range(3)]
+    created, joined, *seen = [(await app.event())["event"] for _ in range(4)]
+    assert (created["type"], joined["type"]) == ("channel_created", "member_joined_channel")
     assert [(event["type"], event.get("subtype")) for event in seen] == [
-        ("channel_created", None),
         ("message", "channel_join"),
         ("message", None),
     ]
-    assert seen[1]["inviter"] == server.workspace.person.id
-    assert seen[2]["text"] == "heard"
+    assert seen[0]["inviter"] == joined["inviter"] == server.workspace.person.id
+    assert seen[1]["text"] == "heard"
 
 
 async def test_direct_messages_are_marked(app: App, server: WorkspaceServer) -> None:
@@ -135,3 +136,63 @@ async def test_direct_messages_are_marked(app: App, server: WorkspaceServer) -> 
     server.say("demo", "aloud")
     assert (await app.event())["event"]["channel_type"] == "im"
     assert (await app.event())["event"]["text"] == "aloud"
+
+
+async def test_a_renamed_and_an_archived_channel(app: App, server: WorkspaceServer) -> None:
+    channel = server.channel_id("demo")
+    server.call("conversations.rename", server.user_token, channel=channel, name="renamed")
+    note, event = (await app.event())["event"], (await app.event())["event"]
+    assert (note["subtype"], note["channel"]) == ("channel_name", channel)
+    assert (event["type"], event["channel"]["id"], event["channel"]["name"]) == (
+        "channel_rename",
+        channel,
+        "renamed",
+    )
+    server.call("conversations.archive", server.user_token, channel=channel)
+    note, event = (await app.event())["event"], (await app.event())["event"]
+    assert (note["subtype"], event["type"]) == ("channel_archive", "channel_archive")
+    assert (event["channel"], event["user"]) == (channel, server.workspace.person.id)
+    for method in ("chat.postMessage", "conversations.join", "conversations.archive"):
+        with pytest.raises(MethodError, match="archived"):
+            server.call(method, server.bot_token, channel=channel, text="anybody?")
+    listed = server.call("conversations.list", server.bot_token, exclude_archived="true")["channels"]
+    assert channel not in [known["id"] for known in listed]
+    server.call("conversations.unarchive", server.user_token, channel=channel)
+    assert (await app.event())["event"]["subtype"] == "channel_unarchive"
+    assert server.say("renamed", "here again")
+
+
+async def test_the_app_that_is_removed_hears_of_that_and_nothing_more(
+    app: App, server: WorkspaceServer
+) -> None:
+    channel, bot = server.channel_id("demo"), server.workspace.bot.id
+    other = server.add_user("other")
+    server.call("conversations.leave", other.token, channel=channel)
+    note, event = (await app.event())["event"], (await app.event())["event"]
+    assert note["subtype"] == "channel_leave"
+    assert (event["type"], event["user"], event["channel"]) == ("member_left_channel", other.id, channel)
+    server.call("conversations.kick", server.user_token, channel=channel, user=bot)
+    event = (await app.event())["event"]
+    assert (event["type"], event["channel"]) == ("channel_left", channel)
+    assert event["actor_id"] == server.workspace.person.id
+    server.say("demo", "unheard")
+    server.say("other", "heard")
+    assert (await app.event())["event"]["text"] == "heard"
+    with pytest.raises(MethodError, match="not_in_channel"):
+        server.call("chat.postMessage", server.bot_token, channel=channel, text="hello?")
+
+
+async def test_the_home_tab_that_somebody_opens(app: App, server: WorkspaceServer) -> None:
+    told = server.dialogs.open_home(server.workspace.person, {})
+    event = (await app.event())["event"]
+    assert (event["type"], event["tab"], event["user"]) == (
+        "app_home_opened",
+        "home",
+        server.workspace.person.id,
+    )
+    assert event["channel"] == told["channel"]
+    assert "view" not in event
+    view = {"type": "home", "blocks": [{"type": "divider"}]}
+    server.call("views.publish", server.bot_token, user_id=server.workspace.person.id, view=view)
+    assert server.dialogs.open_home(server.workspace.person, {})["home"]["blocks"][0]["type"] == "divider"
+    assert (await app.event())["event"]["view"]["type"] == "home"

@@ -1,0 +1,152 @@
+"""conversations.* about a channel itself: its name, topic, end, and who leaves it."""
+
+from __future__ import annotations
+
+from codebutler.workspace import render
+from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.state import Channel, Json, Message, MethodError, User
+
+MAX_TOPIC_CHARS = 250
+
+
+def rename(call: Call) -> Json:
+    """Slack lets an app rename only what it created."""
+    channel = _channel(call)
+    if call.actor.is_bot and channel.creator != call.actor.id:
+        raise MethodError("not_authorized")
+    name, old = call.params.text("name"), channel.name
+    if name != old:
+        call.workspace.check_name(name)
+        channel.name = name
+        _note(call, channel, "channel_name", f'has renamed the channel from "{old}" to "{name}"')
+        told = {
+            "id": channel.id,
+            "name": name,
+            "name_normalized": name,
+            "created": channel.created_s,
+            "is_channel": True,
+            "is_mpim": False,
+        }
+        call.house.announcer.happened(channel, {"type": "channel_rename", "channel": told})
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def archive(call: Call) -> Json:
+    channel = call.channel()
+    if channel.is_im:
+        raise MethodError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise MethodError("already_archived")
+    _note(call, channel, "channel_archive", "archived the channel")
+    channel.is_archived = True
+    told = {"type": "channel_archive", "channel": channel.id, "user": call.actor.id}
+    call.house.announcer.happened(channel, told)
+    return {}
+
+
+def unarchive(call: Call) -> Json:
+    channel = call.channel()
+    if not channel.is_archived:
+        raise MethodError("not_archived")
+    channel.is_archived = False
+    _note(call, channel, "channel_unarchive", "un-archived the channel")
+    told = {"type": "channel_unarchive", "channel": channel.id, "user": call.actor.id}
+    call.house.announcer.happened(channel, told)
+    return {}
+
+
+def leave(call: Call) -> Json:
+    channel = _channel(call)
+    if call.actor.id not in channel.members:
+        return {"not_in_channel": True}
+    _dismiss(call, channel, call.actor)
+    return {}
+
+
+def kick(call: Call) -> Json:
+    channel = _channel(call)
+    user = call.workspace.user(call.params.needed("user", "user_not_found"))
+    if user.id == call.actor.id:
+        raise MethodError("cant_kick_self")
+    if user.id not in channel.members:
+        raise MethodError("not_in_channel")
+    _dismiss(call, channel, user)
+    return {}
+
+
+def set_topic(call: Call) -> Json:
+    channel = _channel(call)
+    channel.topic = _short(call, "topic")
+    _note(call, channel, "channel_topic", f"set the channel topic: {channel.topic}")
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def set_purpose(call: Call) -> Json:
+    channel = _channel(call)
+    channel.purpose = _short(call, "purpose")
+    _note(call, channel, "channel_purpose", f"set the channel description: {channel.purpose}")
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def mark(call: Call) -> Json:
+    """The read mark is the reader's own affair here."""
+    call.channel()
+    return {}
+
+
+def _channel(call: Call) -> Channel:
+    channel = call.channel()
+    if channel.is_im:
+        raise MethodError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise MethodError("is_archived")
+    return channel
+
+
+def _short(call: Call, name: str) -> str:
+    text = call.params.text(name)
+    if len(text) > MAX_TOPIC_CHARS:
+        raise MethodError("too_long")
+    return text
+
+
+def _dismiss(call: Call, channel: Channel, user: User) -> None:
+    """Somebody is no member any more. The app itself hears ``channel_left`` and nothing else of it.
+
+    Source: Slack's staff and users in its SDKs' issues (bolt-js 1847, node-slack-sdk 931).
+    """
+    if user.id == call.workspace.bot.id:
+        channel.members.discard(user.id)
+        told = {"type": "channel_left", "channel": channel.id, "actor_id": call.actor.id}
+        call.house.announcer.happened(channel, told, told_anyway=True)
+        return
+    left = {
+        "type": "member_left_channel",
+        "user": user.id,
+        "channel": channel.id,
+        "channel_type": "C",
+        "team": call.workspace.team_id,
+    }
+    channel.members.discard(user.id)
+    _note(call, channel, "channel_leave", "has left the channel", by=user)
+    call.house.announcer.happened(channel, left)
+
+
+def _note(call: Call, channel: Channel, subtype: str, said: str, by: User | None = None) -> None:
+    """A line in the channel about what was done to it, as Slack writes it."""
+    user = by or call.actor
+    message = Message(ts=call.workspace.next_ts(), user=user.id, text=f"<@{user.id}> {said}", subtype=subtype)
+    channel.add(message)
+    call.house.announcer.posted(channel, message)
+
+
+METHODS: dict[str, Method] = {
+    "conversations.rename": rename,
+    "conversations.archive": archive,
+    "conversations.unarchive": unarchive,
+    "conversations.leave": leave,
+    "conversations.kick": kick,
+    "conversations.setTopic": set_topic,
+    "conversations.setPurpose": set_purpose,
+    "conversations.mark": mark,
+}
