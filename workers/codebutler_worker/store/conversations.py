@@ -101,6 +101,21 @@ class Turns:
         query = select(tables.turns).where(columns.conversation == conversation)
         return one(self._connection, query.order_by(columns.seq.desc()), TurnRow)
 
+    def newest(self, limit: int, conversation: str | None = None) -> list[TurnRow]:
+        """The newest turns, of one conversation or of all, whatever their state."""
+        columns = tables.turns.c
+        query = select(tables.turns).order_by(columns.seq.desc()).limit(limit)
+        if conversation is not None:
+            query = query.where(columns.conversation == conversation)
+        return every(self._connection, query, TurnRow)
+
+    def cost_since(self, moment: str) -> tuple[int, float]:
+        """How many turns have ended since ``moment`` (ISO 8601), and what they cost in USD as far as is known."""
+        columns = tables.turns.c
+        sums = select(func.count(), func.coalesce(func.sum(columns.cost_usd), 0.0))
+        count, usd = self._connection.execute(sums.where(columns.finished_at >= moment)).one()
+        return int(count), float(usd)
+
     def count(self, state: TurnState) -> int:
         """How many turns are in a state."""
         query = select(func.count()).select_from(tables.turns).where(tables.turns.c.state == state)

@@ -60,7 +60,8 @@ class AttachmentRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
     """One turn of an agent. Its replies go to ``thread_ts``; it may start (or, parked, go on) once
-    ``not_before`` is past. ``attempts``: how often its agent's service has sent it away."""
+    ``not_before`` is past. ``attempts``: how often its agent's service has sent it away. ``tree_before`` and
+    ``tree_after`` are snapshots of the working tree, as commits."""
 
     id: str
     conversation: str
@@ -82,6 +83,8 @@ class TurnRow:
     agent_turns: int = 0
     progress_op_id: str | None = None
     attempts: int = 0
+    tree_before: str | None = None
+    tree_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +142,21 @@ class ApprovalRow:
     needed: int = 1
     votes: str = ""
     for_session: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrandRow:
+    """A command whose answer takes a moment and changes nothing, so that it may be begun again.
+
+    ``only_for``: the one user who is to see the answer, "" = everybody.
+    """
+
+    id: str
+    name: str
+    conversation: str
+    user_id: str
+    created_at: str
+    argument: str = ""
+    thread_ts: str | None = None
+    only_for: str = ""
+    attempts: int = 0

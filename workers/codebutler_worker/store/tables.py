@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -111,6 +111,8 @@ turns = Table(
     Column("agent_turns", Integer, nullable=False),
     Column("progress_op_id", Text),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("tree_before", Text),
+    Column("tree_after", Text),
     Index("ix_turns_id", "id", unique=True),
     Index("ix_turns_state", "state", "seq"),
     Index("ix_turns_conversation", "conversation", "seq"),
@@ -158,6 +160,20 @@ approvals = Table(
     Index("ix_approvals_message_op_id", "message_op_id"),
     Index("ix_approvals_state", "state", "requested_at"),
     Index("ix_approvals_turn_id", "turn_id"),
+)
+
+errands = Table(
+    "errands",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("argument", Text, nullable=False),
+    Column("conversation", Text, nullable=False),
+    Column("thread_ts", Text),
+    Column("user_id", Text, nullable=False),
+    Column("only_for", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created_at", Text, nullable=False),
 )
 
 # Alembic's own table, so that a new store is born at HEAD without loading Alembic.

@@ -23,6 +23,7 @@ from codebutler.disk.filelock import FileLock
 from codebutler.errors import StoreError
 from codebutler_worker.store.attachments import Attachments
 from codebutler_worker.store.conversations import Inbox, Messages, Turns
+from codebutler_worker.store.errands import Errands
 from codebutler_worker.store.outbox import Approvals, Outbox
 from codebutler_worker.store.sessions import Sessions
 
@@ -40,6 +41,7 @@ class UnitOfWork:
         self.sessions = Sessions(connection)
         self.outbox = Outbox(connection, clock)
         self.approvals = Approvals(connection, clock)
+        self.errands = Errands(connection)
 
 
 class Store:
