@@ -30,8 +30,9 @@ from codebutler.routing.router import LocalRouter
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.catchup import CatchUp, Shelf
-from codebutler.slack.connection import SlackConnection
+from codebutler.slack.connection import Care, SlackConnection
 from codebutler.slack.download import Downloads
+from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
 from codebutler.supervisor.forkserver import ForkServer
@@ -93,7 +94,8 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         sender=parts.sender,
         listeners=listeners,
     )
-    connection = SlackConnection(api, slack.app_token, intake, catch_up, around.clock, rng)
+    echo = Echo(parts.sender, parts.journal, catch_up.channels, around.clock)
+    connection = SlackConnection(api, slack.app_token, intake, Care(catch_up, echo), around.clock, rng)
 
     def status() -> str:
         return f"repositories: {len(parent.table.served)}, Slack {connection.status.state}"

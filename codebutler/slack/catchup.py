@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
@@ -37,8 +37,8 @@ MAX_THREADS = 200
 HOLD_S = 2.0
 BACKOFF_BASE_S = 1.0
 BACKOFF_CAP_S = 60.0
-# Younger messages may still be on their way over the socket.
-UNDER_WAY_S = 10.0
+# A message may still be on its way over the socket for so long.
+UNDER_WAY_S = 8.0
 PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, ChatAuthError)
 
 log = logging.getLogger("codebutler.slack.catchup")
@@ -119,16 +119,27 @@ class CatchUp:
             self._shelf.router.release_all()
             await cancel(self._opening | self._waiting)
 
-    async def is_deaf_to(self, channel: str, me: Identity) -> bool:
-        """Does the channel show a message that should have come long since? Raises ChatError, StoreError."""
+    async def has_missed(self, channels: Sequence[str], me: Identity) -> bool:
+        """Does one of the channels show a message that should have come long since? What may still be on its
+        way is waited for, by a clock that nobody sets. Raises ChatError, StoreError."""
+        absent = {channel: await self._absent(channel, me) for channel in channels}
+        absent = {channel: found for channel, found in absent.items() if found}
+        if not absent:
+            return False
+        await self._clock.sleep(UNDER_WAY_S)
+        for channel, found in absent.items():
+            if found - {each.ts for each in await self._shelf.journal.seen(channel)}:
+                return True
+        return False
+
+    async def _absent(self, channel: str, me: Identity) -> set[str]:
+        """The ts of messages that history shows and the journal does not know."""
         mark = await self._shelf.journal.high_water(channel)
         if not mark:
-            return False
+            return set()
         page = await self._reader.history(channel, oldest=mark)
-        seen = {each.ts for each in await self._shelf.journal.seen(channel)}
-        overdue_s = self._clock.now().timestamp() - UNDER_WAY_S
-        found = _readable(page, channel, me)
-        return any(each.event and each.ts not in seen and float(each.ts) < overdue_s for each in found)
+        shown = {each.ts for each in _readable(page, channel, me) if each.event}
+        return shown - {each.ts for each in await self._shelf.journal.seen(channel)}
 
     async def _open_gaps(self) -> None:
         failures = 0

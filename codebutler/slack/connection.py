@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -15,10 +15,11 @@ from codebutler.intake.intake import Intake
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.catchup import CatchUp
 from codebutler.slack.door import Door
+from codebutler.slack.echo import Echo
 from codebutler.slack.link import cancel
 from codebutler.slack.port import Identity
 from codebutler.slack.socket import SocketModeClient, SocketStatus
-from codebutler.slack.vigil import Vigil
+from codebutler.slack.vigil import Ears, Vigil
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0
@@ -34,6 +35,14 @@ class Service(Protocol):
     async def open_connection(self, app_token: str) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What sees to it that no event is missed: fetches what was, and finds out that we are deaf."""
+
+    catch_up: CatchUp
+    echo: Echo
+
+
 class SlackConnection:
     """``run`` until ``stop``; it also ends by itself where trying again is pointless, see ``status``.
 
@@ -45,14 +54,15 @@ class SlackConnection:
         service: Service,
         app_token: str,
         intake: Intake,
-        catch_up: CatchUp,
+        care: Care,
         clock: Clock,
         rng: Random,
     ) -> None:
         self._service = service
         self._app_token = app_token
         self._intake = intake
-        self._catch_up = catch_up
+        self._catch_up = care.catch_up
+        self._echo = care.echo
         self._clock = clock
         self._rng = rng
         self._trouble = ""
@@ -73,7 +83,8 @@ class SlackConnection:
         door = Door(self._intake, me)
         client = self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
         self._lose()
-        vigil = Vigil(client, self._catch_up.channels, partial(self._catch_up.is_deaf_to, me=me), self._clock)
+        ears = Ears(partial(self._catch_up.has_missed, me=me), self._echo.call)
+        vigil = Vigil(client, self._catch_up.channels, ears, self._clock)
         helpers = {
             asyncio.create_task(self._catch_up.run(me), name="catch-up"),
             asyncio.create_task(vigil.run(), name="vigil"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from codebutler.clock import Clock
@@ -11,14 +12,19 @@ from codebutler.errors import CodeButlerError
 from codebutler.slack.socket import SocketStatus
 
 TICK_S = 5.0
-# The wall clock ran ahead of the monotonic one: a suspend, or somebody set the clock. Either way, look.
-SLEPT_S = 30.0
-# Without an event for so long, history is asked whether there should have been one.
+# The wall clock went another way than the monotonic one: a suspend, or somebody set the clock. Either way, look.
+JUMP_S = 30.0
+# Without an event for so long, Slack is asked whether there should have been one.
 QUIET_S = 15.0
 # So many channels at a time, in turn: history may be read 50 times a minute, by others too.
-PER_ROUND = 3
+PER_ROUND = 6
+# An event of our own making comes back within a second or so. Quiet, a tick and this stay below 30 s.
+ECHO_S = 8.0
+ECHO_LOOK_S = 0.5
 # A connection that is replaced for being deaf is given this long before the next one is.
 AGAIN_S = 120.0
+# So many calls without an echo, and never one with: Slack does not send our own events here.
+HOPELESS = 2
 
 log = logging.getLogger("codebutler.slack.vigil")
 
@@ -33,33 +39,42 @@ class Socket(Protocol):
         """Replace the connection from zero."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ears:
+    """Two ways to find out whether we hear. ``has_missed`` asks Slack's history about some channels; ``call``
+    makes Slack send us an event. Both raise CodeButlerError when they cannot be used."""
+
+    has_missed: Callable[[Sequence[str]], Awaitable[bool]]
+    call: Callable[[], Awaitable[None]]
+
+
 class Vigil:
-    """``channels``: which to look at, one after the other. ``is_deaf_to`` asks Slack about one."""
+    """Asks history about all ``channels``, some at a time; where they are too many for one round, an event of
+    our own making proves within the same time that anything comes at all."""
 
     def __init__(
-        self,
-        socket: Socket,
-        channels: Callable[[], Sequence[str]],
-        is_deaf_to: Callable[[str], Awaitable[bool]],
-        clock: Clock,
+        self, socket: Socket, channels: Callable[[], Sequence[str]], ears: Ears, clock: Clock
     ) -> None:
         self._socket = socket
         self._channels = channels
-        self._is_deaf_to = is_deaf_to
+        self._ears = ears
         self._clock = clock
         self._turn = 0
         self._quiet_s = 0.0
         self._not_before_s = 0.0
+        self._echoes = 0
+        self._silences = 0
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        then, then_s = self._clock.now(), self._clock.monotonic()
         while True:
-            started, started_s = self._clock.now(), self._clock.monotonic()
             await self._clock.sleep(TICK_S)
-            passed_s = self._clock.monotonic() - started_s
-            ahead_s = (self._clock.now() - started).total_seconds() - passed_s
-            if ahead_s > SLEPT_S:
-                log.warning("the clock jumped ahead by %.0f s (sleep?): connecting anew", ahead_s)
+            now, now_s = self._clock.now(), self._clock.monotonic()
+            jump_s = (now - then).total_seconds() - (now_s - then_s)
+            passed_s, then, then_s = now_s - then_s, now, now_s
+            if abs(jump_s) > JUMP_S:
+                log.warning("the clock jumped by %+.0f s (sleep?): connecting anew", jump_s)
                 self._socket.rebuild()
             else:
                 await self._listen(passed_s)
@@ -72,17 +87,46 @@ class Vigil:
             return
         self._quiet_s = 0.0
         if self._clock.monotonic() >= self._not_before_s and await self._is_deaf():
-            log.warning("Slack has messages that never came over the connection: connecting anew")
             self._not_before_s = self._clock.monotonic() + AGAIN_S
             self._socket.rebuild()
 
     async def _is_deaf(self) -> bool:
         channels = self._channels()
+        if len(channels) > PER_ROUND and await self._is_silent():
+            log.warning("an event of our own did not come over the connection: connecting anew")
+            return True
+        some = [channels[(self._turn + place) % len(channels)] for place in range(len(channels))][:PER_ROUND]
+        self._turn += len(some)
         try:
-            for _ in channels[:PER_ROUND]:
-                self._turn += 1
-                if await self._is_deaf_to(channels[self._turn % len(channels)]):
-                    return True
+            if not some or not await self._ears.has_missed(some):
+                return False
         except CodeButlerError as error:
             log.debug("the connection cannot be checked: %s", error)
-        return False
+            return False
+        log.warning("Slack has messages that never came over the connection: connecting anew")
+        return True
+
+    async def _is_silent(self) -> bool:
+        """Does an event of our own fail to come? Any other event proves as much as ours."""
+        if self._silences >= HOPELESS and not self._echoes:
+            return False
+        called_s = self._clock.monotonic()
+        try:
+            await self._ears.call()
+        except CodeButlerError as error:
+            log.debug("no event of our own could be caused: %s", error)
+            return False
+        until_s = self._clock.monotonic() + ECHO_S
+        while not (heard := self._heard_since(called_s)) and self._clock.monotonic() < until_s:
+            await self._clock.sleep(ECHO_LOOK_S)
+        if heard or self._socket.status.state != "connected":
+            self._echoes += heard
+            return False
+        self._silences += 1
+        if self._silences == HOPELESS and not self._echoes:
+            log.warning("Slack does not send us events of our own: a deaf connection may be noticed late")
+        return True
+
+    def _heard_since(self, moment_s: float) -> bool:
+        age_s = self._socket.status.last_event_age_s
+        return age_s is not None and self._clock.monotonic() - age_s >= moment_s

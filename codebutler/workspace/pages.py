@@ -21,9 +21,10 @@ T = TypeVar("T")
 
 
 class Goodbye(msgspec.Struct, forbid_unknown_fields=True):
-    """How the app's connections end; ``drop`` cuts them without a word."""
+    """How the app's connections end; ``drop`` cuts them without a word, ``deafen`` lets them live on without
+    an event."""
 
-    reason: Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets", "drop"]
+    reason: Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets", "drop", "deafen"]
 
 
 class Pages:
@@ -130,6 +131,8 @@ class Pages:
         reason = _decoded(await read_body(request, MAX_BODY_BYTES), Goodbye).reason
         if reason == "drop":
             self._house.hub.drop()
+        elif reason == "deafen":
+            self._house.hub.deafen()
         else:
             self._house.hub.disconnect(reason)
         return JSONResponse({"ok": True})

@@ -53,11 +53,13 @@ class Counts:
 
 @dataclass(eq=False)
 class Connection:
-    """One open websocket. ``draining``: told to go, served only while there is no other."""
+    """One open websocket. ``draining``: told to go, served only while there is no other. ``deaf``: it lives,
+    and what is sent over it does not arrive."""
 
     transport: asyncio.Transport | None
     outgoing: asyncio.Queue[Json | None] = field(default_factory=asyncio.Queue)
     draining: bool = False
+    deaf: bool = False
 
 
 class Hub:
@@ -166,6 +168,11 @@ class Hub:
             if connection.transport is not None:
                 connection.transport.abort()
 
+    def deafen(self) -> None:
+        """From now on nothing arrives over the connections there are, which live on; new ones are well."""
+        for connection in self._connections:
+            connection.deaf = True
+
     async def close(self) -> None:
         """End every connection and give up what is pending."""
         for connection in self._connections:
@@ -217,7 +224,8 @@ class Hub:
         self._awaited[envelope_id] = future
         self._sent_s[envelope_id] = self._clock.monotonic()
         self.counts.sent += 1
-        connection.outgoing.put_nowait(envelope)
+        if not connection.deaf:
+            connection.outgoing.put_nowait(envelope)
         return envelope_id, future
 
     async def _see_through(
