@@ -8,8 +8,9 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,16 @@ class Reader:
 
 
 @asynccontextmanager
-async def demo(tmp_path: Path) -> AsyncIterator[Reader]:
-    env = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+async def demo() -> AsyncIterator[Reader]:
+    """The demo, in a place of its own whose path is short enough for a socket."""
+    with tempfile.TemporaryDirectory() as place:
+        async with _demo(place) as reader:
+            yield reader
+
+
+@asynccontextmanager
+async def _demo(place: str) -> AsyncIterator[Reader]:
+    env = {**os.environ, "TMPDIR": place, "HOME": place}
     arguments = command("demo", "--no-browser", "--json")
     process = await asyncio.create_subprocess_exec(
         *arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
@@ -60,17 +69,18 @@ async def demo(tmp_path: Path) -> AsyncIterator[Reader]:
         async with asyncio.timeout(DEADLINE_S):
             yield Reader(json.loads(await process.stdout.readline()))
     finally:
-        process.send_signal(signal.SIGINT)
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
         async with asyncio.timeout(DEADLINE_S):
             assert await process.wait() == 0
 
 
-async def test_every_step_of_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
     require("bwrap")
     asked = re.findall(r"\*\*([^*]+)\*\*", TUTORIAL.read_text())
     assert len(asked) >= 6
     listing, reading, replacing, status, helping, running = asked[:6]
-    async with demo(tmp_path) as reader:
+    async with demo() as reader:
         repo = Path(reader.told["path"])
         root, said = await reader.writes(listing)
         assert "greet.py" in said
