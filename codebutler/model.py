@@ -134,12 +134,16 @@ Request = Prompt | Command | NoRequest
 
 
 class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
-    """Say something. ``text`` is mrkdwn and the notification; ``blocks`` (Block Kit) win where shown."""
+    """Say something. ``text`` is mrkdwn and the notification; ``blocks`` (Block Kit) win where shown.
+
+    ``only_for``: the one user who sees it, until their client forgets it; it cannot be edited or found again.
+    """
 
     text: str
     thread_ts: str | None = None
     blocks: tuple[dict[str, Any], ...] = ()
 
+    only_for: str = ""
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
     """Replace the content of a message of ours. Text without blocks removes the old blocks."""
@@ -168,26 +172,3 @@ class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
 
 
 Operation = Post | Update | React | Upload
-
-COMMAND_WORDS: dict[str, str] = {
-    "help": "what you can say here",
-    "ping": "is anybody there?",
-    "status": "what runs and what waits in this repository",
-    "list": "the conversations of this channel",
-    "new": "start the next message with a fresh session",
-    "continue": "go on with the last session",
-    "reset": "forget this conversation's session",
-    "stop": "stop what runs in this thread",
-    "kill": "the same as stop, at once",
-    "output": "the last output again",
-    "c": "run one shell command (as `run: …`)",
-    "create-image": "draw an image of what follows",
-    "logs": "a session's log",
-    "jobs": "scheduled jobs",
-    "memory": "what is remembered",
-    "skills": "what can be taught",
-    "agents": "which agents answer here",
-    "diff": "what changed in the working tree",
-    "undo": "take the last turn's changes back",
-    "checks": "run the repository's checks",
-}

@@ -1,7 +1,8 @@
 """Text to Request: is this one of our words, a named agent's prompt, or plain text? Pure.
 
 ``!word …`` anywhere a message may stand, ``/butler word …`` as a slash command or as text, or a message that
-begins with ``/word``. ``prefix: text`` names an agent. Everything else is a prompt for the default agent.
+begins with ``/word``. ``prefix: text`` names an agent. Everything else is a prompt for the default agent. The words
+are those of ``codebutler.words``; some of them are prompts for an agent of ours.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import re
 from collections.abc import Collection
 
 from codebutler.model import (
-    COMMAND_WORDS,
     Command,
     Event,
     MessageEdited,
@@ -20,10 +20,9 @@ from codebutler.model import (
     Request,
     SlashCommand,
 )
+from codebutler.words import SLASH, WORDS
 
 SHELL_PREFIX = "run"
-OWN_SLASH = "butler"  # a slash command where Slack takes one, and text where it does not: in a thread
-IMAGE_PREFIX = "image"
 _BANG = re.compile(r"!([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
 _SLASH = re.compile(r"/([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"([a-z][a-z0-9_-]*):\s*(.*)$", re.IGNORECASE | re.DOTALL)
@@ -44,9 +43,9 @@ def text_request(text: str, prefixes: Collection[str]) -> Request:
     if match := _BANG.match(stripped):
         return _command(match[1].lower(), match[2] or "")
     slash = _SLASH.match(stripped)
-    if slash and slash[1].lower() == OWN_SLASH:
+    if slash and f"/{slash[1].lower()}" == SLASH:
         return slash_request(slash[2] or "")
-    if slash and slash[1].lower() in COMMAND_WORDS:
+    if slash and slash[1].lower() in WORDS:
         return _command(slash[1].lower(), slash[2] or "")
     if (match := _PREFIX.match(stripped)) and match[1].lower() in prefixes:
         return Prompt(text=match[2], prefix=match[1].lower())
@@ -59,9 +58,10 @@ def slash_request(text: str) -> Request:
     return _command(word.lower().lstrip("!/") or "help", argument.strip())
 
 
-def _command(word: str, argument: str) -> Request:
-    if word == "c":
-        return Prompt(text=argument, prefix=SHELL_PREFIX)
-    if word == "create-image" and argument.strip():
-        return Prompt(text=argument.strip(), prefix=IMAGE_PREFIX)
-    return Command(name=word, argument=argument.strip())
+def _command(name: str, argument: str) -> Request:
+    """A word is a prompt for the agent behind it if it is said as it has to be; otherwise its usage is told."""
+    argument = argument.strip()
+    word = WORDS.get(name)
+    if word is not None and word.prefix and word.takes(argument):
+        return Prompt(text=word.text or argument, prefix=word.prefix)
+    return Command(name=name, argument=argument)

@@ -93,7 +93,9 @@ class SlackApi:
         )
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """Slack: chat.postMessage, without unfurling links."""
+        """Slack: chat.postMessage, without unfurling links; chat.postEphemeral for one user alone."""
+        if post.only_for:
+            return await self._whisper(channel, post)
         answer = await self._call(
             Call("chat.postMessage", write=True),
             channel=channel,
@@ -105,6 +107,17 @@ class SlackApi:
             unfurl_media=False,
         )
         return _text(answer, "ts")
+
+    async def _whisper(self, channel: str, post: Post) -> str:
+        answer = await self._call(
+            Call("chat.postEphemeral", write=True),
+            channel=channel,
+            user=post.only_for,
+            text=post.text,
+            thread_ts=post.thread_ts,
+            blocks=list(post.blocks) or None,
+        )
+        return _text(answer, "message_ts")
 
     async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - see below
         """Slack: chat.update. Sends no metadata, which keeps that of the post: the post must stay findable,

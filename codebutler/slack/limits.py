@@ -33,6 +33,7 @@ PER_CHANNEL: Mapping[str, Limit] = MappingProxyType({"chat.postMessage": Limit(p
 PER_WORKSPACE: Mapping[str, Limit] = MappingProxyType(
     {
         "chat.postMessage": Limit(per_minute=300, burst=50),
+        "chat.postEphemeral": Limit(per_minute=100, burst=10),
         "chat.update": Limit(per_minute=50, burst=10),
         "reactions.add": Limit(per_minute=50, burst=20),
         "reactions.remove": Limit(per_minute=20, burst=10),

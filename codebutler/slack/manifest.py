@@ -10,6 +10,8 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
+from codebutler.words import SLASH, usage_hint
+
 CREATE_URL = "https://api.slack.com/apps"
 
 # Only what is called: a scope that is not there cannot be misused.
@@ -43,9 +45,9 @@ def manifest() -> dict[str, Any]:
             "bot_user": {"display_name": "CodeButler", "always_online": True},
             "slash_commands": [
                 {
-                    "command": "/butler",
-                    "description": "Ask CodeButler about its work",
-                    "usage_hint": "help | status | stop | new",
+                    "command": SLASH,
+                    "description": "Ask CodeButler about its work (in a thread, write !word instead)",
+                    "usage_hint": usage_hint(),
                     "should_escape": False,
                 }
             ],

@@ -113,6 +113,12 @@ class MemoryChat:
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
         fault = await self._begin("post")
+        if post.only_for:
+            self._counter += 1
+            ts = f"1767225600.{self._counter:06d}"
+            self.done.append(Done(channel, post, ts))
+            self._end(fault)
+            return ts
         message = self._own(text=post.text, blocks=list(post.blocks), metadata=operation_metadata(op_id))
         ts = self._append(channel, message, post.thread_ts)
         self.done.append(Done(channel, post, ts))

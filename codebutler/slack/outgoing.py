@@ -38,8 +38,8 @@ def lane_of(operation: Operation) -> Lane:
 def method_of(operation: Operation) -> str:
     """The Slack method whose rate limit the operation meets."""
     match operation:
-        case Post():
-            return "chat.postMessage"
+        case Post(only_for=user):
+            return "chat.postEphemeral" if user else "chat.postMessage"
         case Update():
             return "chat.update"
         case React(remove=remove):

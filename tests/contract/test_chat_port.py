@@ -43,6 +43,9 @@ class Rig(Protocol):
     @property
     def channel(self) -> str: ...
 
+    @property
+    def person(self) -> str: ...
+
     def say(self, text: str, thread_ts: str | None = None) -> str: ...
 
     def reactions(self, ts: str) -> set[str]: ...
@@ -54,6 +57,7 @@ class MemoryRig:
     def __init__(self) -> None:
         self.chat = MemoryChat()
         self.channel = "C1"
+        self.person = "U1"
 
     def say(self, text: str, thread_ts: str | None = None) -> str:
         return self.chat.say(self.channel, "U1", text, thread_ts=thread_ts)
@@ -80,6 +84,7 @@ class ApiRig:
         self.server = server
         self.chat = api
         self.channel = server.channel_id("general")
+        self.person = server.workspace.person.id
 
     def say(self, text: str, thread_ts: str | None = None) -> str:
         return self.server.say("general", text, thread_ts)
@@ -149,6 +154,12 @@ async def test_blocks_travel(rig: Rig) -> None:
     ts = await rig.chat.post(rig.channel, Post(text="x", blocks=(block,)), "op-1")
     (message,) = [m for m in await everything(rig) if m["ts"] == ts]
     assert message["blocks"][0]["text"]["text"] == "*x*"
+
+
+async def test_what_is_for_one_user_is_in_nobodys_history(rig: Rig) -> None:
+    rig.say("question")
+    assert await rig.chat.post(rig.channel, Post(text="psst", only_for=rig.person), "op-1")
+    assert "psst" not in str(await everything(rig))
 
 
 async def test_an_edit_changes_the_text_and_keeps_the_operation_of_the_post(rig: Rig) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import COMMAND_WORDS, Command
+from codebutler.model import Command
+from codebutler.words import WORDS
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.naming import conversation_id
 from codebutler_worker.conversation.queueing import Todo, withdraw_turn
@@ -16,7 +17,7 @@ from codebutler_worker.present.lines import code, count, one_line, plain
 from codebutler_worker.store.rows import TurnRow, TurnState
 
 LISTED = 10
-_PLANNED = frozenset(COMMAND_WORDS) - {"c"}
+_PLANNED = frozenset(WORDS) - {"c"}
 DESCRIBE = "Say what the image should show: `!create-image a lighthouse at dusk, watercolour`."
 
 
@@ -55,7 +56,7 @@ def run_command(asked: Asked) -> Todo:
 
 
 def _help(asked: Asked) -> Todo:
-    lines = [f"`!{name}`  {COMMAND_WORDS[name]}" for name in HANDLERS]
+    lines = [f"`!{name}`  {WORDS[name].gist}" for name in HANDLERS]
     default = asked.settings.config.agent.default
     asked.reply(
         "\n".join(

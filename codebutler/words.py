@@ -1,0 +1,171 @@
+"""Our own words: the one table behind ``!word``, ``/butler word``, ``/word``, ``!help``, the Slack app and the docs.
+
+Pure, and imports nothing of ours. Both sides read it: the parent to tell a word from a prompt, the worker to do it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+SLASH = "/butler"
+IN_THREADS = (
+    f"Slack takes slash commands only outside threads. In a thread write `!word`, not `{SLASH} word`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One of our words. ``usage`` is its argument as people read it, ``pattern`` what that must match as a whole
+    (any case); ``more`` says what one line does not.
+
+    ``prefix``: it is a prompt for the agent of that name, with ``text`` if it takes no argument. ``shown``: its
+    answer to a slash command is for the whole channel, not only for whoever asked.
+    """
+
+    name: str
+    gist: str
+    usage: str = ""
+    pattern: str = ""
+    more: str = ""
+    prefix: str = ""
+    text: str = ""
+    shown: bool = False
+
+    @property
+    def example(self) -> str:
+        """The word as it is written: ``!stop [all]``."""
+        return f"!{self.name} {self.usage}".rstrip()
+
+    def takes(self, argument: str) -> bool:
+        """Whether ``argument`` is one that the word knows."""
+        return re.fullmatch(self.pattern, argument.strip(), re.IGNORECASE | re.DOTALL) is not None
+
+
+ALL = (
+    Word(
+        "help",
+        "what you can say here",
+        "[WORD]",
+        r"!?[\w-]*",
+        f"With a word: what that one does. {IN_THREADS}",
+    ),
+    Word("ping", "is anybody there?"),
+    Word(
+        "status",
+        "what runs and what waits",
+        more="The agent and its model, every turn that runs or waits, what today has cost, and the sandbox.",
+    ),
+    Word("list", "the latest conversations", more="Each with its state, its age and a link to its thread."),
+    Word(
+        "new",
+        "begin a fresh conversation",
+        more="In a thread, the next message starts with a fresh session. Outside threads each message does anyway.",
+    ),
+    Word(
+        "continue",
+        "go on with what was interrupted or stopped",
+        more="In a thread, its last turn. Outside threads, the newest ones that can go on, each with a button.",
+        shown=True,
+    ),
+    Word(
+        "reset",
+        "forget this conversation",
+        more="The next message in the thread starts with a fresh session.",
+    ),
+    Word(
+        "stop",
+        "stop what runs and withdraw what waits",
+        "[all]",
+        "(all)?",
+        "In a thread, what belongs to it. With `all`, or outside threads, everything in the channel. "
+        "A stopped conversation can go on.",
+    ),
+    Word("kill", "the same, by force and at once", "[all]", "(all)?", "For what does not end by `!stop`."),
+    Word(
+        "output",
+        "the last answer again, whole",
+        more="The full text of the last turn of the thread, or of the channel; as a file when it is long.",
+    ),
+    Word(
+        "c", "run one shell command", "COMMAND", ".+", "The same as `run: COMMAND`.", prefix="run", shown=True
+    ),
+    Word(
+        "create-image",
+        "draw what follows",
+        "DESCRIPTION",
+        ".+",
+        "For example `!create-image a lighthouse at dusk, watercolour`.",
+        prefix="image",
+        shown=True,
+    ),
+    Word("logs", "the logs of sessions", "[ID | list | tail N]", r"|list|tail \d{1,6}|[\w.-]+", shown=True),
+    Word("jobs", "scheduled jobs"),
+    Word("memory", "what is remembered about this repository"),
+    Word("skills", "what can be taught"),
+    Word("agents", "which agents there are", more="Each with its version, and whether it is ready to work."),
+    Word(
+        "diff",
+        "what has changed in the working tree",
+        "[turn]",
+        "(turn)?",
+        "Against the last commit, new files included. With `turn`, what the last turn here changed.",
+    ),
+    Word(
+        "undo",
+        "put back what the last turn changed",
+        more="Shows what would be put back, and asks. What was changed since stays, and so do commits; ignored "
+        "files and files above 20 MB are not covered. Say it again to undo the undoing.",
+        shown=True,
+    ),
+    Word(
+        "checks",
+        "run the repository's checks",
+        more="What `checks.command` says, otherwise `make check`, `make test`, `npm test` or `pytest`, whichever "
+        "the repository has.",
+        prefix="checks",
+        text="checks",
+        shown=True,
+    ),
+)
+
+WORDS: Mapping[str, Word] = MappingProxyType({word.name: word for word in ALL})
+
+
+def misuse(word: Word) -> str:
+    """One line for an argument that the word does not know."""
+    if word.usage:
+        return f"Say it as `{word.example}`: {word.gist}."
+    return f"`{word.example}` takes nothing after it: {word.gist}."
+
+
+def nearest(name: str) -> str | None:
+    """The word that was probably meant."""
+    lower = name.lower()
+    near = difflib.get_close_matches(lower, WORDS, n=1)
+    if near:
+        return near[0]
+    begun = [word for word in WORDS if len(lower) > 1 and word.startswith(lower)]
+    return begun[0] if len(begun) == 1 else None
+
+
+def usage_hint() -> str:
+    """What Slack shows beside the slash command while it is typed (at most 1,000 characters)."""
+    return " | ".join(f"{word.name} {word.usage}".rstrip() for word in ALL if "|" not in word.usage)
+
+
+def as_table() -> str:
+    """The words as a Markdown table, for the documentation."""
+    rows = [
+        f"| `{word.example}` | {_sentence(word.gist)}{' ' + word.more if word.more else ''} |" for word in ALL
+    ]
+    return "\n".join(
+        ("| word | does |", "|---|---|", *(row.replace("[ID | list", "[ID \\| list") for row in rows))
+    )
+
+
+def _sentence(gist: str) -> str:
+    return gist if gist.endswith("?") else f"{gist}."
