@@ -1,6 +1,8 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 MINUTES ?= 3
+# The tests mostly wait for processes: more of them at once than there are processors.
+PARALLEL ?= 4
 BIN := .venv/bin
 READY := .venv/.ready
 PRODUCT := .venv/.product
@@ -25,8 +27,8 @@ $(READY): $(PRODUCT)
 run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
-test: $(READY) ## run the whole test suite
-	$(BIN)/python -m pytest
+test: $(READY) ## run the whole test suite, PARALLEL (4) files at once
+	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile
 
 check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands
 
