@@ -144,6 +144,14 @@ class SlackApi:
             if error.code != done:
                 raise
 
+    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
+        """Slack: reactions.get, the complete list."""
+        answer = await self._call(Call("reactions.get"), channel=channel, timestamp=ts, full=True)
+        message = answer.get("message")
+        listed = message.get("reactions") if isinstance(message, Mapping) else None
+        rows = [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
+        return {_text(row, "name"): frozenset(map(str, row.get("users") or ())) for row in rows}
+
     async def upload(self, channel: str, upload: Upload) -> str:
         """Slack: files.getUploadURLExternal, the bytes, files.completeUploadExternal. Nothing shows before
         the last of the three, so a failure of the first two never leaves the outcome open."""

@@ -7,7 +7,7 @@ import logging
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError
-from codebutler.slack.port import ChatPort
+from codebutler.slack.port import ChatPort, Identity
 
 PROBE_BASE_S = 5.0
 PROBE_CAP_S = 60.0
@@ -29,17 +29,17 @@ class Authority:
         self._open.set()
         self._probe: asyncio.Task[None] | None = None
         self._refusals = 0
-        self._bot_id: str | None = None
+        self._me: Identity | None = None
 
     async def wait(self) -> None:
         """Return when the token is thought to work."""
         await self._open.wait()
 
-    async def bot_id(self) -> str:
-        """Our bot's id, asked for once. Raises ChatError."""
-        if self._bot_id is None:
-            self._bot_id = (await self._chat.identity()).bot_id
-        return self._bot_id
+    async def me(self) -> Identity:
+        """Who we are, asked for once. Raises ChatError."""
+        if self._me is None:
+            self._me = await self._chat.identity()
+        return self._me
 
     def proved(self) -> None:
         """A call went through."""
@@ -73,7 +73,7 @@ class Authority:
 
     async def _accepted(self) -> bool:
         try:
-            self._bot_id = (await self._chat.identity()).bot_id
+            self._me = await self._chat.identity()
         except ChatError:
             return False
         return True

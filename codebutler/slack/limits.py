@@ -37,6 +37,7 @@ PER_WORKSPACE: Mapping[str, Limit] = MappingProxyType(
         "chat.update": Limit(per_minute=50, burst=10),
         "reactions.add": Limit(per_minute=50, burst=20),
         "reactions.remove": Limit(per_minute=20, burst=10),
+        "reactions.get": Limit(per_minute=50, burst=20),
         "files.completeUploadExternal": Limit(per_minute=100, burst=10),
         # A start looks at every channel at once.
         "conversations.history": Limit(per_minute=50, burst=20),

@@ -38,8 +38,8 @@ class _Channel:
 
 
 class MemoryChat:
-    """ChatPort without a network. Methods are named as in the port: identity, post, update, react, upload,
-    history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
+    """ChatPort without a network. Methods are named as in the port: identity, post, update, react, reactions,
+    upload, history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
 
     def __init__(self, identity: Identity = ME, page_size: int = 200) -> None:
         self.me = identity
@@ -102,7 +102,7 @@ class MemoryChat:
         """The texts of our own messages in a channel, oldest first."""
         return [m["text"] for m in self._channel(channel).messages if m.get("user") == self.me.user_id]
 
-    def reactions(self, channel: str, ts: str) -> set[str]:
+    def marks(self, channel: str, ts: str) -> set[str]:
         """Our reactions on a message."""
         return {name for target, name in self._channel(channel).reactions if target == ts}
 
@@ -141,6 +141,12 @@ class MemoryChat:
         (reactions.discard if react.remove else reactions.add)((react.target_ts, react.name))
         self.done.append(Done(channel, react))
         self._end(fault)
+
+    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
+        fault = await self._begin("reactions")
+        self._find(channel, ts)
+        self._end(fault)
+        return {name: frozenset({self.me.user_id}) for name in self.marks(channel, ts)}
 
     async def upload(self, channel: str, upload: Upload) -> str:
         fault = await self._begin("upload")

@@ -60,20 +60,6 @@ def supersedes(newer: Operation, older: Operation) -> bool:
     return isinstance(newer, Update) and isinstance(older, Update) and newer.target_ts == older.target_ts
 
 
-def undoes(newer: Operation, older: Operation) -> bool:
-    """Does ``newer`` take away the reaction that ``older`` sets? If that has not been sent yet, neither need be.
-
-    Slack: reactions.remove may be called 20 times a minute, and each turn sets two reactions for a while only.
-    """
-    return newer == _removal_of(older)
-
-
-def _removal_of(operation: Operation) -> Operation | None:
-    if not isinstance(operation, React) or operation.remove:
-        return None
-    return msgspec.structs.replace(operation, remove=True)
-
-
 def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:
     """The operation with every text that people would see passed through ``redact``."""
     match operation:

@@ -47,6 +47,9 @@ class ChatPort(Protocol):
     async def react(self, channel: str, react: React) -> None:
         """Already there (or already gone) is success."""
 
+    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
+        """A message's reactions by name, and the IDs of those who set them."""
+
     async def upload(self, channel: str, upload: Upload) -> str:
         """Returns the file's id."""
 

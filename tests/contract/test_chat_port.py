@@ -29,6 +29,7 @@ METHODS = {
     "post": "chat.postMessage",
     "update": "chat.update",
     "react": "reactions.add",
+    "reactions": "reactions.get",
     "upload": "files.completeUploadExternal",
     "history": "conversations.history",
 }
@@ -63,7 +64,7 @@ class MemoryRig:
         return self.chat.say(self.channel, "U1", text, thread_ts=thread_ts)
 
     def reactions(self, ts: str) -> set[str]:
-        return self.chat.reactions(self.channel, ts)
+        return self.chat.marks(self.channel, ts)
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         match trouble:
@@ -188,6 +189,22 @@ async def test_reactions_come_and_go_and_twice_is_once(rig: Rig) -> None:
     assert rig.reactions(ts) == set()
 
 
+async def test_tells_who_set_which_reaction(rig: Rig) -> None:
+    ts = rig.say("question")
+    assert await rig.chat.reactions(rig.channel, ts) == {}
+    await rig.chat.react(rig.channel, React(target_ts=ts, name="eyes"))
+    me = await rig.chat.identity()
+    assert await rig.chat.reactions(rig.channel, ts) == {"eyes": frozenset({me.user_id})}
+
+
+async def test_a_failed_look_at_the_reactions_may_simply_be_done_again(rig: Rig) -> None:
+    ts = rig.say("question")
+    rig.trouble("reactions", "unreachable")
+    with pytest.raises(ChatUnreachableError):
+        await rig.chat.reactions(rig.channel, ts)
+    assert await rig.chat.reactions(rig.channel, ts) == {}
+
+
 async def test_an_upload_shows_in_its_thread_with_name_title_and_size(rig: Rig) -> None:
     root = rig.say("question")
     upload = Upload(filename="a.md", content="zwölf".encode(), title="A", comment="see", thread_ts=root)
@@ -214,6 +231,9 @@ async def test_unknown_threads_and_messages_are_refused(rig: Rig) -> None:
     assert caught.value.code == "message_not_found"
     with pytest.raises(ChatError) as caught:
         await rig.chat.react(rig.channel, React(target_ts=nowhere, name="eyes"))
+    assert caught.value.code == "message_not_found"
+    with pytest.raises(ChatError) as caught:
+        await rig.chat.reactions(rig.channel, nowhere)
     assert caught.value.code == "message_not_found"
     with pytest.raises(ChatError) as caught:
         await rig.chat.history(rig.channel, thread_ts=nowhere)

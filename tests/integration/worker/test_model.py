@@ -181,7 +181,7 @@ class Conversation(RuleBasedStateMachine):
             if message.get("bot_id")
         ]
         kept = [message.ts for message in self.said if message.ts not in self.deleted]
-        check(self.world.store, ours, kept, lambda ts: self.world.chat.reactions(CHANNEL, ts))
+        check(self.world.store, ours, kept, lambda ts: self.world.chat.marks(CHANNEL, ts))
         turns = Counter(run.request.turn_id for run in self.world.runs)
         assert [turn for turn, times in turns.items() if times > 1] == [], "an agent ran twice for a turn"
 
