@@ -94,7 +94,7 @@ class SlashCommand(Struct, frozen=True, kw_only=True, tag_field="kind", tag="sla
 
 
 class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="click"):
-    """A button of one of our messages was pressed."""
+    """A button of one of our messages was pressed; ``user_name`` as the workspace shows it, if it says so."""
 
     channel: str
     user: str
@@ -103,6 +103,7 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
     value: str
     action_ts: str
     thread_ts: str | None = None
+    user_name: str = ""
 
     @property
     def key(self) -> str:

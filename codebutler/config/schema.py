@@ -129,6 +129,12 @@ class AuthorizationSection(Section, frozen=True):
     allowlist: tuple[str, ...] = ()
 
 
+class ApprovalsSection(Section, frozen=True):
+    """``quorum``: how many different people have to allow a call that a pattern (some words of it) fits."""
+
+    quorum: dict[Annotated[str, Meta(min_length=1)], Annotated[int, Meta(ge=1, le=100)]] = {}
+
+
 class EnvelopeSection(Section, frozen=True):
     prompt_file: str = ""
     activation_delay_ms: Annotated[int, Meta(ge=0)] = 1500
@@ -193,6 +199,7 @@ class Config(Section, frozen=True):
     sandbox: SandboxSection = SandboxSection()
     commands: tuple[CommandRule, ...] = ()
     authorization: AuthorizationSection = AuthorizationSection()
+    approvals: ApprovalsSection = ApprovalsSection()
     envelope: EnvelopeSection = EnvelopeSection()
     output: OutputSection = OutputSection()
     session: SessionSection = SessionSection()

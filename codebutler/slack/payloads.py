@@ -194,7 +194,14 @@ def _interactive(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:
         value=_value(action),
         action_ts=_required(action, "action_ts"),
         thread_ts=_thread_ts(message) or _thread_ts(container),
+        user_name=_name(_mapping(payload, "user")),
     )
+
+
+def _name(user: Mapping[str, Any]) -> str:
+    """How people call somebody; "" where Slack does not say. It decides nothing."""
+    name = user.get("name") or user.get("username")
+    return _clean(name)[:80] if isinstance(name, str) else ""
 
 
 def _value(action: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
     Usage,
+    Withdrawn,
 )
 from codebutler_worker.agents.claude.schema import Line, decode
 from codebutler_worker.agents.claude.translate import Translator, cost_difference
@@ -32,7 +33,9 @@ STARTED = "started"
 def replay(case: str, translator: Translator | None = None) -> tuple[Translator, list[AgentEvent]]:
     translator = translator or Translator(REPO)
     lines = (GOLDEN / f"{case}.jsonl").read_bytes().splitlines()
-    return translator, [event for line in lines for event in translator.feed(decode(line))]
+    events = [event for line in lines for event in translator.feed(decode(line))]
+    # What was answered during the recording is not known to the replay, which takes the questions back.
+    return translator, [event for event in events if not isinstance(event, Withdrawn)]
 
 
 def line(**fields: object) -> Line:

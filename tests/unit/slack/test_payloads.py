@@ -211,6 +211,15 @@ def test_click() -> None:
     )
 
 
+def test_a_click_brings_the_name_of_who_clicked() -> None:
+    named = click(user={"id": "U1", "username": "ana", "name": "ana\0"})
+    assert isinstance(named, ButtonClicked)
+    assert named.user_name == "ana"
+    odd = click(user={"id": "U1", "name": 7})
+    assert isinstance(odd, ButtonClicked)
+    assert odd.user_name == ""
+
+
 def test_choice_in_a_menu_is_its_value() -> None:
     chosen = click(actions=[{"action_id": "a", "selected_option": {"value": "v"}, "action_ts": "6.5"}])
     assert isinstance(chosen, ButtonClicked)

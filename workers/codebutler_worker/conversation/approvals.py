@@ -1,39 +1,53 @@
 """What people are asked by agents, as rows: opened once, decided once, and said on the card.
 
 A row names exactly one call by the digest of its tool and input. What was decided about one call says nothing
-about another, except within a grant: the same action kind with the same pattern in the same session.
+about another, except within a grant: the same action kind with the same pattern in the same session. Calls that
+are asked for shortly after one another share a card; each keeps its own row.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from codebutler.config.schema import RepoSettings
 from codebutler_worker.agents.backend import Approval, Question
 from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.queueing import place_of
+from codebutler_worker.conversation.quorum import needed_for
 from codebutler_worker.conversation.states import move
 from codebutler_worker.present.approvals import (
+    PLAN_TOOL,
+    Item,
+    allowed_by,
+    answered_by,
     approval_card,
     approval_text,
-    closed_card,
+    closed_question,
+    denied_by,
+    plan_texts,
     question_card,
     question_text,
 )
 from codebutler_worker.present.lines import one_line
+from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 
 EXPIRY_S = 1800.0
+TOGETHER_S = 2.0
+MOST_TOGETHER = 5
 QUESTION_TOOL = "codebutler.question"
 """Stands for the tool in the row of a question; no agent's tool has this name."""
 EXPIRED = "⌛ Nobody decided within 30 minutes: refused."
 EXPIRED_REASON = "Nobody decided within 30 minutes."
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The turn ended before anybody decided: this was NOT run."
+NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
 
 _PATHS: Mapping[str, str] = {"Write": "file_path", "Edit": "file_path", "NotebookEdit": "notebook_path"}
 _REMARKS = ("description", "timeout")
@@ -71,19 +85,15 @@ def scope_of(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def open_card(
-    draft: Draft, turn_id: str, approval_id: str, asked: Approval | Question, workdir: str
+    draft: Draft, turn_id: str, approval_id: str, asked: Approval | Question, settings: RepoSettings
 ) -> ApprovalRow:
-    """Write the row, let the turn wait, and post the card. Raises KeyError if there is no such turn."""
+    """Write the row, let the turn wait, and ask on a card. Raises KeyError if there is no such turn."""
     turn = draft.uow.turns.get(turn_id)
     if turn is None:
         raise KeyError(turn_id)
-    tool, given = _action(asked, workdir)
-    if isinstance(asked, Approval):
-        text = approval_text(tool, asked.input, workdir, turn.user_id)
-        card = approval_card(approval_id, text, scope_of(tool, asked.input))
-    else:
-        card = question_card(approval_id, question_text(asked.text), asked.options)
+    tool, given = _action(asked, settings.path)
     action_json = canonical(tool, given)
+    shared = _shared_card(draft, turn_id, tool)
     row = ApprovalRow(
         id=approval_id,
         turn_id=turn_id,
@@ -93,36 +103,58 @@ def open_card(
         digest=digest_of(action_json),
         requested_at=draft.stamp,
         expires_at=iso(draft.now + timedelta(seconds=EXPIRY_S)),
-        message_op_id=draft.post(place_of(turn), card),
+        message_op_id=shared,
+        needed=_needed(asked, settings),
     )
+    if shared is None:
+        row = replace(row, message_op_id=draft.post(place_of(turn), _card([row], turn)))
     draft.uow.approvals.add(row)
+    if shared is not None:
+        show(draft, row)
     if turn.state == "running":
         draft.uow.turns.update(turn_id, state=move(turn.state, "ask"))
     return row
 
 
 def settle(
-    draft: Draft, row: ApprovalRow, state: ApprovalState, by: str, verdict: str, reason: str = ""
+    draft: Draft,
+    row: ApprovalRow,
+    state: ApprovalState,
+    by: str = "",
+    reason: str = "",
+    *,
+    for_session: bool = False,
 ) -> bool:
     """Decide a pending row and say so on its card; the turn runs on when nothing else is asked.
 
-    False if it was decided before: then nothing changes.
+    ``reason`` is what the decider said, the answer to a question, or why nobody decided. False if it was decided
+    before: then nothing changes.
     """
     if not draft.uow.approvals.decide(row.id, state, by, reason):
         return False
+    if for_session:
+        draft.uow.approvals.grant(row.id)
+    show(draft, row)
     turn = draft.uow.turns.get(row.turn_id)
-    place = place_of(turn) if turn else Place(row.conversation, None, row.turn_id)
-    if row.message_op_id:
-        draft.edit(place, row.message_op_id, closed_card(_text_of(row, turn), verdict))
     if turn and turn.state == "waiting" and not draft.uow.approvals.pending(row.turn_id):
         draft.uow.turns.update(row.turn_id, state=move(turn.state, "answered"))
     return True
 
 
+def show(draft: Draft, row: ApprovalRow) -> None:
+    """Bring the row's card up to date."""
+    if not row.message_op_id:
+        return
+    turn = draft.uow.turns.get(row.turn_id)
+    place = place_of(turn) if turn else Place(row.conversation, None, row.turn_id)
+    rows = draft.uow.approvals.of_card(row.message_op_id)
+    draft.edit(place, row.message_op_id, _card(rows, turn))
+
+
 def close_all(draft: Draft, turn_id: str, verdict: str) -> None:
     """The turn is over: what it asked is refused, and its cards say so."""
     for row in draft.uow.approvals.pending(turn_id):
-        settle(draft, row, "expired", "", verdict)
+        settle(draft, row, "expired", reason=verdict)
 
 
 def is_same(row: ApprovalRow, asked: Approval | Question, workdir: str) -> bool:
@@ -131,11 +163,24 @@ def is_same(row: ApprovalRow, asked: Approval | Question, workdir: str) -> bool:
     return row.action_json == action_json and row.digest == digest_of(action_json)
 
 
+def is_granted(draft: Draft, turn: TurnRow, session_id: str, asked: Approval) -> bool:
+    """Whether people allowed it for this session, however long ago: then nobody is asked again."""
+    wanted = pattern_of(asked.tool, asked.input)
+    granted = draft.uow.approvals.granted(turn.conversation, turn.agent, session_id)
+    return any(row.tool == asked.tool and pattern_of(row.tool, called_with(row)) == wanted for row in granted)
+
+
 def given_of(row: ApprovalRow) -> dict[str, Any]:
-    """The input of the call that the row is about. Raises msgspec.DecodeError for a damaged row."""
+    """What the row keeps of the question or call. Raises msgspec.DecodeError for a damaged row."""
     action = msgspec.json.decode(row.action_json, type=dict[str, Any])
     given = action.get("input")
     return given if isinstance(given, dict) else {}
+
+
+def called_with(row: ApprovalRow) -> dict[str, Any]:
+    """The input of the call that the row is about."""
+    called = given_of(row).get("input")
+    return called if isinstance(called, dict) else {}
 
 
 def options_of(row: ApprovalRow) -> list[str]:
@@ -144,16 +189,83 @@ def options_of(row: ApprovalRow) -> list[str]:
     return [str(option) for option in options] if isinstance(options, list) else []
 
 
+def voters(row: ApprovalRow) -> dict[str, str]:
+    """Who has decided so far: names by user ID."""
+    lines = [line.partition(" ") for line in row.votes.splitlines()]
+    return {user: name or user for user, _, name in lines}
+
+
+def with_vote(row: ApprovalRow, user: str, name: str) -> str:
+    """The votes with one more in them."""
+    votes = voters(row) | {user: one_line(name, 80) or user}
+    return "\n".join(f"{user} {name}" for user, name in votes.items())
+
+
+def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
+    if isinstance(asked, Question) or asked.tool == PLAN_TOOL:
+        return 1
+    return needed_for(settings.config.approvals.quorum, asked.tool, asked.input)
+
+
+def _shared_card(draft: Draft, turn_id: str, tool: str) -> str | None:
+    """The card that this request joins, if one was opened just now."""
+    pending = [row for row in draft.uow.approvals.pending(turn_id) if _may_share(row.tool)]
+    if not pending or not _may_share(tool) or pending[-1].message_op_id is None:
+        return None
+    rows = draft.uow.approvals.of_card(pending[-1].message_op_id)
+    age_s = (draft.now - datetime.fromisoformat(rows[0].requested_at)).total_seconds()
+    return pending[-1].message_op_id if age_s <= TOGETHER_S and len(rows) < MOST_TOGETHER else None
+
+
+def _may_share(tool: str) -> bool:
+    return tool not in (QUESTION_TOOL, PLAN_TOOL)
+
+
 def _action(asked: Approval | Question, workdir: str) -> tuple[str, dict[str, Any]]:
     if isinstance(asked, Approval):
         return asked.tool, {"input": asked.input, "cwd": workdir}
     return QUESTION_TOOL, {"question": asked.text, "options": list(asked.options)}
 
 
-def _text_of(row: ApprovalRow, turn: TurnRow | None) -> str:
-    given = given_of(row)
-    if row.tool == QUESTION_TOOL:
-        return question_text(str(given.get("question", "")))
-    called = given.get("input")
-    called = called if isinstance(called, dict) else {}
-    return approval_text(row.tool, called, str(given.get("cwd", "")), turn.user_id if turn else "")
+def _card(rows: list[ApprovalRow], turn: TurnRow | None) -> Message:
+    if rows[0].tool == QUESTION_TOOL:
+        text = question_text(str(given_of(rows[0]).get("question", "")))
+        if rows[0].state == "pending":
+            return question_card(rows[0].id, text, options_of(rows[0]))
+        return closed_question(text, _verdict(rows[0]))
+    return approval_card([_item(row, turn.user_id if turn else "") for row in rows])
+
+
+def _item(row: ApprovalRow, user: str) -> Item:
+    called, is_plan = called_with(row), row.tool == PLAN_TOOL
+    if is_plan:
+        texts = plan_texts(str(called.get("plan", "")))
+    else:
+        texts = (approval_text(row.tool, called, str(given_of(row).get("cwd", "")), user),)
+    return Item(
+        id=row.id,
+        texts=texts,
+        scope="" if is_plan or row.needed > 1 else scope_of(row.tool, called),
+        needed=row.needed,
+        votes=tuple(voters(row).values()),
+        verdict=_verdict(row),
+        is_plan=is_plan,
+    )
+
+
+def _verdict(row: ApprovalRow) -> str:
+    """What became of the request, "" while it is open."""
+    names = voters(row)
+    by = names.get(row.decided_by or "", row.decided_by or "")
+    match row.state:
+        case "pending":
+            return ""
+        case "expired":
+            return row.reason or WITHDRAWN
+        case "denied":
+            return denied_by(by, row.reason or "")
+        case "allowed" if row.tool == QUESTION_TOOL:
+            return answered_by(by, row.reason or "")
+        case "allowed":
+            scope = scope_of(row.tool, called_with(row)) if row.for_session else ""
+            return allowed_by(" and ".join(names.values()) if row.needed > 1 else by, scope)

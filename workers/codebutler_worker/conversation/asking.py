@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 from codebutler.errors import StoreError
 from codebutler.protocol.messages import Audit
-from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question
+from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.approvals import (
     EXPIRED,
     EXPIRED_REASON,
     EXPIRY_S,
+    NO_LONGER_ASKED,
+    is_granted,
     is_same,
     open_card,
-    pattern_of,
     settle,
 )
 from codebutler_worker.conversation.desk import Desk, Draft
@@ -36,11 +37,10 @@ NOT_THE_SAME = "Refused: this is not what was decided about."
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Something the agent waits for. ``session_id`` is the session it belongs to."""
+    """Something the agent waits for."""
 
     backend: AgentBackend
     asked: Approval | Question
-    session_id: str
 
 
 class Asking:
@@ -60,25 +60,40 @@ class Asking:
 
     async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
         """Ask in the thread, unless it was allowed for this session before."""
-        if isinstance(asked, Approval) and self._is_granted(asked, session_id):
-            self._audit(asked, self._turn.user_id, "allowed for the session")
-            await backend.answer(self._turn.id, asked.id, Answer(allow=True))
-            return
         approval_id = uuid.uuid4().hex
-        self._pending[approval_id] = Pending(backend, asked, session_id)
-        workdir = self._desk.settings.path
+        self._pending[approval_id] = Pending(backend, asked)
         try:
-            await self._desk.commit(
-                lambda draft: open_card(draft, self._turn.id, approval_id, asked, workdir)
+            granted = await self._desk.commit(
+                lambda draft: self._ask_unless_granted(draft, approval_id, asked, session_id)
             )
         except StoreError as error:
             self._desk.report.log("ERR", f"a question could not be stored: {error}")
             await self._answer(approval_id, Answer(allow=False, text=UNSAVED))
             return
+        if granted:
+            self._audit(asked, self._turn.user_id, "allowed for the session")
+            await self._answer(approval_id, Answer(allow=True))
+            return
         if approval_id in self._pending:
             self._limits[approval_id] = asyncio.create_task(
                 self._expire(approval_id), name=f"limit of {approval_id}"
             )
+        self._load_changed()
+
+    async def withdrawn(self, event: Withdrawn) -> None:
+        """The agent does not wait for the answer any more: its card says so."""
+        gone = [key for key, pending in self._pending.items() if _belongs(pending.asked, event)]
+        for approval_id in gone:
+            del self._pending[approval_id]
+            if limit := self._limits.pop(approval_id, None):
+                limit.cancel()
+        if not gone:
+            return
+        try:
+            await self._desk.commit(lambda draft: _take_back(draft, gone))
+        except StoreError as error:
+            # The card stays open until the turn ends; a click on it finds nobody who waits, and says so.
+            self._desk.report.log("ERR", f"a card could not be closed: {error}")
         self._load_changed()
 
     async def decided(self, verdict: Verdict) -> None:
@@ -96,10 +111,6 @@ class Asking:
         if row is None or not is_same(row, pending.asked, self._desk.settings.path):
             await self._answer(verdict.approval_id, Answer(allow=False, text=NOT_THE_SAME))
             return
-        if verdict.session and verdict.allow and isinstance(pending.asked, Approval):
-            key = (self._turn.conversation, self._turn.agent, pending.session_id)
-            pattern = pattern_of(pending.asked.tool, pending.asked.input)
-            self._desk.grants.setdefault(key, set()).add(pattern)
         self._audit(pending.asked, row.decided_by or "", row.state)
         await self._answer(verdict.approval_id, Answer(verdict.allow, verdict.text))
 
@@ -112,9 +123,13 @@ class Asking:
             limit.cancel()
         await asyncio.gather(*limits, return_exceptions=True)
 
-    def _is_granted(self, asked: Approval, session_id: str) -> bool:
-        granted = self._desk.grants.get((self._turn.conversation, self._turn.agent, session_id), set())
-        return pattern_of(asked.tool, asked.input) in granted
+    def _ask_unless_granted(
+        self, draft: Draft, approval_id: str, asked: Approval | Question, session_id: str
+    ) -> bool:
+        if isinstance(asked, Approval) and is_granted(draft, self._turn, session_id, asked):
+            return True
+        open_card(draft, self._turn.id, approval_id, asked, self._desk.settings)
+        return False
 
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         pending = self._pending.pop(approval_id, None)
@@ -153,9 +168,20 @@ class Asking:
 
 def _expired(draft: Draft, approval_id: str) -> bool:
     row = draft.uow.approvals.get(approval_id)
-    if row is None or not settle(draft, row, "expired", "", EXPIRED):
+    if row is None or not settle(draft, row, "expired", reason=EXPIRED):
         return False
     turn = draft.uow.turns.get(row.turn_id)
     if turn is not None:
         draft.post(place_of(turn), EXPIRED)
     return True
+
+
+def _take_back(draft: Draft, approval_ids: list[str]) -> None:
+    for approval_id in approval_ids:
+        if row := draft.uow.approvals.get(approval_id):
+            settle(draft, row, "expired", reason=NO_LONGER_ASKED)
+
+
+def _belongs(asked: Approval | Question, event: Withdrawn) -> bool:
+    """One call may ask several questions: ``<call>#<number>``."""
+    return event.id in (asked.id, asked.id.partition("#")[0])

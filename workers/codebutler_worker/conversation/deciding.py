@@ -7,16 +7,19 @@ turn; everything else is told, and does nothing.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted, Prompt
 from codebutler_worker.conversation.approvals import (
+    MOST_TOGETHER,
     QUESTION_TOOL,
-    given_of,
     options_of,
-    scope_of,
     settle,
+    show,
+    voters,
+    with_vote,
 )
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.naming import conversation_id, prefixes_of
@@ -27,29 +30,56 @@ from codebutler_worker.present.approvals import (
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,
     DENY_ACTION,
-    allowed_by,
-    answered_by,
-    denied_by,
+    PLAN_TOOL,
+    TOGETHER,
 )
 from codebutler_worker.present.lines import plain
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
-NO_LONGER = "That card is closed: nobody decided in time. It was NOT run."
+CLOSED = "That card is closed. It was NOT run."
 USE_BUTTONS = "Several things wait for a decision: press the button on the card you mean."
 DENIED = "A person denied this."
+KEEP_PLANNING = "The person does not want to begin yet: keep planning."
+OTHERS = "it still needs somebody else."
 _YES = frozenset({"yes", "allow"})
 _NO = re.compile(r"(?:no|deny)(?:[\s,.:;!—-]+(?P<reason>.*))?", re.IGNORECASE | re.DOTALL)
 NO_CHARS = 300
 
 
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Who decides; ``name`` is "" where only the ID is known."""
+
+    user: str
+    name: str = ""
+
+
 def decide_click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
-    """Take the decision of a click, once; a later one is told who decided."""
-    approval_id, _, choice = event.value.partition(":")
-    row = draft.uow.approvals.get(approval_id)
-    turn = draft.uow.turns.get(row.turn_id) if row else None
+    """Take the decision of a click, once; a later one is told who decided.
+
+    A button for several requests allows exactly those it names, as far as they are open.
+    """
+    value, _, choice = event.value.partition(":")
+    ids = list(dict.fromkeys(value.split(TOGETHER)))[:MOST_TOGETHER]
+    if len(ids) > 1 and event.action_id != ALLOW_ACTION:
+        return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
+    rows = [row for row in map(draft.uow.approvals.get, ids) if row is not None]
+    if len(ids) > 1:
+        rows = [row for row in rows if row.state == "pending"] or rows[:1]
+    done = [_click_one(draft, config, event, row, choice) for row in rows]
+    if not done:
+        return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
+    return Todo(
+        verdicts=tuple(verdict for todo in done for verdict in todo.verdicts),
+        log=tuple(line for todo in done for line in todo.log),
+    )
+
+
+def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: ApprovalRow, choice: str) -> Todo:
+    turn = draft.uow.turns.get(row.turn_id)
     is_answer = event.action_id == ANSWER_ACTION
-    if row is None or turn is None or turn.channel_id != event.channel:
+    if turn is None or turn.channel_id != event.channel:
         return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
     if is_answer != (row.tool == QUESTION_TOOL):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
@@ -58,11 +88,14 @@ def decide_click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if row.state != "pending" or turn.state not in LIVE:
         draft.post(place_of(turn), _already(row))
         return Todo()
+    decider = Decider(event.user, event.user_name)
     if is_answer:
-        return _option(draft, event.user, row, choice)
+        return _option(draft, decider, row, choice)
     if event.action_id == DENY_ACTION:
-        return _deny(draft, event.user, row, "")
-    return _allow(draft, event.user, row, session=event.action_id == ALLOW_SESSION_ACTION)
+        return _deny(draft, decider, row, "")
+    if event.action_id == ALLOW_SESSION_ACTION and (row.needed > 1 or row.tool == PLAN_TOOL):
+        return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
+    return _allow(draft, decider, row, session=event.action_id == ALLOW_SESSION_ACTION)
 
 
 def decide_typed(draft: Draft, config: Config, event: MessagePosted, request: Prompt) -> Todo | None:
@@ -86,14 +119,14 @@ def decide_typed(draft: Draft, config: Config, event: MessagePosted, request: Pr
         return Todo()
     if questions:
         draft.react(place_of(turn), event.ts, DONE)
-        return _answer(draft, event.user, rows[0], words)
+        return _answer(draft, Decider(event.user), rows[0], words)
     if len(rows) > 1:
         draft.post(place_of(turn), USE_BUTTONS)
         return Todo()
     draft.react(place_of(turn), event.ts, DONE)
     if denial:
-        return _deny(draft, event.user, rows[0], (denial["reason"] or "").strip())
-    return _allow(draft, event.user, rows[0], session=False)
+        return _deny(draft, Decider(event.user), rows[0], (denial["reason"] or "").strip())
+    return _allow(draft, Decider(event.user), rows[0], session=False)
 
 
 def _open_cards(
@@ -121,32 +154,51 @@ def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:
     return False
 
 
-def _allow(draft: Draft, user: str, row: ApprovalRow, *, session: bool) -> Todo:
-    called = given_of(row).get("input")
-    scope = scope_of(row.tool, called if isinstance(called, dict) else {}) if session else ""
-    settle(draft, row, "allowed", user, allowed_by(user, scope))
-    return Todo(verdicts=(Verdict(row.turn_id, row.id, allow=True, session=session),))
+def _allow(draft: Draft, decider: Decider, row: ApprovalRow, *, session: bool) -> Todo:
+    if decider.user in voters(row):
+        turn = draft.uow.turns.get(row.turn_id)
+        if turn is not None:
+            draft.post(
+                place_of(turn),
+                f"{plain(decider.name or decider.user)}, you have allowed it already: {OTHERS}",
+            )
+        return Todo()
+    voted = _voted(draft, decider, row)
+    if len(voters(voted)) < row.needed:
+        show(draft, voted)
+        return Todo()
+    settle(draft, voted, "allowed", decider.user, for_session=session)
+    return Todo(verdicts=(Verdict(row.turn_id, row.id, allow=True),))
 
 
-def _deny(draft: Draft, user: str, row: ApprovalRow, reason: str) -> Todo:
-    settle(draft, row, "denied", user, denied_by(user, reason), reason)
-    text = f"{DENIED} Their reason: {reason}" if reason else DENIED
+def _deny(draft: Draft, decider: Decider, row: ApprovalRow, reason: str) -> Todo:
+    settle(draft, _voted(draft, decider, row), "denied", decider.user, reason)
+    text = KEEP_PLANNING if row.tool == PLAN_TOOL else DENIED
+    text = f"{text} Their reason: {reason}" if reason else text
     return Todo(verdicts=(Verdict(row.turn_id, row.id, allow=False, text=text),))
 
 
-def _option(draft: Draft, user: str, row: ApprovalRow, choice: str) -> Todo:
+def _option(draft: Draft, decider: Decider, row: ApprovalRow, choice: str) -> Todo:
     options = options_of(row)
     if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
-        return Todo().logged("WRN", f"{user} chose an option that the question does not have")
-    return _answer(draft, user, row, options[int(choice)])
+        return Todo().logged("WRN", f"{decider.user} chose an option that the question does not have")
+    return _answer(draft, decider, row, options[int(choice)])
 
 
-def _answer(draft: Draft, user: str, row: ApprovalRow, words: str) -> Todo:
-    settle(draft, row, "allowed", user, answered_by(user, words), words)
+def _answer(draft: Draft, decider: Decider, row: ApprovalRow, words: str) -> Todo:
+    settle(draft, _voted(draft, decider, row), "allowed", decider.user, words)
     return Todo(verdicts=(Verdict(row.turn_id, row.id, allow=True, text=words),))
+
+
+def _voted(draft: Draft, decider: Decider, row: ApprovalRow) -> ApprovalRow:
+    """The row with this person among those who decided."""
+    votes = with_vote(row, decider.user, decider.name)
+    draft.uow.approvals.vote(row.id, votes)
+    return replace(row, votes=votes)
 
 
 def _already(row: ApprovalRow) -> str:
     if row.decided_by:
-        return f"Already decided by {plain(row.decided_by)}: {row.state}."
-    return NO_LONGER
+        by = voters(row).get(row.decided_by, row.decided_by)
+        return f"Already decided by {plain(by)}: {row.state}."
+    return f"{CLOSED} {row.reason or ''}".strip()

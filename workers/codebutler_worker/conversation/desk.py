@@ -126,10 +126,7 @@ class Draft:
 
 
 class Desk:
-    """The shared means of one worker. ``private`` are directories of which no agent may be sent anything.
-
-    ``grants``: patterns that people have allowed, by conversation, agent and session; in memory only.
-    """
+    """The shared means of one worker. ``private`` are directories of which no agent may be sent anything."""
 
     private: tuple[Path, ...] = ()
 
@@ -150,7 +147,6 @@ class Desk:
         self.report = report
         self.fetcher = Fetcher(report.send, clock)
         self.media = MediaService(settings.config.openai, settings.agent_env)
-        self.grants: dict[tuple[str, str, str], set[str]] = {}
         self._commits: set[asyncio.Task[None]] = set()
 
     async def commit(self, work: Callable[[Draft], T]) -> T:

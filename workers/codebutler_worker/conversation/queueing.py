@@ -61,13 +61,12 @@ class Steer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision on its way to a turn's agent. ``session``: also for what the same pattern covers."""
+    """A decision on its way to a turn's agent."""
 
     turn_id: str
     approval_id: str
     allow: bool
     text: str = ""
-    session: bool = False
 
 
 @dataclass(frozen=True, slots=True)

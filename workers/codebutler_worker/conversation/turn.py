@@ -22,6 +22,7 @@ from codebutler_worker.agents.backend import (
     Started,
     Text,
     TurnRequest,
+    Withdrawn,
 )
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.desk import Desk, Draft, Place
@@ -239,6 +240,8 @@ class Turn:
                 event = Text(await self._parcels.take(text))
             case Approval() | Question():
                 await self._asking.heard(backend, event, self._session_id or "")
+            case Withdrawn():
+                await self._asking.withdrawn(event)
         view = reduce(self._view, event)
         if view != self._view:
             self._view = view

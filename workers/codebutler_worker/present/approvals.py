@@ -1,6 +1,6 @@
-"""The cards on which an agent asks a person: leave for one call, or a choice. Pure.
+"""The cards on which an agent asks a person: leave for calls, or a choice. Pure.
 
-A card shows the whole input of the call: what is not shown could be what matters. Characters that draw nothing
+A card shows the whole input of a call: what is not shown could be what matters. Characters that draw nothing
 or turn the reading direction are written out, and a cut says how much it hides.
 """
 
@@ -9,21 +9,32 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from codebutler.text.escape import neutralise
+from codebutler.text.markdown import to_mrkdwn
+from codebutler.text.split import split_markdown
 from codebutler_worker.present.lines import clip, code, one_line, plain
-from codebutler_worker.present.progress import Message, button, with_buttons
+from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 
 ALLOW_ACTION = "codebutler.allow"
 ALLOW_SESSION_ACTION = "codebutler.allow_session"
 DENY_ACTION = "codebutler.deny"
 ANSWER_ACTION = "codebutler.answer"
+TOGETHER = ","
+"""Between the ids in the value of the button that allows several requests."""
 
+PLAN_TOOL = "ExitPlanMode"
+"""Claude Code's name for "this is my plan, may I begin?"."""
 DETAIL_CHARS = 1800
 QUESTION_CHARS = 2000
 MAX_OPTIONS = 10
 LABEL_CHARS = 75
 """Slack: the text of a button."""
+FALLBACK_CHARS = 3500
+PLAN_PARTS = 8
+_PLAN_PART_CHARS = 2500
 _FENCE = "```"
 _CUT_FENCE = "`\u200b`\u200b`"
 _LEADS: Mapping[str, tuple[str, ...]] = {
@@ -32,6 +43,23 @@ _LEADS: Mapping[str, tuple[str, ...]] = {
     "Edit": ("file_path", "old_string", "new_string"),
 }
 _MARKS = {"old_string": "- ", "new_string": "+ "}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One request on a card: ``texts`` say what is asked (mrkdwn, each for a section of its own).
+
+    ``scope`` is what "for this session" would cover, "" where it is not offered. ``votes`` of the ``needed``
+    people have allowed it; ``verdict`` is what became of it, "" while it is open.
+    """
+
+    id: str
+    texts: tuple[str, ...]
+    scope: str = ""
+    needed: int = 1
+    votes: tuple[str, ...] = ()
+    verdict: str = ""
+    is_plan: bool = False
 
 
 def approval_text(tool: str, given: Mapping[str, Any], workdir: str, user: str) -> str:
@@ -44,14 +72,33 @@ def approval_text(tool: str, given: Mapping[str, Any], workdir: str, user: str) 
     return "\n".join(lines)
 
 
-def approval_card(approval_id: str, text: str, scope: str) -> Message:
-    """The question whether the call may run; ``scope`` is what "for this session" would cover."""
-    return with_buttons(
-        f"{text}\nOr say `yes` or `no, because …` here. _Allow for this session_ covers {plain(scope)}.",
-        button("Allow", ALLOW_ACTION, approval_id, "primary"),
-        button("Allow for this session", ALLOW_SESSION_ACTION, approval_id),
-        button("Deny", DENY_ACTION, approval_id, "danger"),
-    )
+def plan_texts(plan: str) -> tuple[str, ...]:
+    """What the agent is going to do if it may begin, in parts that each fit a section."""
+    parts = split_markdown(_visible(plan).strip() or "(it did not say)", _PLAN_PART_CHARS)
+    shown = [clip(to_mrkdwn(neutralise(part)), SECTION_CHARS - 200) for part in parts[:PLAN_PARTS]]
+    if hidden := sum(len(part) for part in parts[PLAN_PARTS:]):
+        shown.append(f"⚠️ {hidden} more characters are not shown.")
+    return (f"📋 This is the plan. May I begin?\n{shown[0]}", *shown[1:])
+
+
+def approval_card(items: Sequence[Item]) -> Message:
+    """The question whether the calls may run, with a decision for each, and one for all that are open."""
+    open_ = [item for item in items if not item.verdict]
+    blocks: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for item in items:
+        texts = [*item.texts[:-1], "\n".join([item.texts[-1], *_state_lines(item)])]
+        if not item.verdict and len(open_) == 1:
+            texts[-1] += f"\n{_hint(item)}"
+        lines += texts
+        blocks += [_section(text) for text in texts]
+        if not item.verdict:
+            blocks.append(_buttons(item))
+    if len(open_) > 1:
+        ids = TOGETHER.join(item.id for item in open_)
+        all_of_them = button(f"Allow all {len(open_)}", ALLOW_ACTION, ids)
+        blocks.append({"type": "actions", "elements": [all_of_them]})
+    return Message(clip("\n".join(lines), FALLBACK_CHARS), tuple(blocks))
 
 
 def question_text(asked: str) -> str:
@@ -62,17 +109,16 @@ def question_text(asked: str) -> str:
 def question_card(approval_id: str, text: str, options: Sequence[str]) -> Message:
     """A question with a button for each option, each in a row of its own: Slack wants the action IDs of a row
     to differ."""
-    text = f"{text}\nPress one, or answer in your own words here."
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+    text = f"{text}\n{'Press one, or answer' if options else 'Answer'} in your own words here."
     rows = [
         {"type": "actions", "elements": [button(_label(option, at), ANSWER_ACTION, f"{approval_id}:{at}")]}
         for at, option in enumerate(options[:MAX_OPTIONS])
     ]
-    return Message(text, (section, *rows))
+    return Message(text, (_section(text), *rows))
 
 
-def closed_card(text: str, verdict: str) -> Message:
-    """The card again, without its buttons and with what became of it."""
+def closed_question(text: str, verdict: str) -> Message:
+    """A question again, without its buttons and with what became of it."""
     return Message(f"{text}\n{verdict}")
 
 
@@ -89,6 +135,40 @@ def denied_by(user: str, reason: str) -> str:
 def answered_by(user: str, answer: str) -> str:
     """Who answered what."""
     return f"💬 {plain(user)}: {plain(one_line(answer, 300))}"
+
+
+def _state_lines(item: Item) -> list[str]:
+    if item.verdict:
+        return [item.verdict]
+    if item.needed == 1:
+        return []
+    who = f": {plain(', '.join(item.votes))}" if item.votes else ""
+    return [f"👥 {item.needed} people have to allow this; {len(item.votes)} did{who}."]
+
+
+def _hint(item: Item) -> str:
+    if item.is_plan:
+        return "Or say `yes`, or `no, …` with what it should be instead."
+    hint = "Or say `yes` or `no, because …` here."
+    return f"{hint} _Allow for this session_ covers {plain(item.scope)}." if item.scope else hint
+
+
+def _buttons(item: Item) -> dict[str, Any]:
+    if item.is_plan:
+        elements = [
+            button("Approve", ALLOW_ACTION, item.id, "primary"),
+            button("Keep planning", DENY_ACTION, item.id),
+        ]
+        return {"type": "actions", "elements": elements}
+    elements = [button("Allow", ALLOW_ACTION, item.id, "primary")]
+    if item.scope:
+        elements.append(button("Allow for this session", ALLOW_SESSION_ACTION, item.id))
+    elements.append(button("Deny", DENY_ACTION, item.id, "danger"))
+    return {"type": "actions", "elements": elements}
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": clip(text, SECTION_CHARS)}}
 
 
 def _label(option: str, at: int) -> str:

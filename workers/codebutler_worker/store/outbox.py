@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy import Connection, case, func, select, text, update
 
 from codebutler.clock import Clock
 from codebutler_worker.store import tables
@@ -92,6 +92,10 @@ class Outbox:
         self._connection.execute(pending.values(**fields))
 
 
+_ASKED = text("approvals.rowid")
+"""Of what is asked at the same moment, the first comes first."""
+
+
 class Approvals:
     """Questions to people; each is decided once."""
 
@@ -112,7 +116,7 @@ class Approvals:
         """The questions that one card asks, in its order."""
         columns = tables.approvals.c
         query = select(tables.approvals).where(columns.message_op_id == message_op_id)
-        return every(self._connection, query.order_by(columns.requested_at, columns.id), ApprovalRow)
+        return every(self._connection, query.order_by(columns.requested_at, _ASKED), ApprovalRow)
 
     def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
         """What people have allowed for a whole session of an agent."""
@@ -142,7 +146,7 @@ class Approvals:
         query = select(tables.approvals).where(columns.state == "pending")
         if turn_id is not None:
             query = query.where(columns.turn_id == turn_id)
-        return every(self._connection, query.order_by(columns.requested_at, columns.id), ApprovalRow)
+        return every(self._connection, query.order_by(columns.requested_at, _ASKED), ApprovalRow)
 
     def decide(self, approval_id: str, state: ApprovalState, decided_by: str, reason: str = "") -> bool:
         """Decide a pending question. False if it was decided before, or is unknown: then nothing changes."""

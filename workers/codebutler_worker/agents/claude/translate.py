@@ -17,7 +17,9 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
     Usage,
+    Withdrawn,
 )
+from codebutler_worker.agents.claude.plans import PLAN_TOOL, PlanKeeper
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
@@ -69,6 +71,7 @@ class Translator:
         self._continuing = False
         self._api_error: str | None = None
         self._usage = Usage()
+        self._plans = PlanKeeper()
 
     def sent(self, uuid: str) -> None:
         """A message of ours is on its way; the turn is not over before the CLI has begun it."""
@@ -103,6 +106,8 @@ class Translator:
                 return self._result(line)
             case ControlRequest():
                 return self._request(line)
+            case ControlCancel():
+                return self._withdrawn([line.request_id])
             case _:
                 self._note(line)
                 return self._rate_limit(line) if isinstance(line, RateLimitLine) else []
@@ -124,8 +129,6 @@ class Translator:
                 self._follows_messages = True
                 if line.state != "queued":
                     self._sent.discard(line.command_uuid)
-            case ControlCancel():
-                self.asking.pop(line.request_id, None)
             case ControlResponse() if line.response.request_id == INITIALIZE:
                 if line.response.subtype == "error":
                     self.refused = line.response.error or "initialize was refused"
@@ -175,6 +178,7 @@ class Translator:
                 return [Thinking(block.thinking)]
             case "tool_use":
                 given = arguments(block.input)
+                self._plans.saw(block.id, block.name, given)
                 if not inner:
                     self.running.add(block.id)
                 plan = plan_of(block.name, given)
@@ -186,10 +190,13 @@ class Translator:
         if block.type != "tool_result":
             return []
         self.running.discard(block.tool_use_id)
-        self.asking = {
-            k: ask for k, ask in self.asking.items() if ask.request.tool_use_id != block.tool_use_id
-        }
-        return [ToolResult(block.tool_use_id, not block.is_error, result_text(block.content))]
+        answered = [k for k, ask in self.asking.items() if ask.request.tool_use_id == block.tool_use_id]
+        result = ToolResult(block.tool_use_id, not block.is_error, result_text(block.content))
+        return [*self._withdrawn(answered), result]
+
+    def _withdrawn(self, request_ids: list[str]) -> list[AgentEvent]:
+        """It does not wait for these any more; what was answered is not among the asking."""
+        return [Withdrawn(id_) for id_ in request_ids if self.asking.pop(id_, None) is not None]
 
     def _result(self, line: ResultLine) -> list[AgentEvent]:
         self.result = line
@@ -207,7 +214,8 @@ class Translator:
         return [self._usage]
 
     def _request(self, line: ControlRequest) -> list[AgentEvent]:
-        if line.request.subtype != "can_use_tool":
+        if line.request.subtype != "can_use_tool" or line.request_id in self.asking:
+            # Nothing else is slipped in under an id that is asked about: what is allowed is what runs.
             return []
         self.asking[line.request_id] = line
         given = line.request.input
@@ -215,6 +223,8 @@ class Translator:
             return [
                 question_of(line.request_id, number, each) for number, each in enumerate(questions(given))
             ]
+        if line.request.tool_name == PLAN_TOOL:
+            given = self._plans.shown(line.request.tool_use_id, given)
         summary = summarise(given, self._workdir)
         return [Approval(line.request_id, line.request.tool_name, summary, given)]
 

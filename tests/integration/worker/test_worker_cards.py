@@ -1,0 +1,227 @@
+"""Cards with several requests, several deciders, and requests that go away by themselves."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from codebutler.config.schema import ApprovalsSection, RepoSettings
+from codebutler.model import ButtonClicked, Update
+from codebutler.protocol.messages import Heartbeat
+from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Withdrawn
+from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
+
+FIRST = Approval("req-1", "Bash", "touch a", {"command": "touch a"})
+SECOND = Approval("req-2", "Bash", "touch b", {"command": "touch b"})
+PUSH = Approval("req-1", "Bash", "git push", {"command": "git push origin main"})
+PLAN = Approval("req-1", "ExitPlanMode", "", {"plan": "1. **look**\n2. mend"})
+BEN, CARL = "U0BEN", "U0CARL"
+
+
+def buttons(shown: object) -> dict[str, tuple[str, str]]:
+    """(action_id, value) by label; of a row of the same labels the last."""
+    elements = [one for block in getattr(shown, "blocks", ()) for one in block.get("elements", [])]
+    return {element["text"]["text"]: (element["action_id"], element["value"]) for element in elements}
+
+
+def press(parent: Parent, button: tuple[str, str], at: str, *, user: str = USER, name: str = "") -> int:
+    event = ButtonClicked(
+        channel=CHANNEL,
+        user=user,
+        message_ts="9000.000001",
+        action_id=button[0],
+        value=button[1],
+        action_ts=at,
+        thread_ts="100.1",
+        user_name=name,
+    )
+    return parent.deliver(event)
+
+
+async def asks(parent: Parent, *asked: Approval | Question) -> Run:
+    parent.says("go", "100.1")
+    run = await parent.run(0)
+    run.does(Started("session-1"), *asked)
+    await parent.until(lambda: parent.said(Heartbeat)[-1].waiting == 1)
+    return run
+
+
+async def update_with(parent: Parent, *texts: str) -> Update:
+    """The card once it says all of this."""
+
+    def look() -> list[Update]:
+        return [one for one in parent.updates if all(text in one.text for text in texts)]
+
+    return (await parent.until(look, flow=True))[-1]
+
+
+def answered(parent: Parent) -> list[tuple[str, bool]]:
+    return [(id_, answer.allow) for id_, answer in parent.backend.answers]
+
+
+def with_quorum(repo: Path, **quorum: int) -> RepoSettings:
+    plain = settings(repo)
+    section = ApprovalsSection(quorum={words.replace("_", " "): people for words, people in quorum.items()})
+    return msgspec.structs.replace(plain, config=msgspec.structs.replace(plain.config, approvals=section))
+
+
+async def test_requests_within_two_seconds_share_a_card(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, FIRST, SECOND)
+        card = await update_with(parent, "touch a", "touch b")
+        assert len(parent.posts) == 1
+        press(parent, buttons(card)["Allow all 2"], "500.1", name="ana")
+        await parent.until(lambda: len(answered(parent)) == 2)
+        assert sorted(answered(parent)) == [("req-1", True), ("req-2", True)]
+        closed = await update_with(parent, "✅ Allowed by ana.\n🔐")
+        assert buttons(closed) == {}
+        run.finish()
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+
+
+async def test_each_request_of_a_card_is_decided_by_itself(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, FIRST, SECOND)
+        card = await update_with(parent, "touch a", "touch b")
+        press(parent, buttons(card)["Deny"], "500.1")
+        rest = await update_with(parent, "🚫 Denied by")
+        await parent.until(lambda: answered(parent) == [("req-2", False)])
+        assert parent.said(Heartbeat)[-1].waiting == 1
+        press(parent, buttons(rest)["Allow"], "500.2")
+        await parent.until(lambda: len(answered(parent)) == 2)
+        assert answered(parent)[1] == ("req-1", True)
+
+
+async def test_allow_all_covers_what_the_card_showed_and_no_more(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, FIRST, SECOND)
+        card = await update_with(parent, "touch b")
+        run.does(Approval("req-3", "Bash", "rm", {"command": "rm -rf ."}))
+        await update_with(parent, "rm -rf .")
+        press(parent, buttons(card)["Allow all 2"], "500.1")  # by somebody who has not seen the third
+        await parent.until(lambda: len(answered(parent)) == 2)
+        press(parent, buttons(card)["Allow all 2"], "500.2")  # once more
+        await parent.post_with("Already decided by")
+        assert sorted(answered(parent)) == [("req-1", True), ("req-2", True)]
+        assert parent.said(Heartbeat)[-1].waiting == 1
+
+
+async def test_a_later_request_has_a_card_of_its_own(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, FIRST)
+        await parent.clock.advance(3)
+        run.does(SECOND)
+        await parent.until(lambda: len(parent.posts) == 2)
+        assert "touch b" in parent.posts[1].text
+
+
+async def test_what_the_agent_takes_back_is_closed(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, FIRST, Question("req-9#0", "Which?", ("A",)), Question("req-9#1", "And?"))
+        card = await parent.post_with("touch a")
+        run.does(Withdrawn("req-1"), Withdrawn("req-9"), Withdrawn("unheard of"))
+        await update_with(parent, "took this back")
+        await parent.until(lambda: len([one for one in parent.updates if "took this back" in one.text]) == 3)
+        await parent.until(lambda: parent.said(Heartbeat)[-1].running == 1)
+        press(parent, buttons(card)["Allow"], "500.1")
+        await parent.post_with("That card is closed. It was NOT run.")
+        assert answered(parent) == []
+
+
+async def test_two_people_have_to_allow_and_are_named(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, git_push=2)) as parent:
+        await asks(parent, PUSH)
+        card = await parent.post_with("2 people have to allow this; 0 did.")
+        assert list(buttons(card)) == ["Allow", "Deny"]
+        press(parent, buttons(card)["Allow"], "500.1", name="ana")
+        await update_with(parent, "2 people have to allow this; 1 did: ana.")
+        press(parent, buttons(card)["Allow"], "500.2", name="ana")
+        await parent.post_with("ana, you have allowed it already")
+        assert answered(parent) == []
+        press(parent, buttons(card)["Allow"], "500.3", user=BEN, name="ben")
+        await update_with(parent, "✅ Allowed by ana and ben.")
+        await parent.until(lambda: answered(parent) == [("req-1", True)])
+
+
+async def test_one_no_is_enough_and_no_session_gets_around_it(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, git_push=2)) as parent:
+        await asks(parent, PUSH)
+        card = await parent.post_with("2 people")
+        approval_id = buttons(card)["Allow"][1]
+        await parent.stored(press(parent, ("codebutler.allow_session", approval_id), "500.1"))
+        press(parent, buttons(card)["Allow"], "500.2")
+        await update_with(parent, "1 did")
+        press(parent, buttons(card)["Deny"], "500.3", user=CARL, name="carl")
+        await update_with(parent, "🚫 Denied by carl.")
+        await parent.until(lambda: answered(parent) == [("req-1", False)])
+
+
+async def test_votes_outlive_the_card_of_a_dead_worker_as_nothing(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, git_push=2)) as parent:
+        await asks(parent, PUSH)
+        card = await parent.post_with("2 people")
+        press(parent, buttons(card)["Allow"], "500.1")
+        await update_with(parent, "1 did")
+    async with worker(with_quorum(tmp_path, git_push=2)) as parent:
+        await update_with(parent, "NOT run")
+        press(parent, buttons(card)["Allow"], "500.2", user=BEN)
+        await parent.post_with("That card is closed. It was NOT run.")
+        assert parent.backend.runs == []
+
+
+async def test_a_grant_for_a_session_outlives_its_worker(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, FIRST)
+        card = await parent.post_with("touch a")
+        press(parent, buttons(card)["Allow for this session"], "500.1")
+        await parent.until(lambda: answered(parent) == [("req-1", True)])
+        run.does(Finished(True, "Done.", "done"))
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("again", "200.1", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"), replace(FIRST, id="req-7"))
+        await parent.until(lambda: answered(parent) == [("req-7", True)])
+        run.does(replace(SECOND, id="req-8"))
+        await parent.post_with("touch b")
+        assert answered(parent) == [("req-7", True)]
+
+
+@pytest.mark.parametrize("column", ["action_json", "digest"])
+async def test_a_row_that_is_not_what_was_asked_allows_nothing(tmp_path: Path, column: str) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, FIRST)
+        card = await parent.post_with("touch a")
+        with sqlite3.connect(tmp_path / ".codebutler" / "store.db", timeout=10) as store:
+            store.execute(f"UPDATE approvals SET {column} = replace({column}, 'a', 'b')")
+        store.close()
+        press(parent, buttons(card)["Allow"], "500.1")
+        await parent.until(lambda: answered(parent))
+        assert answered(parent) == [("req-1", False)]
+        assert "not what was decided" in parent.backend.answers[0][1].text
+
+
+async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, look=2)) as parent:
+        run = await asks(parent, PLAN)
+        card = await parent.post_with("This is the plan")
+        assert "1. *look*" in card.text
+        assert list(buttons(card)) == ["Approve", "Keep planning"]
+        parent.says("no, look twice", "9900.1", "100.1")
+        await parent.until(lambda: answered(parent) == [("req-1", False)])
+        said = parent.backend.answers[0][1].text
+        assert "keep planning" in said
+        assert "look twice" in said
+        run.does(replace(PLAN, id="req-2"), replace(FIRST, id="req-3"))
+        await parent.until(lambda: len([post for post in parent.posts if post.blocks]) == 3)
+        again = [post for post in parent.posts if "the plan" in post.text][-1]
+        await parent.stored(
+            press(parent, ("codebutler.allow_session", buttons(again)["Approve"][1]), "500.1")
+        )
+        press(parent, buttons(again)["Approve"], "500.2")
+        await parent.until(lambda: ("req-2", True) in answered(parent))
+        assert len(answered(parent)) == 2
