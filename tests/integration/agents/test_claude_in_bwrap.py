@@ -75,6 +75,8 @@ async def test_it_works_in_the_repository_and_nowhere_else(cell: Cell) -> None:
 
 async def test_its_session_outlives_its_process(cell: Cell) -> None:
     session = ""
+    task = Call("TaskCreate", {"subject": "Read", "description": "all of it"})
+    cell.model.play(Reply("", (Call("ToolSearch", {"query": "select:TaskCreate"}),)), Reply("", (task,)))
     for prompt in ("one", "two"):
         backend = cell.backend()
         cell.model.play(Reply(prompt))
@@ -85,7 +87,8 @@ async def test_its_session_outlives_its_process(cell: Cell) -> None:
         await backend.close()
     assert "one" in cell.model.said()
     kept = {path.name for path in (cell.home / ".claude").iterdir()}
-    assert kept == {"projects", "settings.json"}
+    assert kept == {"projects", "settings.json", "tasks"}
+    assert any((cell.home / ".claude" / "tasks" / session).glob("*.json"))
 
 
 async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:

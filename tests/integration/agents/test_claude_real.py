@@ -21,12 +21,14 @@ from codebutler_worker.agents.backend import (
     Approval,
     Finished,
     Limit,
+    Plan,
     Question,
     Started,
     Text,
     ToolResult,
     ToolUse,
     TurnRequest,
+    Usage,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.claude.turn import Limits
@@ -405,6 +407,44 @@ async def test_a_silent_service_is_noticed(desk: Desk) -> None:
     hasty = desk.with_settings(desk.backend._settings, Limits(600, stall_s=1.5))
     desk.model.play(Reply("never", hold=True))
     assert last(await hasty.run("hello")).reason == "stalled"
+
+
+async def test_the_task_list_is_told_while_it_is_worked_on_and_outlives_the_process(desk: Desk) -> None:
+    def update(number: int, status: str) -> Call:
+        return Call("TaskUpdate", {"taskId": str(number), "status": status})
+
+    create = tuple(Call("TaskCreate", {"subject": name, "description": name}) for name in ("Read", "Fix"))
+    desk.model.play(
+        Reply("", (Call("ToolSearch", {"query": "select:TaskCreate,TaskUpdate", "max_results": 5}),)),
+        Reply("", create),
+        Reply("", (update(1, "completed"), update(2, "in_progress"))),
+        Reply("half done"),
+        Reply("", (update(2, "completed"),)),
+        Reply("", (Call("TaskList", {}),)),
+        Reply("done"),
+    )
+    events = await desk.run("work")
+    plans = [event.steps for event in events if isinstance(event, Plan)]
+    assert [(step.text, step.state) for step in plans[-1]] == [("Read", "done"), ("Fix", "in_progress")]
+    assert not [event for event in events if isinstance(event, ToolUse) and event.name.startswith("Task")]
+    session = one(events, Started).session_id
+    again = await desk.run("go on", session_id=session)
+    listed = [event.text for event in again if isinstance(event, ToolResult)]
+    assert any("#2 [completed] Fix" in text for text in listed), listed
+
+
+async def test_tokens_and_cost_are_told_while_a_tool_runs(desk: Desk) -> None:
+    desk.model.play(Reply("", (bash("while [ ! -e go ]; do sleep 0.05; done"),)), Reply("one"))
+    seen: list[Usage] = []
+    async with asyncio.timeout(30):
+        async for event in desk.backend.start(desk.turn("work")):
+            if isinstance(event, Usage):
+                seen.append(event)
+                if event.cost_usd is not None:
+                    (desk.repo / "go").touch()
+    assert seen[0] == Usage(100, 20, None, 1)
+    assert any(usage.cost_usd and usage.input_tokens == 100 for usage in seen)
+    assert (seen[-1].input_tokens, seen[-1].output_tokens) == (200, 40)
 
 
 async def test_no_process_outlives_its_turn(desk: Desk) -> None:

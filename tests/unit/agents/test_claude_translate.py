@@ -23,7 +23,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.claude.schema import Line, decode
-from codebutler_worker.agents.claude.translate import Translator, cost_difference
+from codebutler_worker.agents.claude.translate import Translator
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
 REPO = Path("/home/you/repo")
@@ -205,11 +205,6 @@ def test_cost_is_the_difference_of_totals() -> None:
     assert translator.finished(verdict).total_cost_usd == pytest.approx(0.0024)
 
 
-def test_a_total_that_began_again_counts_from_zero() -> None:
-    assert cost_difference(0.5, 2.0) == 0.5
-    assert cost_difference(None, 2.0) is None
-
-
 def test_what_is_not_understood_is_counted() -> None:
     translator = Translator(REPO)
     junk = [
@@ -234,15 +229,38 @@ def test_a_result_that_does_not_say_so_is_no_success() -> None:
     assert not verdict.ok
 
 
-def test_the_task_list_is_a_plan() -> None:
-    todos = [
-        {"content": "a", "status": "completed"},
-        {"content": "b", "status": "in_progress"},
-        {"content": "c"},
-    ]
-    block = {"type": "tool_use", "id": "1", "name": "TodoWrite", "input": {"todos": todos}}
-    events = Translator(REPO).feed(line(type="assistant", message={"content": [block]}))
-    assert events == [Plan((PlanStep("a", "done"), PlanStep("b", "in_progress"), PlanStep("c", "pending")))]
+def test_the_task_list_is_a_plan_once_it_was_taken() -> None:
+    block = {"type": "tool_use", "id": "1", "name": "TodoWrite", "input": {"todos": [{"content": "a"}]}}
+    result = {"type": "tool_result", "tool_use_id": "1", "content": "ok"}
+    translator = Translator(REPO)
+    assert translator.feed(line(type="assistant", message={"content": [block]})) == []
+    events = translator.feed(line(type="user", message={"content": [result]}))
+    assert events == [Plan((PlanStep("a", "pending"),))]
+
+
+def test_a_subagents_task_list_is_a_tool_like_others() -> None:
+    block = {"type": "tool_use", "id": "1", "name": "TodoWrite", "input": {"todos": [{"content": "a"}]}}
+    events = Translator(REPO).feed(
+        line(type="assistant", message={"content": [block]}, parent_tool_use_id="p")
+    )
+    assert [type(event) for event in events] == [ToolUse]
+
+
+def test_tokens_and_cost_are_told_while_the_turn_runs() -> None:
+    translator = Translator(REPO, 1.0)
+    start = {
+        "type": "message_start",
+        "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 95}},
+    }
+    end = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 20}}
+    assert translator.feed(line(type="stream_event", event=start, parent_tool_use_id=None)) == []
+    assert translator.feed(line(type="stream_event", event=end)) == [Usage(100, 20, None, 1)]
+    told = {"subtype": "success", "request_id": "cost", "response": {"text": "Estimated cost:   $1.25\nmore"}}
+    assert translator.feed(line(type="control_response", response=told)) == [Usage(100, 20, 0.25, 1)]
+    assert translator.feed(line(type="control_response", response=told)) == []
+    usage = {"input_tokens": 100, "output_tokens": 21}
+    result = line(type="result", is_error=False, result="x", num_turns=1, total_cost_usd=1.5, usage=usage)
+    assert translator.feed(result) == [Usage(100, 21, 0.5, 1)]
 
 
 def test_a_cancelled_request_no_longer_asks() -> None:

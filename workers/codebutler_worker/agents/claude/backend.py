@@ -182,9 +182,11 @@ class ClaudeBackend:
 
     def _launch(self, around: command.Surroundings, request: TurnRequest, session_id: str) -> Launch:
         resume = request.session_id is not None
-        command.sessions(around.home / ".claude", request.workdir).mkdir(parents=True, exist_ok=True)
+        claude = around.home / ".claude"
+        for needed in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
+            needed.mkdir(parents=True, exist_ok=True)
         words = command.argv(self._settings, around.binary, session_id, resume=resume)
-        return self._sandbox.wrap(words, command.policy(around, request.workdir))
+        return self._sandbox.wrap(words, command.policy(around, request.workdir, session_id))
 
     async def _surroundings(self, workdir: Path) -> command.Surroundings:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""

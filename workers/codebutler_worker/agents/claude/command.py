@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from codebutler.config.schema import ClaudeSection, PermissionMode
-from codebutler_worker.agents.claude.translate import INITIALIZE
+from codebutler_worker.agents.claude.translate import COST, INITIALIZE
 from codebutler_worker.sandbox.port import SandboxPolicy
 
 MAX_RETRIES = 4
@@ -106,6 +106,8 @@ def environment(around: Surroundings) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES),
+        # The task list, which people see while it works, is off for some models (Claude Code 2.1.328).
+        "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",
         **QUIET,
         **passed,
     }
@@ -114,8 +116,9 @@ def environment(around: Surroundings) -> dict[str, str]:
     return env
 
 
-def policy(around: Surroundings, workdir: Path) -> SandboxPolicy:
-    """What the CLI may see: its login and this directory's sessions; the user's own settings read-only.
+def policy(around: Surroundings, workdir: Path, session_id: str) -> SandboxPolicy:
+    """What the CLI may see: its login, this directory's sessions and the session's task list; the user's own
+    settings read-only.
 
     The settings are not writable, because the user's own `claude` runs the hooks they name outside any
     sandbox. ``~/.claude.json`` stays hidden: it holds every project's history and the keys of its servers.
@@ -123,12 +126,11 @@ def policy(around: Surroundings, workdir: Path) -> SandboxPolicy:
     claude = around.home / ".claude"
     readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
     readable.append(program_root(around.binary, around.home))
+    writable = (sessions(claude, workdir), tasks(claude, session_id), claude / ".credentials.json")
     return SandboxPolicy(
         workdir=workdir,
         home=around.home,
-        home_paths=tuple(
-            path for path in (sessions(claude, workdir), claude / ".credentials.json") if path.exists()
-        ),
+        home_paths=tuple(path for path in writable if path.exists()),
         readable=tuple(path for path in readable if path.exists()),
         env=environment(around),
     )
@@ -143,6 +145,11 @@ def sessions(claude: Path, workdir: Path) -> Path:
     return claude / "projects" / name if len(name) <= 200 else claude / "projects"
 
 
+def tasks(claude: Path, session_id: str) -> Path:
+    """Where the CLI keeps the session's task list."""
+    return claude / "tasks" / session_id
+
+
 def program_root(binary: Path, home: Path) -> Path:
     """What must be readable to run the program: its directory, unless that would open the user's home."""
     return binary if home.is_relative_to(binary.parent) else binary.parent
@@ -155,6 +162,11 @@ def initialize_line(system_prompt: str) -> bytes:
     if system_prompt:
         request["appendSystemPrompt"] = system_prompt
     return control_line(INITIALIZE, request)
+
+
+def cost_line() -> bytes:
+    """Ask what the session has cost so far; also answered while a tool runs."""
+    return control_line(COST, {"subtype": "get_session_cost"})
 
 
 def control_line(request_id: str, request: dict[str, Any]) -> bytes:

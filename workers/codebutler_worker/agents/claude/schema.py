@@ -129,6 +129,7 @@ class ControlReply(Struct, frozen=True):
     subtype: str = ""
     request_id: str = ""
     error: str | None = None
+    response: Any = None
 
 
 class ControlResponse(Struct, frozen=True):
@@ -148,8 +149,23 @@ class RateLimitLine(Struct, frozen=True):
     rate_limit_info: RateLimitInfo = RateLimitInfo()
 
 
+class StreamedMessage(Struct, frozen=True):
+    usage: TokenUsage = TokenUsage()
+
+
+class StreamPart(Struct, frozen=True):
+    """Where a message starts and ends the tokens are told (Anthropic's streaming Messages API)."""
+
+    type: str = ""
+    message: StreamedMessage = StreamedMessage()
+    usage: TokenUsage = TokenUsage()
+
+
 class StreamEvent(Struct, frozen=True):
-    """A piece of an unfinished message; only a sign of life to us."""
+    """A piece of an unfinished message: a sign of life, and the tokens."""
+
+    event: StreamPart = StreamPart()
+    parent_tool_use_id: str | None = None
 
 
 Line = (
@@ -181,7 +197,7 @@ def decode(line: bytes) -> Line | None:
             case "user":
                 return msgspec.json.decode(line, type=UserLine)
             case "stream_event":
-                return StreamEvent()
+                return msgspec.json.decode(line, type=StreamEvent)
             case kind:
                 return decode_rare(kind, line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

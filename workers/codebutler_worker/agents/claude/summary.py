@@ -1,11 +1,9 @@
-"""Tool calls in one short line for people, and the task list. Pure."""
+"""Tool calls in one short line for people. Pure."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
-from codebutler_worker.agents.backend import Plan, PlanStep
 
 SUMMARY_CHARS = 120
 RESULT_CHARS = 2000
@@ -49,23 +47,3 @@ def result_text(content: Any) -> str:
         content = "\n".join(part for part in parts if isinstance(part, str))
     text = content if isinstance(content, str) else ""
     return text if len(text) <= RESULT_CHARS else text[: RESULT_CHARS - 1] + "…"
-
-
-def plan_of(name: str, given: dict[str, Any]) -> Plan | None:
-    """The task list, when the call is the one that writes it (TodoWrite)."""
-    todos = given.get("todos")
-    if name != "TodoWrite" or not isinstance(todos, list):
-        return None
-    steps: list[PlanStep] = []
-    for todo in todos:
-        if not isinstance(todo, dict):
-            continue
-        match todo.get("status"):
-            case "completed":
-                step = PlanStep(str(todo.get("content", "")), "done")
-            case "in_progress":
-                step = PlanStep(str(todo.get("content", "")), "in_progress")
-            case _:
-                step = PlanStep(str(todo.get("content", "")), "pending")
-        steps.append(step)
-    return Plan(tuple(steps))

@@ -16,27 +16,29 @@ from codebutler_worker.agents.backend import (
     Thinking,
     ToolResult,
     ToolUse,
-    Usage,
-    Withdrawn,
 )
-from codebutler_worker.agents.claude.plans import PLAN_TOOL, PlanKeeper
+from codebutler_worker.agents.claude.meter import Meter
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
     CommandLifecycle,
     ControlCancel,
+    ControlReply,
     ControlRequest,
     ControlResponse,
     Line,
     RateLimitLine,
     ResultLine,
+    StreamEvent,
     SystemLine,
     UserLine,
 )
-from codebutler_worker.agents.claude.summary import arguments, plan_of, result_text, summarise
+from codebutler_worker.agents.claude.summary import arguments, result_text, summarise
+from codebutler_worker.agents.claude.tasks import TaskList
 from codebutler_worker.agents.claude.verdict import Verdict, judge
 
 INITIALIZE = "initialize"
+COST = "cost"
 ASK_PERSON = "AskUserQuestion"
 SHELL = "local_bash"
 
@@ -63,15 +65,14 @@ class Translator:
         self.refused = ""
         self.worked = False
         self._workdir = workdir
-        self._cost_before_usd = cost_before_usd
         self._fresh = fresh
         self._started = False
         self._sent: set[str] = set()
         self._follows_messages = False
         self._continuing = False
         self._api_error: str | None = None
-        self._usage = Usage()
-        self._plans = PlanKeeper()
+        self.meter = Meter(cost_before_usd)
+        self._tasks = TaskList()
 
     def sent(self, uuid: str) -> None:
         """A message of ours is on its way; the turn is not over before the CLI has begun it."""
@@ -106,8 +107,11 @@ class Translator:
                 return self._result(line)
             case ControlRequest():
                 return self._request(line)
-            case ControlCancel():
-                return self._withdrawn([line.request_id])
+            case StreamEvent(event=part, parent_tool_use_id=inner):
+                ended = self.meter.streamed(part, inner=inner is not None)
+                return [self.meter.usage] if ended else []
+            case ControlResponse() if line.response.request_id == COST:
+                return [self.meter.usage] if self._priced(line.response) else []
             case _:
                 self._note(line)
                 return self._rate_limit(line) if isinstance(line, RateLimitLine) else []
@@ -119,7 +123,7 @@ class Translator:
     def finished(self, verdict: Verdict) -> Finished:
         """The turn's last event. The cost is the difference of the session's running totals."""
         total = self.result.total_cost_usd if self.result else None
-        return Finished(verdict.ok, verdict.text, verdict.reason, self._usage, total)
+        return Finished(verdict.ok, verdict.text, verdict.reason, self.meter.usage, total)
 
     def _note(self, line: Line | None) -> None:
         match line:
@@ -129,6 +133,8 @@ class Translator:
                 self._follows_messages = True
                 if line.state != "queued":
                     self._sent.discard(line.command_uuid)
+            case ControlCancel():
+                self.asking.pop(line.request_id, None)
             case ControlResponse() if line.response.request_id == INITIALIZE:
                 if line.response.subtype == "error":
                     self.refused = line.response.error or "initialize was refused"
@@ -178,44 +184,36 @@ class Translator:
                 return [Thinking(block.thinking)]
             case "tool_use":
                 given = arguments(block.input)
-                self._plans.saw(block.id, block.name, given)
                 if not inner:
                     self.running.add(block.id)
-                plan = plan_of(block.name, given)
-                use = ToolUse(block.id, block.name, summarise(given, self._workdir), given)
-                return [plan] if plan else [use]
+                if not inner and self._tasks.called(block.id, block.name, given):
+                    return []
+                return [ToolUse(block.id, block.name, summarise(given, self._workdir), given)]
         return []
 
     def _tool_result(self, block: Block) -> list[AgentEvent]:
         if block.type != "tool_result":
             return []
         self.running.discard(block.tool_use_id)
-        answered = [k for k, ask in self.asking.items() if ask.request.tool_use_id == block.tool_use_id]
+        self.asking = {
+            k: ask for k, ask in self.asking.items() if ask.request.tool_use_id != block.tool_use_id
+        }
         result = ToolResult(block.tool_use_id, not block.is_error, result_text(block.content))
-        return [*self._withdrawn(answered), result]
-
-    def _withdrawn(self, request_ids: list[str]) -> list[AgentEvent]:
-        """It does not wait for these any more; what was answered is not among the asking."""
-        return [Withdrawn(id_) for id_ in request_ids if self.asking.pop(id_, None) is not None]
+        if self._tasks.is_own(result.id):
+            plan = self._tasks.answered(result.id, result.ok, result.text)
+            return [plan] if plan else []
+        return [result]
 
     def _result(self, line: ResultLine) -> list[AgentEvent]:
         self.result = line
         self._continuing = False
         self.running.clear()
         self.asking.clear()
-        used, before = line.usage, self._usage
-        read = used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
-        self._usage = Usage(
-            before.input_tokens + read,
-            before.output_tokens + used.output_tokens,
-            cost_difference(line.total_cost_usd, self._cost_before_usd),
-            before.turns + line.num_turns,
-        )
-        return [self._usage]
+        self.meter.settle(line)
+        return [self.meter.usage]
 
     def _request(self, line: ControlRequest) -> list[AgentEvent]:
-        if line.request.subtype != "can_use_tool" or line.request_id in self.asking:
-            # Nothing else is slipped in under an id that is asked about: what is allowed is what runs.
+        if line.request.subtype != "can_use_tool":
             return []
         self.asking[line.request_id] = line
         given = line.request.input
@@ -223,23 +221,18 @@ class Translator:
             return [
                 question_of(line.request_id, number, each) for number, each in enumerate(questions(given))
             ]
-        if line.request.tool_name == PLAN_TOOL:
-            given = self._plans.shown(line.request.tool_use_id, given)
         summary = summarise(given, self._workdir)
         return [Approval(line.request_id, line.request.tool_name, summary, given)]
+
+    def _priced(self, reply: ControlReply) -> bool:
+        text = reply.response.get("text") if isinstance(reply.response, dict) else None
+        return self.meter.priced(text if isinstance(text, str) else None)
 
     def _rate_limit(self, line: RateLimitLine) -> list[AgentEvent]:
         if line.rate_limit_info.status != "rejected":
             return []
         which = line.rate_limit_info.rateLimitType or "usage"
         return [Limit(f"The subscription's {which} limit is reached")]
-
-
-def cost_difference(total_usd: float | None, before_usd: float) -> float | None:
-    """What this turn cost. A total below the earlier one means that the session counts from zero again."""
-    if total_usd is None:
-        return None
-    return total_usd - before_usd if total_usd >= before_usd else total_usd
 
 
 def questions(given: dict[str, Any]) -> list[dict[str, Any]]:

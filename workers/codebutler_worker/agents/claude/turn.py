@@ -98,6 +98,8 @@ class Turn:
                 watch.pass_time(self._clock.monotonic(), self.translator)
                 if tick.done():
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{self.request.turn_id}")
+                    if self.translator.meter.wants_price():
+                        await self.session.write(command.cost_line())
                 if hear.done():
                     watch.heard()
                     heard = hear.result()

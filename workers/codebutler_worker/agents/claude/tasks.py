@@ -1,0 +1,78 @@
+"""The agent's task list, from the calls that write it. Pure: a TaskList is one turn's memory.
+
+Claude Code has two ways: TodoWrite writes the whole list; TaskCreate and TaskUpdate write one task, whose number
+only the result of TaskCreate tells ("Task #1 created successfully: …"; Claude Code 2.1.328).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from codebutler_worker.agents.backend import Plan, PlanStep
+
+TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate"})
+MAX_STEPS = 200
+_NUMBER = re.compile(r"#(\d{1,9})\b")
+
+
+class TaskList:
+    """A call counts once its result says that it was taken."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, PlanStep] = {}
+        self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def called(self, call_id: str, name: str, given: dict[str, Any]) -> bool:
+        """Whether the call writes the list."""
+        if name not in TOOLS:
+            return False
+        self._calls[call_id] = (name, given)
+        return True
+
+    def answered(self, call_id: str, ok: bool, text: str) -> Plan | None:
+        """The list as it stands after the call's result; None if nothing has changed."""
+        name, given = self._calls.pop(call_id, ("", {}))
+        before = dict(self._steps)
+        if ok and name == "TodoWrite":
+            self._write(given)
+        elif ok and name == "TaskCreate":
+            number = _NUMBER.search(text)
+            self._put(number[1] if number else f"call {call_id}", given)
+        elif ok and name == "TaskUpdate":
+            self._put(str(given.get("taskId", "")), given)
+        return None if self._steps == before else Plan(tuple(self._steps.values()))
+
+    def is_own(self, call_id: str) -> bool:
+        """Whether the call waits for its result here."""
+        return call_id in self._calls
+
+    def _write(self, given: dict[str, Any]) -> None:
+        todos = given.get("todos")
+        if isinstance(todos, list):
+            found = [todo for todo in todos if isinstance(todo, dict)]
+            self._steps = {str(at): _step(todo, "content", None) for at, todo in enumerate(found[:MAX_STEPS])}
+
+    def _put(self, number: str, given: dict[str, Any]) -> None:
+        if given.get("status") == "deleted":
+            self._steps.pop(number, None)
+            return
+        known = self._steps.get(number)
+        # An earlier turn's task that this one has not named is told by its number only: it is left out.
+        if known is not None or (given.get("subject") and len(self._steps) < MAX_STEPS):
+            self._steps[number] = _step(given, "subject", known)
+
+
+def _step(given: dict[str, Any], title: str, known: PlanStep | None) -> PlanStep:
+    text = given.get(title)
+    if not isinstance(text, str) or not text.strip():
+        text = known.text if known else ""
+    match given.get("status"):
+        case "completed":
+            return PlanStep(text, "done")
+        case "in_progress":
+            return PlanStep(text, "in_progress")
+        case None if known is not None:
+            return PlanStep(text, known.state)
+        case _:
+            return PlanStep(text, "pending")
