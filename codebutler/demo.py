@@ -18,6 +18,8 @@ from codebutler.config.env import VARIABLES
 from codebutler.config.paths import Home
 from codebutler.errors import CodeButlerError
 from codebutler.process.stopping import Stopping
+from codebutler.words import ALL, SLASH, usage_hint
+from codebutler.workspace.pages import Offers, SlashCommand
 from codebutler.workspace.server import Options, WorkspaceServer
 
 SUGGESTIONS = (
@@ -64,7 +66,17 @@ async def run_demo(
     repo = await asyncio.to_thread(_repository, wishes.path, scratch)
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
-    options = Options(channels=(_channel(name),), port=wishes.port, suggestions=SUGGESTIONS)
+    words = {word.name: word.gist for word in ALL}
+    butler = SlashCommand(
+        command=SLASH, description="Ask CodeButler about its work", usage_hint=usage_hint(), words=words
+    )
+    options = Options(
+        channels=(_channel(name),),
+        port=wishes.port,
+        guests=("stranger",),
+        guest_bots=("otherbot",),
+        offers=Offers(suggestions=SUGGESTIONS, commands=(butler,), words=words),
+    )
     async with WorkspaceServer(options) as workspace:
         own_env = _environment(env, home)
         sandboxed = wishes.agent != "rehearsal" or _bubblewrap_works()

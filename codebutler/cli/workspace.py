@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -13,22 +14,56 @@ import typer
 def run(
     port: Annotated[int, typer.Option(help="Listen here; 0 takes a free port.")] = 0,
     channel: Annotated[list[str] | None, typer.Option(help="A channel to have; may be repeated.")] = None,
+    user: Annotated[list[str] | None, typer.Option(help="A person besides you; may be repeated.")] = None,
+    bot: Annotated[list[str] | None, typer.Option(help="A bot of another app; may be repeated.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Option(help="A slash command of your app; may be repeated.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print addresses and tokens as one JSON line.")
     ] = False,
 ) -> None:
     """Run the embedded Slack-compatible workspace until SIGTERM or SIGINT; it keeps everything in memory."""
-    asyncio.run(_serve(port, tuple(channel or ["general"]), as_json=as_json))
+    wishes = Wishes(
+        port=port,
+        channels=tuple(channel or ["general"]),
+        users=tuple(user or []),
+        bots=tuple(bot or []),
+        commands=tuple(command or ["/butler"]),
+    )
+    asyncio.run(_serve(wishes, as_json=as_json))
 
 
-async def _serve(port: int, channels: tuple[str, ...], *, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Wishes:
+    """What the workspace shall have; port 0 is any free one."""
+
+    port: int
+    channels: tuple[str, ...]
+    users: tuple[str, ...]
+    bots: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+async def _serve(wishes: Wishes, *, as_json: bool) -> None:
     from codebutler.process.stopping import Stopping
+    from codebutler.workspace.pages import Offers, SlashCommand
     from codebutler.workspace.server import Options, WorkspaceServer
 
     stopping = Stopping()
-    async with WorkspaceServer(Options(channels=channels, port=port)) as workspace:
+    commands = tuple(SlashCommand(command=f"/{name.lstrip('/')}") for name in wishes.commands)
+    options = Options(
+        channels=wishes.channels,
+        port=wishes.port,
+        guests=wishes.users,
+        guest_bots=wishes.bots,
+        offers=Offers(commands=commands),
+    )
+    async with WorkspaceServer(options) as workspace:
         told = workspace.announcement()
+        users = told.pop("users") if not as_json else {}
         lines = [json.dumps(told)] if as_json else [f"{name:<11} {value}" for name, value in told.items()]
+        lines += [f"{name:<11} {user['id']} {user['token']}" for name, user in users.items()]
         typer.echo("\n".join(lines))
         sys.stdout.flush()
         with stopping.on_signals():

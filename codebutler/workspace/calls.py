@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.params import Params
 from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Channel, Json, MethodError, StoredFile, User, Workspace
 from codebutler.workspace.views import Views
+from codebutler.workspace.whispers import Whispers
+
+
+class Status(Struct, frozen=True):
+    """What the app says it is doing in a thread, until a moment of the monotonic clock."""
+
+    text: str
+    until_s: float
 
 
 @dataclass
@@ -19,10 +29,11 @@ class House:
     workspace: Workspace
     announcer: Announcer
     hub: Hub
+    whispers: Whispers
     url: str
     socket_url: str
     uploads: dict[str, StoredFile] = field(default_factory=dict)
-    statuses: dict[tuple[str, str], str] = field(default_factory=dict)
+    statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
     views: Views = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +67,7 @@ class Call:
         return channel
 
     def joined_channel(self, name: str = "channel") -> Channel:
-        """The same, with the caller a member: people join in passing, the bot is told not_in_channel.
+        """The same, with the caller a member: others join in passing, the app is told not_in_channel.
 
         Nobody does anything in an archived one.
         """
@@ -64,7 +75,7 @@ class Call:
         if channel.is_archived:
             raise MethodError("is_archived")
         if self.actor.id not in channel.members:
-            if self.actor.is_bot:
+            if self.actor.id == self.workspace.bot.id:
                 raise MethodError("not_in_channel")
             channel.members.add(self.actor.id)
         return channel

@@ -100,30 +100,20 @@ class Announcer:
         }
         self._stream.publish(event, frozenset({user}))
 
-    def whispered(self, channel: Channel, user: str, text: str, blocks: list[Json]) -> str:
-        """An ephemeral message of the bot: shown to one person, kept nowhere. Returns its ts."""
-        ts = self._workspace.next_ts()
-        event: Json = {
-            "type": "message",
-            "user": self._workspace.bot.id,
-            "bot_id": self._workspace.bot.bot_id,
-            "text": text,
-            "ts": ts,
-            "channel": channel.id,
-            "is_ephemeral": True,
-        }
-        if blocks:
-            event["blocks"] = blocks
-        self._stream.publish(event, frozenset({user}))
-        return ts
+    def joined_team(self, user: User) -> None:
+        """Somebody new in the workspace; for the page only."""
+        told = {"id": user.id, "name": user.name, "is_bot": user.is_bot}
+        self._stream.publish({"type": "team_join", "user": told})
 
-    def status(self, channel: Channel, thread_ts: str, status: str) -> None:
+    def status(self, channel: Channel, thread_ts: str, status: str, lasts_s: float) -> None:
+        """What the app says it is doing in a thread; "" for nothing any more."""
         self._stream.publish(
             {
                 "type": "assistant_status",
                 "channel": channel.id,
                 "thread_ts": thread_ts,
                 "status": status,
+                "lasts_s": lasts_s,
             },
             _audience(channel),
         )
@@ -138,7 +128,7 @@ class Announcer:
 
     def _mentions_bot(self, channel: Channel, message: Message) -> bool:
         """Slack: no app_mention for direct conversations, the app's own posts and join notices."""
-        if channel.is_im or message.by_app or message.subtype == "channel_join":
+        if channel.is_im or message.user == self._workspace.bot.id or message.subtype == "channel_join":
             return False
         return f"<@{self._workspace.bot.id}>" in message.text
 

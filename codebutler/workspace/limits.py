@@ -1,4 +1,4 @@
-"""Slack's rate limits, for those who want them met (off unless asked for). Pure.
+"""Slack's rate limits: always counted, and enforced for those who want them met. Pure.
 
 Source: Slack's rate limit tiers: 1, 20, 50 and 100 calls a minute per method; one message a second and
 channel for chat.postMessage, with short bursts.
@@ -6,6 +6,7 @@ channel for chat.postMessage, with short bursts.
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil
 
 from msgspec import Struct
@@ -36,14 +37,25 @@ class _Bucket(Struct):
 
 
 class RateLimits:
-    """A token bucket for each method, and for each channel that is posted to."""
+    """A token bucket for each method, and for each channel that is posted to.
 
-    def __init__(self, clock: Clock) -> None:
+    ``violations`` counts by method the calls that Slack would have refused, ``enforced`` or not.
+    """
+
+    def __init__(self, clock: Clock, *, enforced: bool = True) -> None:
+        self.enforced = enforced
+        self.violations: Counter[str] = Counter()
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
 
     def wait_s(self, method: str, channel: str) -> int:
         """0 when the call may pass (and is counted), else the Retry-After in whole seconds."""
+        wait_s = self._due_s(method, channel)
+        if wait_s:
+            self.violations[method] += 1
+        return wait_s if self.enforced else 0
+
+    def _due_s(self, method: str, channel: str) -> int:
         if method == "chat.postMessage":
             return self._take(f"post {channel}", POST_BURST, 1.0)
         per_minute = PER_MINUTE.get(method, DEFAULT_PER_MINUTE)

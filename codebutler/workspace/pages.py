@@ -2,71 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from dataclasses import dataclass
 
 import msgspec
 from markdown_it import MarkdownIt
+from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from codebutler.workspace import render
 from codebutler.workspace.api import MAX_BODY_BYTES, bearer, read_body
 from codebutler.workspace.calls import House
 from codebutler.workspace.dialogs import Dialogs
-from codebutler.workspace.faults import Fault, Faults
 from codebutler.workspace.interact import Interactions
+from codebutler.workspace.panel import Panel
+from codebutler.workspace.params import decoded
+from codebutler.workspace.people import People
 from codebutler.workspace.state import Json, MethodError, User
 from codebutler.workspace.stream import Stream
 
-T = TypeVar("T")
+
+class SlashCommand(Struct, frozen=True, kw_only=True):
+    """A slash command that the page completes and sends as such. ``words`` may follow it: name -> what it does."""
+
+    command: str
+    description: str = ""
+    usage_hint: str = ""
+    words: dict[str, str] = field(default_factory=dict)
 
 
-class Goodbye(msgspec.Struct, forbid_unknown_fields=True):
-    """How the app's connections end; ``drop`` cuts them without a word, ``deafen`` lets them live on without
-    an event."""
+class Offers(Struct, frozen=True, kw_only=True):
+    """What the page offers a person: first messages for an empty channel, slash commands, ``!words``."""
 
-    reason: Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets", "drop", "deafen"]
+    suggestions: tuple[str, ...] = ()
+    commands: tuple[SlashCommand, ...] = ()
+    words: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Desks:
+    """Who does what the page asks for."""
+
+    interactions: Interactions
+    dialogs: Dialogs
+    people: People
+    panel: Panel
 
 
 class Pages:
-    """The page's own endpoints. ``suggestions`` are first messages the empty channel offers."""
+    """The page's own endpoints."""
 
-    def __init__(
-        self,
-        house: House,
-        stream: Stream,
-        faults: Faults,
-        interactions: Interactions,
-        dialogs: Dialogs,
-        suggestions: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, house: House, stream: Stream, desks: Desks, offers: Offers) -> None:
         self._house = house
         self._stream = stream
-        self._faults = faults
-        self._suggestions = suggestions
-        self._interactions = interactions
-        self._dialogs = dialogs
+        self._desks = desks
+        self._offers = offers
 
     async def boot(self, request: Request) -> Response:
+        """Everything the page begins with."""
         me = self._person(bearer(request))
         workspace = self._house.workspace
+        users = [
+            {"id": user.id, "name": user.name, "is_bot": user.is_bot} for user in workspace.users.values()
+        ]
         return JSONResponse(
             {
                 "team": {"name": workspace.team_name},
                 "me": {"id": me.id, "name": me.name},
+                "is_owner": me.id == workspace.person.id,
                 "bot": {"user_id": workspace.bot.id, "name": workspace.bot.name},
-                "users": [
-                    {"id": user.id, "name": user.name, "is_bot": user.is_bot}
-                    for user in workspace.users.values()
-                ],
+                "users": users,
                 "channels": [
-                    {"id": channel.id, "name": channel.name, "topic": channel.topic}
+                    render.conversation(channel, me)
                     for channel in workspace.channels.values()
-                    if not channel.is_im
+                    if not channel.is_im or me.id in channel.members
                 ],
-                "suggestions": list(self._suggestions),
-                **self._dialogs.shown_to(me),
+                "statuses": self._statuses(),
+                **msgspec.to_builtins(self._offers),
+                **self._desks.dialogs.shown_to(me),
             }
         )
+
+    def _statuses(self) -> list[Json]:
+        now_s = self._house.workspace.clock.monotonic()
+        return [
+            {"channel": channel, "thread_ts": ts, "status": status.text, "lasts_s": status.until_s - now_s}
+            for (channel, ts), status in self._house.statuses.items()
+            if status.until_s > now_s
+        ]
 
     async def follow(self, request: Request) -> Response:
         """Server-Sent Events. EventSource cannot send a header, so the token may come in the query."""
@@ -83,26 +106,26 @@ class Pages:
         """Press or choose something in a message or, with a view_id, in a modal or the home."""
         me = self._person(bearer(request))
         given = await _json(request)
-        acting = self._dialogs.act if given.get("view_id") else self._interactions.click
+        acting = self._desks.dialogs.act if given.get("view_id") else self._desks.interactions.click
         return JSONResponse({"ok": True, **await acting(me, given)})
 
     async def submit(self, request: Request) -> Response:
         me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._dialogs.submit(me, await _json(request))})
+        return JSONResponse({"ok": True, **await self._desks.dialogs.submit(me, await _json(request))})
 
     async def close(self, request: Request) -> Response:
         me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._dialogs.close(me, await _json(request))})
+        return JSONResponse({"ok": True, **await self._desks.dialogs.close(me, await _json(request))})
 
     async def home(self, request: Request) -> Response:
         me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **self._dialogs.open_home(me, await _json(request))})
+        return JSONResponse({"ok": True, **self._desks.dialogs.open_home(me, await _json(request))})
 
     async def slash(self, request: Request) -> Response:
         me = self._person(bearer(request))
-        return JSONResponse({"ok": True, **await self._interactions.slash(me, await _json(request))})
+        return JSONResponse({"ok": True, **await self._desks.interactions.slash(me, await _json(request))})
 
-    async def render(self, request: Request) -> Response:
+    async def markdown(self, request: Request) -> Response:
         """Markdown as HTML for the page: markup in it is escaped, links go to http(s) and mailto only."""
         self._person(bearer(request))
         given = await _json(request)
@@ -112,46 +135,49 @@ class Pages:
     async def respond(self, request: Request) -> Response:
         """A response_url: the address itself is the credential."""
         try:
-            self._interactions.respond(request.path_params["key"], await _json(request))
+            self._desks.interactions.responses.respond(request.path_params["key"], await _json(request))
         except MethodError as refused:
             return JSONResponse({"ok": False, "error": refused.code}, 404)
         return Response("ok", media_type="text/plain")
 
     async def faults(self, request: Request) -> Response:
-        """POST orders a fault, GET tells what is pending, DELETE takes all orders back."""
+        """POST orders a fault, GET tells what is pending and how the app fares, DELETE takes orders back."""
         self._person(bearer(request))
         if request.method == "POST":
-            self._faults.add(_decoded(await read_body(request, MAX_BODY_BYTES), Fault))
+            self._desks.panel.order(await read_body(request, MAX_BODY_BYTES))
         elif request.method == "DELETE":
-            self._faults.clear()
-        return JSONResponse({"ok": True, "faults": msgspec.to_builtins(self._faults.pending())})
+            self._desks.panel.clear()
+        return JSONResponse({"ok": True, **self._desks.panel.state()})
+
+    async def limits(self, request: Request) -> Response:
+        self._person(bearer(request))
+        self._desks.panel.enforce(on=bool((await _json(request)).get("enforced")))
+        return JSONResponse({"ok": True, **self._desks.panel.state()})
 
     async def disconnect(self, request: Request) -> Response:
         self._person(bearer(request))
-        reason = _decoded(await read_body(request, MAX_BODY_BYTES), Goodbye).reason
-        if reason == "drop":
-            self._house.hub.drop()
-        elif reason == "deafen":
-            self._house.hub.deafen()
-        else:
-            self._house.hub.disconnect(reason)
+        self._desks.panel.disconnect(await read_body(request, MAX_BODY_BYTES))
         return JSONResponse({"ok": True})
 
+    async def suggest(self, request: Request) -> Response:
+        me = self._person(bearer(request))
+        return JSONResponse({"ok": True, **await self._desks.interactions.suggest(me, await _json(request))})
+
+    async def people(self, request: Request) -> Response:
+        me = self._person(bearer(request))
+        return JSONResponse({"ok": True, **self._desks.people.invite(me, await _json(request))})
+
+    async def become(self, request: Request) -> Response:
+        me = self._person(bearer(request))
+        return JSONResponse({"ok": True, **self._desks.people.become(me, await _json(request))})
+
     def _person(self, token: str) -> User:
-        """Raises MethodError invalid_auth for every token but a person's."""
+        """Raises MethodError invalid_auth for every token but a person's or a guest bot's."""
         user = self._house.workspace.by_token(token)
-        if user is None or user.is_bot:
+        if user is None or user.id == self._house.workspace.bot.id:
             raise MethodError("invalid_auth" if token else "not_authed")
         return user
 
 
 async def _json(request: Request) -> Json:
-    return _decoded(await read_body(request, MAX_BODY_BYTES), Json)
-
-
-def _decoded(body: bytes, kind: type[T]) -> T:
-    """Raises MethodError invalid_arguments, saying what was expected where."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise MethodError("invalid_arguments", (str(error),)) from None
+    return decoded(await read_body(request, MAX_BODY_BYTES), Json)

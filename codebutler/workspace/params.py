@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from codebutler.workspace.state import Json, MethodError
+
+T = TypeVar("T")
 
 
 class Params:
@@ -98,3 +100,11 @@ def decode(content_type: str, query: str, body: bytes) -> Params:
             raise MethodError("invalid_form_data") from None
         return Params(values)
     raise MethodError("invalid_post_type")
+
+
+def decoded(body: bytes, kind: type[T]) -> T:
+    """A JSON body as ``kind``. Raises MethodError invalid_arguments, saying what was expected where."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise MethodError("invalid_arguments", (str(error),)) from None

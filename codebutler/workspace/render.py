@@ -6,12 +6,12 @@ from codebutler.workspace.state import Channel, Json, Message, StoredFile, User,
 from codebutler.workspace.views import View
 
 
-def bot_profile(workspace: Workspace) -> Json:
+def bot_profile(workspace: Workspace, bot: User) -> Json:
     return {
-        "id": workspace.bot.bot_id,
-        "app_id": workspace.app_id,
-        "user_id": workspace.bot.id,
-        "name": workspace.bot.name,
+        "id": bot.bot_id,
+        "app_id": bot.app_id,
+        "user_id": bot.id,
+        "name": bot.name,
         "team_id": workspace.team_id,
         "deleted": False,
         "updated": 0,
@@ -45,7 +45,8 @@ def message(workspace: Workspace, channel: Channel, told_of: Message, *, metadat
     if told_of.files:
         told.update(upload=False, display_as_bot=False)
     if told_of.by_app:
-        told.update(bot_id=workspace.bot.bot_id, app_id=workspace.app_id, bot_profile=bot_profile(workspace))
+        bot = workspace.users[told_of.user]
+        told.update(bot_id=bot.bot_id, app_id=bot.app_id, bot_profile=bot_profile(workspace, bot))
     told.update(_thread(channel, told_of))
     return told
 
@@ -109,7 +110,7 @@ def user(workspace: Workspace, told_of: User) -> Json:
         "profile": {"real_name": told_of.name, "display_name": told_of.name},
     }
     if told_of.is_bot:
-        told["profile"].update(bot_id=told_of.bot_id, api_app_id=workspace.app_id)
+        told["profile"].update(bot_id=told_of.bot_id, api_app_id=told_of.app_id)
     return told
 
 

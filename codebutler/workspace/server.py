@@ -25,12 +25,15 @@ from codebutler.workspace.faults import Faults
 from codebutler.workspace.interact import Interactions
 from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.methods.table import METHODS
-from codebutler.workspace.pages import Pages
+from codebutler.workspace.pages import Desks, Offers, Pages, SlashCommand
+from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import Params
+from codebutler.workspace.people import People
 from codebutler.workspace.signal import Signal
 from codebutler.workspace.socket import Hub, Timing
-from codebutler.workspace.state import Json, Tokens, User, Workspace
+from codebutler.workspace.state import Json, MethodError, Tokens, User, Workspace
 from codebutler.workspace.stream import Stream
+from codebutler.workspace.whispers import Whispers
 
 T = TypeVar("T")
 
@@ -40,7 +43,8 @@ HOST = "127.0.0.1"
 class Options(Struct, frozen=True, kw_only=True):
     """How a workspace is set up. ``port`` 0 = any free one; ``tokens`` None = new ones.
 
-    ``with_limits`` switches Slack's rate limits on. ``suggestions``: first messages the empty page offers.
+    ``with_limits`` switches Slack's rate limits on. ``guests`` and ``guest_bots`` are people besides "you" and
+    bots of other apps, by name. ``offers`` is what the page offers those who write.
     """
 
     channels: tuple[str, ...] = ("general",)
@@ -48,14 +52,16 @@ class Options(Struct, frozen=True, kw_only=True):
     tokens: Tokens | None = None
     timing: Timing = Timing()
     with_limits: bool = False
-    suggestions: tuple[str, ...] = ()
+    guests: tuple[str, ...] = ()
+    guest_bots: tuple[str, ...] = ()
+    offers: Offers = Offers(commands=(SlashCommand(command="/butler"),))
 
 
 class WorkspaceServer:
     """A Slack-compatible workspace on loopback.
 
-    Entering it raises CodeButlerError when the port is taken. ``signal`` is notified of every event, ack and
-    connection: ``until`` waits for what a caller is looking for.
+    Making it raises CodeButlerError for a guest's bad name, entering it when the port is taken. ``signal`` is
+    notified of every event, ack and connection: ``until`` waits for what a caller is looking for.
     """
 
     def __init__(self, options: Options | None = None, clock: Clock | None = None) -> None:
@@ -67,12 +73,24 @@ class WorkspaceServer:
         self.stream = Stream(self.signal)
         self.workspace = Workspace(self.clock, self.tokens, options.channels)
         self.hub = Hub(self.clock, self.workspace.app_id, options.timing, self.signal)
+        self.limits = RateLimits(self.clock, enforced=options.with_limits)
         announcer = Announcer(self.workspace, self.hub, self.stream)
-        self.house = House(self.workspace, announcer, self.hub, url="", socket_url="")
+        whispers = Whispers(self.workspace, self.stream)
+        self.house = House(self.workspace, announcer, self.hub, whispers, url="", socket_url="")
         self.interactions = Interactions(self.house)
         self.dialogs = Dialogs(self.house)
+        self.people = People(self.house)
+        for name in (*options.guests, *options.guest_bots):
+            self._let_in(name, is_bot=name in options.guest_bots)
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
+
+    def _let_in(self, name: str, *, is_bot: bool) -> None:
+        try:
+            self.people.add(name, is_bot=is_bot)
+        except MethodError as refused:
+            why = "is there already" if refused.code == "name_taken" else "is no name"
+            raise CodeButlerError(f"{name!r} {why}: give letters and digits, each name once") from None
 
     @property
     def url(self) -> str:
@@ -95,7 +113,7 @@ class WorkspaceServer:
     def user_token(self) -> str:
         return self.tokens.user
 
-    def announcement(self) -> dict[str, str]:
+    def announcement(self) -> Json:
         """What `codebutler workspace --json` prints."""
         return {
             "url": self.url,
@@ -103,6 +121,11 @@ class WorkspaceServer:
             "bot_token": self.bot_token,
             "app_token": self.app_token,
             "user_token": self.user_token,
+            "users": {
+                user.name: {"id": user.id, "token": user.token}
+                for user in self.workspace.users.values()
+                if user.id != self.workspace.bot.id
+            },
         }
 
     async def __aenter__(self) -> Self:
@@ -111,16 +134,10 @@ class WorkspaceServer:
         self.house.url = f"http://{host}"
         self.house.socket_url = f"ws://{host}"
         self.workspace.files_url = f"{self.house.url}/files"
-        limits = RateLimits(self.clock) if self.options.with_limits else None
-        api = WebApi(self.house, self.faults, self.clock, limits)
-        pages = Pages(
-            self.house,
-            self.stream,
-            self.faults,
-            self.interactions,
-            self.dialogs,
-            self.options.suggestions,
-        )
+        api = WebApi(self.house, self.faults, self.clock, self.limits)
+        panel = Panel(self.hub, self.faults, self.limits)
+        desks = Desks(self.interactions, self.dialogs, self.people, panel)
+        pages = Pages(self.house, self.stream, desks, self.options.offers)
         config = uvicorn.Config(
             create_app(self.house, api, pages),
             http="h11",
@@ -145,9 +162,9 @@ class WorkspaceServer:
         self._server.should_exit = True
         await self._task
 
-    def add_user(self, name: str) -> User:
-        """Another person in every channel; ``.token`` is theirs."""
-        return self.workspace.add_user(name, f"xoxp-{secrets.token_hex(20)}")
+    def add_user(self, name: str, *, is_bot: bool = False) -> User:
+        """Another person, or another app's bot, in every channel; ``.token`` is theirs."""
+        return self.people.add(name, is_bot=is_bot)
 
     def call(self, method: str, token: str, **params: object) -> Json:
         """A Web API method without HTTP, faults or limits. Raises MethodError."""

@@ -34,12 +34,13 @@ class MethodError(CodeButlerError):
 
 
 class User(Struct, kw_only=True):
-    """Somebody in the workspace: a person, or the app's bot (then ``bot_id`` is set)."""
+    """Somebody in the workspace: a person, the app's bot, or the bot of another app (``bot_id`` is set)."""
 
     id: str
     name: str
     token: str
     bot_id: str = ""
+    app_id: str = ""
 
     @property
     def is_bot(self) -> bool:
@@ -68,7 +69,7 @@ class Message(Struct, kw_only=True):
     ts: str
     user: str
     text: str
-    by_app: bool = False
+    by_app: bool = False  # by a bot: the app's own or a foreign one
     subtype: str = ""
     client_msg_id: str = ""
     inviter: str = ""
@@ -175,15 +176,23 @@ class Workspace:
         self._last_us = 0
         self._serial = 0
         self.bot = self._put(
-            User(id="UCODEBUTLER", name="CodeButler", token=tokens.bot, bot_id="BCODEBUTLER")
+            User(
+                id="UCODEBUTLER",
+                name="CodeButler",
+                token=tokens.bot,
+                bot_id="BCODEBUTLER",
+                app_id=self.app_id,
+            )
         )
         self.person = self.add_user("you", tokens.user)
         for name in channels:
             self.create_channel(name, self.person.id).members.update((self.bot.id, self.person.id))
 
-    def add_user(self, name: str, token: str) -> User:
-        """Another person; joined to every public channel there is."""
-        user = self._put(User(id=self._new_id("U", name, self.users), name=name, token=token))
+    def add_user(self, name: str, token: str, *, is_bot: bool = False) -> User:
+        """Another person, or another app's bot; joined to every public channel there is."""
+        user_id = self._new_id("U", name, self.users)
+        foreign = {"bot_id": f"B{user_id[1:]}", "app_id": f"A{user_id[1:]}"} if is_bot else {}
+        user = self._put(User(id=user_id, name=name, token=token, **foreign))
         for channel in self.channels.values():
             if not channel.is_im:
                 channel.members.add(user.id)

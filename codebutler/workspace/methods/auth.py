@@ -47,9 +47,23 @@ def users_list(call: Call) -> Json:
 
 def bots_info(call: Call) -> Json:
     call.actor  # noqa: B018 - the app-level token may not ask
-    if call.params.text("bot", call.workspace.bot.bot_id) != call.workspace.bot.bot_id:
-        raise MethodError("bot_not_found")
-    return {"bot": render.bot_profile(call.workspace)}
+    wanted = call.params.text("bot", call.workspace.bot.bot_id)
+    for user in call.workspace.users.values():
+        if user.is_bot and user.bot_id == wanted:
+            return {"bot": render.bot_profile(call.workspace, user)}
+    raise MethodError("bot_not_found")
+
+
+def team_info(call: Call) -> Json:
+    call.actor  # noqa: B018 - the app-level token may not ask
+    workspace = call.workspace
+    return {"team": {"id": workspace.team_id, "name": workspace.team_name, "domain": "workspace"}}
+
+
+def emoji_list(call: Call) -> Json:
+    """No emoji of its own."""
+    call.actor  # noqa: B018 - the app-level token may not ask
+    return {"emoji": {}, "cache_ts": str(call.workspace.now_s())}
 
 
 METHODS: dict[str, Method] = {
@@ -58,4 +72,6 @@ METHODS: dict[str, Method] = {
     "users.info": users_info,
     "users.list": users_list,
     "bots.info": bots_info,
+    "team.info": team_info,
+    "emoji.list": emoji_list,
 }

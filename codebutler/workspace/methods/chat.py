@@ -7,12 +7,14 @@ import uuid
 
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
-from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.calls import Call, Method, Status
 from codebutler.workspace.state import Channel, Json, Message, MethodError
 
 MAX_TEXT_CHARS = 40_000
 MAX_UPDATE_CHARS = 4_000
 MAX_ATTACHMENTS = 100
+# Slack: a status goes by itself after two minutes.
+STATUS_LIFE_S = 120.0
 AT_NAME = re.compile(r"(?<![\w<@])@(\w+)")
 
 
@@ -41,7 +43,7 @@ def publish(call: Call, channel: Channel, message: Message) -> None:
     """Add a message and tell everybody; the bot's answer takes its status line away."""
     channel.add(message)
     call.house.announcer.posted(channel, message)
-    if message.by_app and message.thread_ts:
+    if message.user == call.workspace.bot.id and message.thread_ts:
         _set_status(call, channel, message.thread_ts, "")
 
 
@@ -82,7 +84,8 @@ def post_ephemeral(call: Call) -> Json:
     if user.id not in channel.members:
         raise MethodError("user_not_in_channel")
     blocks = block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or [])
-    ts = call.house.announcer.whispered(channel, user.id, _text(call, MAX_TEXT_CHARS), blocks)
+    thread_ts = channel.thread_root(call.params.text("thread_ts")) if call.params.has("thread_ts") else None
+    ts = call.house.whispers.say(channel, user.id, _text(call, MAX_TEXT_CHARS), blocks, thread_ts)
     return {"message_ts": ts}
 
 
@@ -97,23 +100,30 @@ def get_permalink(call: Call) -> Json:
 
 def set_status(call: Call) -> Json:
     channel = call.joined_channel("channel_id")
-    if not call.actor.is_bot:
+    if call.actor.id != call.workspace.bot.id:
         raise MethodError("not_allowed_token_type")
     thread_ts = channel.thread_root(call.params.needed("thread_ts", "invalid_thread_ts"))
     _set_status(call, channel, thread_ts, call.params.text("status"))
     return {}
 
 
+def set_thread(call: Call) -> Json:
+    """A title or prompts for a thread: accepted, and shown nowhere."""
+    channel = call.joined_channel("channel_id")
+    channel.thread_root(call.params.needed("thread_ts", "invalid_thread_ts"))
+    return {}
+
+
 def _set_status(call: Call, channel: Channel, thread_ts: str, status: str) -> None:
     statuses = call.house.statuses
     key = (channel.id, thread_ts)
-    if statuses.get(key, "") == status:
+    if not status and key not in statuses:
         return
     if status:
-        statuses[key] = status
+        statuses[key] = Status(status, call.workspace.clock.monotonic() + STATUS_LIFE_S)
     else:
         del statuses[key]
-    call.house.announcer.status(channel, thread_ts, status)
+    call.house.announcer.status(channel, thread_ts, status, STATUS_LIFE_S)
 
 
 def _own(call: Call, channel: Channel, refusal: str) -> Message:
@@ -140,7 +150,7 @@ def _text(call: Call, most: int) -> str:
 
 def _linked(call: Call, text: str) -> str:
     """A person's @name becomes a mention, which Slack's own apps do while one types."""
-    if call.actor.is_bot or "@" not in text:
+    if call.actor.id == call.workspace.bot.id or "@" not in text:
         return text
     ids = {user.name.lower(): user.id for user in call.workspace.users.values()}
     return AT_NAME.sub(lambda at: f"<@{ids[at[1].lower()]}>" if at[1].lower() in ids else at[0], text)
@@ -169,4 +179,6 @@ METHODS: dict[str, Method] = {
     "chat.postEphemeral": post_ephemeral,
     "chat.getPermalink": get_permalink,
     "assistant.threads.setStatus": set_status,
+    "assistant.threads.setTitle": set_thread,
+    "assistant.threads.setSuggestedPrompts": set_thread,
 }

@@ -28,6 +28,25 @@ def list_channels(call: Call) -> Json:
     }
 
 
+def of_user(call: Call) -> Json:
+    """The conversations of the caller, or of the ``user`` named."""
+    user = call.workspace.user(call.params.text("user", call.actor.id))
+    types = call.params.text("types", "public_channel").split(",")
+    known = [
+        channel
+        for channel in call.workspace.channels.values()
+        if user.id in channel.members
+        and ("im" if channel.is_im else "public_channel") in types
+        and not (channel.is_archived and call.params.flag("exclude_archived"))
+        and (not channel.is_im or call.actor.id in channel.members)
+    ]
+    channels, cursor = page(known, call.params)
+    return {
+        "channels": [render.conversation(channel, call.actor) for channel in channels],
+        "response_metadata": {"next_cursor": cursor},
+    }
+
+
 def info(call: Call) -> Json:
     return {"channel": render.conversation(call.channel(), call.actor)}
 
@@ -137,7 +156,7 @@ def _admit(call: Call, channel: Channel, user: User, inviter: str) -> None:
 
 def _readable(call: Call) -> Channel:
     channel = call.channel()
-    if call.actor.is_bot and call.actor.id not in channel.members:
+    if call.actor.id == call.workspace.bot.id and call.actor.id not in channel.members:
         raise MethodError("not_in_channel")
     return channel
 
@@ -169,6 +188,7 @@ def _told(call: Call, channel: Channel, shown: list[str], cursor: str) -> Json:
 
 METHODS: dict[str, Method] = {
     "conversations.list": list_channels,
+    "users.conversations": of_user,
     "conversations.info": info,
     "conversations.create": create,
     "conversations.join": join,

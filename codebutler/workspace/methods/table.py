@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.workspace.calls import Method
-from codebutler.workspace.methods import auth, chat, conversations, files, lifecycle, reactions, views
+from codebutler.workspace.methods import auth, chat, conversations, files, lifecycle, reactions, search, views
 
 METHODS: dict[str, Method] = {
     **auth.METHODS,
@@ -12,5 +12,6 @@ METHODS: dict[str, Method] = {
     **files.METHODS,
     **lifecycle.METHODS,
     **reactions.METHODS,
+    **search.METHODS,
     **views.METHODS,
 }

@@ -265,3 +265,69 @@ async def order(server: WorkspaceServer, token: str, fault: dict[str, Any]) -> i
         ) as response,
     ):
         return response.status
+
+
+async def test_an_ephemeral_message_stays_with_one_person(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    root = server.say("demo", "root")
+    you = server.workspace.person.id
+    posted = await bot.chat_postEphemeral(channel=channel, user=you, text="psst", thread_ts=root)
+    assert server.house.whispers.find(you, posted["message_ts"])
+    assert server.house.whispers.find("USTRANGER00", posted["message_ts"]) is None
+    history = await bot.conversations_history(channel=channel)
+    assert [message["text"] for message in history["messages"]] == ["root"]
+
+
+async def test_search_finds_words_people_and_places(
+    bot: AsyncWebClient, person: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    server.say("demo", "The lighthouse needs paint")
+    ts = server.say("other", "a lighthouse keeper")
+    await bot.chat_postMessage(
+        channel=channel, text="x", blocks=[{"type": "markdown", "text": "**lighthouse**"}]
+    )
+    hidden = server.call("conversations.open", server.bot_token, users=server.add_user("guest").id)
+    server.call("chat.postMessage", server.bot_token, channel=hidden["channel"]["id"], text="lighthouse")
+
+    async def found(query: str) -> list[str]:
+        told = await person.search_messages(query=query)
+        return [match["text"] for match in told["messages"]["matches"]]
+
+    assert await found("LIGHTHOUSE") == ["x", "a lighthouse keeper", "The lighthouse needs paint"]
+    assert await found("lighthouse in:#other from:@you") == ["a lighthouse keeper"]
+    assert await found("lighthouse paint") == ["The lighthouse needs paint"]
+    assert await found("nothing of the kind") == []
+    told = await person.search_messages(query="lighthouse", count=1, page=2)
+    assert (told["messages"]["total"], told["messages"]["matches"][0]["ts"]) == (3, ts)
+    assert await refused(bot.search_messages(query="lighthouse")) == "not_allowed_token_type"
+
+
+async def test_a_foreign_bot_is_itself(bot: AsyncWebClient, server: WorkspaceServer, channel: str) -> None:
+    guest = server.add_user("otherbot", is_bot=True)
+    client = client_for(server, guest.token)
+    assert (await client.auth_test())["bot_id"] == guest.bot_id
+    await client.chat_postMessage(channel=channel, text="beep")
+    message = (await bot.conversations_history(channel=channel))["messages"][0]
+    assert (message["user"], message["bot_id"], message["app_id"]) == (guest.id, guest.bot_id, guest.app_id)
+    assert guest.bot_id != server.workspace.bot.bot_id
+    assert (await bot.bots_info(bot=guest.bot_id))["bot"]["name"] == "otherbot"
+    view = {"type": "home", "blocks": []}
+    assert await refused(client.views_publish(user_id=guest.id, view=view)) == "not_allowed_token_type"
+
+
+async def test_what_small_bots_ask_on_starting(bot: AsyncWebClient, server: WorkspaceServer) -> None:
+    assert (await bot.team_info())["team"]["id"] == server.workspace.team_id
+    mine = await bot.users_conversations()
+    assert [channel["name"] for channel in mine["channels"]] == ["demo", "other"]
+    assert (await bot.emoji_list())["emoji"] == {}
+    topic = await bot.conversations_setTopic(channel=server.channel_id("demo"), topic="ships")
+    assert topic["channel"]["topic"]["value"] == "ships"
+
+
+async def test_calls_over_the_limits_are_counted_even_where_they_pass(
+    bot: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    for number in range(5):
+        await bot.chat_postMessage(channel=channel, text=str(number))
+    assert server.limits.violations == {"chat.postMessage": 2}

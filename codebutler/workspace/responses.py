@@ -1,0 +1,119 @@
+"""What the app says back to a click or a command: in the ack, or through the response_url it was given."""
+
+from __future__ import annotations
+
+import secrets
+
+from msgspec import Struct
+
+from codebutler.workspace import blocks as block_kit
+from codebutler.workspace import render
+from codebutler.workspace.calls import House
+from codebutler.workspace.state import Channel, Json, Message, MethodError, User
+
+USES = 5
+LIFE_S = 30 * 60.0
+
+
+class Target(Struct, kw_only=True):
+    """Where a response_url speaks: to ``user`` in ``channel``, about ``message_ts`` after a click."""
+
+    channel: str
+    user: str
+    message_ts: str = ""
+    thread_ts: str | None = None
+    uses_left: int = USES
+    until_s: float
+
+
+class Responses:
+    """Holds the response_urls it gave out: five uses within half an hour each, as Slack's."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._workspace = house.workspace
+        self._targets: dict[str, Target] = {}
+
+    def url(self, channel: Channel, user: User, message_ts: str = "", thread_ts: str | None = None) -> str:
+        """A new address that speaks to ``user``, about a message if one is named."""
+        now_s = self._workspace.clock.monotonic()
+        self._forget_expired(now_s)
+        key = secrets.token_urlsafe(24)
+        self._targets[key] = Target(
+            channel=channel.id,
+            user=user.id,
+            message_ts=message_ts,
+            thread_ts=thread_ts,
+            until_s=now_s + LIFE_S,
+        )
+        return f"{self._house.url}/response/{key}"
+
+    def respond(self, key: str, given: Json) -> None:
+        """A post to a response_url. Raises MethodError expired_url, used_url, message_not_found."""
+        target = self._targets.get(key)
+        if target is None or self._workspace.clock.monotonic() > target.until_s:
+            raise MethodError("expired_url")
+        if target.uses_left == 0:
+            raise MethodError("used_url")
+        target.uses_left -= 1
+        channel = self._workspace.channel(target.channel)
+        if target.message_ts and (given.get("replace_original") or given.get("delete_original")):
+            self._replace(channel, target, given)
+            return
+        self.say(channel, target.user, target.thread_ts, given)
+
+    def say(self, channel: Channel, user: str, thread_ts: str | None, given: Json) -> None:
+        """To the person alone unless it is meant ``in_channel``."""
+        text, blocks = _content(given)
+        if given.get("response_type") != "in_channel":
+            self._house.whispers.say(channel, user, text, blocks, thread_ts)
+            return
+        bot = self._workspace.bot
+        message = Message(
+            ts=self._workspace.next_ts(),
+            user=bot.id,
+            text=text,
+            by_app=True,
+            blocks=blocks,
+            thread_ts=thread_ts,
+        )
+        channel.add(message)
+        self._house.announcer.posted(channel, message)
+
+    def _replace(self, channel: Channel, target: Target, given: Json) -> None:
+        whispers = self._house.whispers
+        whispered = whispers.find(target.user, target.message_ts) is not None
+        if given.get("delete_original"):
+            if whispered:
+                whispers.delete(target.user, target.message_ts)
+                return
+            message = channel.message(target.message_ts)
+            previous = render.message(self._workspace, channel, message)
+            channel.remove(message)
+            self._house.announcer.deleted(channel, message.ts, previous)
+            return
+        text, blocks = _content(given)
+        if whispered:
+            whispers.replace(target.user, target.message_ts, text, blocks)
+            return
+        message = channel.message(target.message_ts)
+        previous = render.message(self._workspace, channel, message)
+        message.text, message.blocks = text, blocks
+        self._house.announcer.changed(channel, message, previous)
+
+    def _forget_expired(self, now_s: float) -> None:
+        """The oldest come first: all live equally long."""
+        while self._targets:
+            oldest = next(iter(self._targets))
+            if now_s <= self._targets[oldest].until_s:
+                return
+            del self._targets[oldest]
+
+
+def _content(given: Json) -> tuple[str, list[Json]]:
+    text, blocks = str(given.get("text") or ""), given.get("blocks") or []
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        raise MethodError("invalid_blocks")
+    if not text and not blocks:
+        raise MethodError("no_text")
+    return text, block_kit.accepted(blocks)
