@@ -16,8 +16,10 @@ from codebutler_worker.agents.backend import (
     Thinking,
     ToolResult,
     ToolUse,
+    Withdrawn,
 )
 from codebutler_worker.agents.claude.meter import Meter
+from codebutler_worker.agents.claude.plans import PLAN_TOOL, PlanKeeper
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
@@ -73,6 +75,7 @@ class Translator:
         self._api_error: str | None = None
         self.meter = Meter(cost_before_usd)
         self._tasks = TaskList()
+        self._plans = PlanKeeper()
 
     def sent(self, uuid: str) -> None:
         """A message of ours is on its way; the turn is not over before the CLI has begun it."""
@@ -107,6 +110,8 @@ class Translator:
                 return self._result(line)
             case ControlRequest():
                 return self._request(line)
+            case ControlCancel():
+                return self._withdrawn([line.request_id])
             case StreamEvent(event=part, parent_tool_use_id=inner):
                 ended = self.meter.streamed(part, inner=inner is not None)
                 return [self.meter.usage] if ended else []
@@ -133,8 +138,6 @@ class Translator:
                 self._follows_messages = True
                 if line.state != "queued":
                     self._sent.discard(line.command_uuid)
-            case ControlCancel():
-                self.asking.pop(line.request_id, None)
             case ControlResponse() if line.response.request_id == INITIALIZE:
                 if line.response.subtype == "error":
                     self.refused = line.response.error or "initialize was refused"
@@ -184,6 +187,7 @@ class Translator:
                 return [Thinking(block.thinking)]
             case "tool_use":
                 given = arguments(block.input)
+                self._plans.saw(block.id, block.name, given)
                 if not inner:
                     self.running.add(block.id)
                 if not inner and self._tasks.called(block.id, block.name, given):
@@ -195,14 +199,17 @@ class Translator:
         if block.type != "tool_result":
             return []
         self.running.discard(block.tool_use_id)
-        self.asking = {
-            k: ask for k, ask in self.asking.items() if ask.request.tool_use_id != block.tool_use_id
-        }
+        answered = [k for k, ask in self.asking.items() if ask.request.tool_use_id == block.tool_use_id]
+        gone = self._withdrawn(answered)
         result = ToolResult(block.tool_use_id, not block.is_error, result_text(block.content))
         if self._tasks.is_own(result.id):
             plan = self._tasks.answered(result.id, result.ok, result.text)
-            return [plan] if plan else []
-        return [result]
+            return [*gone, plan] if plan else gone
+        return [*gone, result]
+
+    def _withdrawn(self, request_ids: list[str]) -> list[AgentEvent]:
+        """It does not wait for these any more; what was answered is not among the asking."""
+        return [Withdrawn(id_) for id_ in request_ids if self.asking.pop(id_, None) is not None]
 
     def _result(self, line: ResultLine) -> list[AgentEvent]:
         self.result = line
@@ -213,7 +220,8 @@ class Translator:
         return [self.meter.usage]
 
     def _request(self, line: ControlRequest) -> list[AgentEvent]:
-        if line.request.subtype != "can_use_tool":
+        if line.request.subtype != "can_use_tool" or line.request_id in self.asking:
+            # Nothing else is slipped in under an id that is asked about: what is allowed is what runs.
             return []
         self.asking[line.request_id] = line
         given = line.request.input
@@ -221,6 +229,8 @@ class Translator:
             return [
                 question_of(line.request_id, number, each) for number, each in enumerate(questions(given))
             ]
+        if line.request.tool_name == PLAN_TOOL:
+            given = self._plans.shown(line.request.tool_use_id, given)
         summary = summarise(given, self._workdir)
         return [Approval(line.request_id, line.request.tool_name, summary, given)]
 
