@@ -20,9 +20,9 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     Usage,
 )
-from codebutler_worker.present.lines import money, one_line, span
+from codebutler_worker.present.lines import money, one_line, ordinal, span, thousands
 from codebutler_worker.present.notices import failed, interrupted
-from codebutler_worker.present.progress import collapsed, running
+from codebutler_worker.present.progress import collapsed, in_line, running
 from codebutler_worker.present.reducer import View, reduce
 
 
@@ -66,6 +66,54 @@ def test_the_message_shows_activity_plan_and_waiting() -> None:
     assert "⏳ rate limited, retrying" in message.text
     stop = message.blocks[1]["elements"][0]
     assert (stop["action_id"], stop["value"]) == ("codebutler.stop", "turn-1")
+
+
+def test_a_plan_is_shown_with_its_states() -> None:
+    steps = (PlanStep("read", "done"), PlanStep("fix", "in_progress"), PlanStep("test", "pending"))
+    text = running(seen(Plan(steps)), 5, "t", "claude").text
+    assert text.split("\n")[1:] == ["✓ read", "▸ fix", "· test"]
+
+
+@pytest.mark.parametrize(("done", "total"), [(0, 9), (5, 9), (9, 9), (30, 40), (2, 100), (40, 40)])
+def test_of_a_long_plan_what_is_worked_on_is_shown(done: int, total: int) -> None:
+    steps = [
+        PlanStep(f"s{n}", "done" if n < done else "in_progress" if n == done else "pending")
+        for n in range(total)
+    ]
+    lines = running(seen(Plan(tuple(steps))), 5, "t", "claude").text.split("\n")[1:]
+    assert len(lines) <= 10
+    assert done == total or f"▸ s{done}" in lines
+    hidden = sum(
+        int(word)
+        for line in lines
+        if " done" in line or "more" in line
+        for word in line.split()
+        if word.isdigit()
+    )
+    assert hidden + sum(" s" in line for line in lines) == total
+
+
+def test_the_cost_so_far_is_shown_else_the_tokens() -> None:
+    view = seen(ToolUse("1", "Bash", "ls"), Usage(12_000, 345, None, 1))
+    assert running(view, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool · 12.3k tokens"
+    paid = reduce(view, Usage(12_000, 345, 0.12, 1))
+    assert running(paid, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool · $0.12"
+    assert collapsed("done", paid, 6).text == "✅ 6s · 1 tool · $0.12"
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (1, "⏳ Next in line."),
+        (2, "⏳ 2nd in line."),
+        (9, "⏳ 9th in line."),
+        (10, "⏳ Far back (10th or later) in line."),
+    ],
+)
+def test_who_waits_is_told_how_many_are_before(place: int, text: str) -> None:
+    message = in_line(place, "turn-1")
+    assert message.text == text
+    assert message.blocks[1]["elements"][0]["value"] == "turn-1"
 
 
 def test_the_message_stays_below_what_a_section_takes() -> None:
@@ -113,6 +161,31 @@ def test_span(seconds: float, text: str) -> None:
 )
 def test_money(usd: float, text: str) -> None:
     assert money(usd) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (999, "999"), (1000, "1.0k"), (999_949, "999.9k"), (999_950, "1.0M"), (2_340_000, "2.3M")],
+)
+def test_thousands(number: int, text: str) -> None:
+    assert thousands(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "1st"),
+        (2, "2nd"),
+        (3, "3rd"),
+        (4, "4th"),
+        (11, "11th"),
+        (12, "12th"),
+        (21, "21st"),
+        (113, "113th"),
+    ],
+)
+def test_ordinal(number: int, text: str) -> None:
+    assert ordinal(number) == text
 
 
 def test_one_line() -> None:

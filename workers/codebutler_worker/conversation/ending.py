@@ -85,7 +85,8 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     close_all(draft, turn.id, WITHDRAWN)
     last = _say(draft, output, ending)
     if turn.progress_op_id:
-        draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, ending.view, ending.elapsed_s))
+        view = replace(ending.view, usage=ending.usage)
+        draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
     swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome], after=last)
     current = draft.uow.turns.get(turn.id)
     draft.uow.turns.update(

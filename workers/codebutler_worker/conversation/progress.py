@@ -10,6 +10,8 @@ from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present.progress import Message
 
 TICK_S = 15.0
+EDIT_S = 3.0
+"""At least this long between two edits: at most 20 a minute for each turn, of 50 that Slack grants to all."""
 
 
 class ProgressMessage:
@@ -32,7 +34,8 @@ class ProgressMessage:
         """Edit whenever there is something new, and now and then for the elapsed time; until cancelled."""
         latest: str | None = self._op_id
         while latest is not None:
-            await self._desk.clock.sleep(self._desk.settings.config.output.flush_interval_ms / 1000)
+            flush_s = self._desk.settings.config.output.flush_interval_ms / 1000
+            await self._desk.clock.sleep(max(EDIT_S, flush_s))
             await wait_for(self._desk.clock, self._changed, TICK_S)
             await self._desk.outbox.settled(latest)
             self._changed.clear()

@@ -52,3 +52,17 @@ def money(usd: float) -> str:
 def count(number: int, noun: str) -> str:
     """``1 tool``, ``3 tools``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def thousands(number: int) -> str:
+    """``950``, ``12.3k``, ``1.2M``: a count that nobody needs to the last digit."""
+    if number < 1000:
+        return str(number)
+    value, unit = (number / 1000, "k") if number < 999_950 else (number / 1_000_000, "M")
+    return f"{value:.1f}{unit}"
+
+
+def ordinal(number: int) -> str:
+    """``1st``, ``2nd``, ``3rd``, ``11th``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

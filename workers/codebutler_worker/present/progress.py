@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from codebutler_worker.agents.backend import PlanStep
-from codebutler_worker.present.lines import clip, code, count, one_line, plain, span
+from codebutler_worker.present.lines import (
+    clip,
+    code,
+    count,
+    money,
+    one_line,
+    ordinal,
+    plain,
+    span,
+    thousands,
+)
 from codebutler_worker.present.reducer import View
 
 STOP_ACTION = "codebutler.stop"
@@ -15,9 +25,11 @@ DROP_ACTION = "codebutler.drop"
 
 Outcome = Literal["done", "failed", "stopped", "interrupted"]
 SIGNS: dict[Outcome, str] = {"done": "✅", "failed": "❌", "stopped": "🛑", "interrupted": "⚠️"}
-_BOXES = {"pending": "☐", "in_progress": "▶", "done": "☑"}
+_BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
 _PLAN_LINES = 8
 SECTION_CHARS = 3000
+FAR = 9
+"""Places beyond this one are told as far: exact ones would have to be edited at each start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +66,15 @@ def running(view: View, elapsed_s: float, turn_id: str, agent: str) -> Message:
 
 def collapsed(outcome: Outcome, view: View, elapsed_s: float) -> Message:
     """The one line that is left when the turn is over."""
-    parts = [span(elapsed_s)]
-    if view.tools:
-        parts.append(count(view.tools, "tool"))
-    return Message(f"{SIGNS[outcome]} {' · '.join(parts)}")
+    return Message(f"{SIGNS[outcome]} {_figures(view, elapsed_s)}")
+
+
+def in_line(place: int, turn_id: str) -> Message:
+    """How many have to start before a turn that waits (1 = none), and a button that takes it out of the line."""
+    where = "Next" if place == 1 else ordinal(place)
+    if place > FAR:
+        where = f"Far back ({ordinal(FAR + 1)} or later)"
+    return with_buttons(f"⏳ {where} in line.", button("Withdraw", STOP_ACTION, turn_id))
 
 
 def _headline(view: View, elapsed_s: float, agent: str) -> str:
@@ -67,16 +84,33 @@ def _headline(view: View, elapsed_s: float, agent: str) -> str:
         doing = f"🔧 {code(view.activity)}"
     else:
         doing = f"💬 {plain(one_line(view.activity))}"
-    parts = [doing, span(elapsed_s)]
+    return f"{doing} · {_figures(view, elapsed_s)}"
+
+
+def _figures(view: View, elapsed_s: float) -> str:
+    """Time, tools, and what it has cost so far: money where the agent tells, else tokens."""
+    parts = [span(elapsed_s)]
     if view.tools:
         parts.append(count(view.tools, "tool"))
+    if view.usage.cost_usd is not None:
+        parts.append(money(view.usage.cost_usd))
+    elif tokens := view.usage.input_tokens + view.usage.output_tokens:
+        parts.append(f"{thousands(tokens)} tokens")
     return " · ".join(parts)
 
 
 def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
-    shown = [f"{_BOXES[step.state]} {plain(one_line(step.text, 100))}" for step in plan[:_PLAN_LINES]]
-    hidden = len(plan) - len(shown)
-    return [*shown, f"… and {hidden} more"] if hidden else shown
+    """The steps; of a long plan those around the one that is worked on."""
+    done = 0
+    if len(plan) > _PLAN_LINES:
+        # Done steps go first: what is worked on and what comes next are what people look for.
+        while done < len(plan) - _PLAN_LINES + 1 and plan[done].state == "done":
+            done += 1
+    rest = plan[done:]
+    shown = [f"{_BOXES[step.state]} {plain(one_line(step.text, 100))}" for step in rest[:_PLAN_LINES]]
+    hidden = len(rest) - len(shown)
+    head = [f"{_BOXES['done']} {done} done"] if done else []
+    return [*head, *shown, *([f"… and {hidden} more"] if hidden else [])]
 
 
 def _note_lines(view: View) -> list[str]:
