@@ -129,12 +129,14 @@ class OneAgent:
 
 @dataclass
 class Parent:
-    """The other end of the pipe: collects what the worker says and (unless ``mute``) does what it asks."""
+    """The other end of the pipe: collects what the worker says and does what it asks, unless ``mute``, and no
+    reactions while ``slow``."""
 
     channel: Channel[ToParent]
     clock: ManualClock
     backend: ScriptedBackend
     mute: bool = False
+    slow: bool = False
     heard: list[ToParent] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     _seq: int = 0
@@ -144,7 +146,9 @@ class Parent:
     async def listen(self) -> None:
         async for message in self.channel.messages():
             self.heard.append(message)
-            if isinstance(message, Send) and not self.mute:
+            if isinstance(message, Send) and not (
+                self.mute or (self.slow and isinstance(message.operation, React))
+            ):
                 self.take(message)
             self.news.set()
 

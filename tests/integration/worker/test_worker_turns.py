@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import MessageDeleted, MessageEdited, MessagePosted, Prompt, Upload
+from codebutler.model import Command, MessageDeleted, MessageEdited, MessagePosted, Prompt, React, Upload
 from codebutler.protocol.messages import Heartbeat, Send, Stored
 from codebutler_worker.agents.backend import Finished, Started, Usage
 from tests.worker_kit import CHANNEL, USER, settings, worker
@@ -43,6 +43,18 @@ async def test_the_final_mark_comes_after_the_answer_stands(tmp_path: Path) -> N
         parent.mute = False
         parent.take(unanswered[0])
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+
+
+async def test_marks_that_slack_takes_slowly_hold_up_no_answer(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, debounce_s=600)) as parent:
+        parent.slow = True
+        for number in range(150):
+            await parent.stored(parent.says("fix it", f"{100 + number}.1"))
+        marks = [operation for operation in parent.operations if isinstance(operation, React)]
+        assert 64 < len(marks) < 150
+        event = MessagePosted(channel=CHANNEL, ts="900.1", user=USER, text="!ping")
+        parent.deliver(event, Command(name="ping"))
+        await parent.until(lambda: parent.posts)
 
 
 async def test_stored_comes_before_anything_runs(tmp_path: Path) -> None:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from codebutler.errors import FrameTooLargeError
-from codebutler.model import Operation, Update
+from codebutler.model import Operation, React, Update
 from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Send
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 
 WINDOW = 64
+# Slack takes reactions slowly: they must hold up no answer, nor the first of them the later ones.
+MARKS_WINDOW = 100
 REMEMBERED = 1024
 TARGET_FAILED = "target_failed"
 TOO_LARGE = "too_large"
@@ -29,17 +31,36 @@ TOO_LARGE = "too_large"
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One operation on its way, held back until ``target_op_id`` is done: an update needs its post's ts, a
+    """The ``number``-th operation, held back until ``target_op_id`` is done: an update needs its post's ts, a
     final mark comes after the answer."""
 
     op_id: str
     operation: Operation
+    number: int
     target_op_id: str | None = None
     unsure: bool = False
 
 
+@dataclass(slots=True)
+class _Lane:
+    """Operations of a kind; the parent keeps their order among themselves only."""
+
+    window: int = WINDOW
+    queue: deque[Parcel] = field(default_factory=deque)
+    out: set[str] = field(default_factory=set)
+
+    @property
+    def ready(self) -> bool:
+        """Whether something waits and there is room for it."""
+        return bool(self.queue) and len(self.out) < self.window
+
+    def first(self) -> int:
+        """The number of what waits longest."""
+        return self.queue[0].number
+
+
 class Outbox:
-    """One worker's operations under way. At most ``WINDOW`` are out at once; the rest wait in order.
+    """One worker's operations under way. At most a window of each kind is out at once; the rest wait in order.
 
     ``_ts`` remembers where recent operations ended up; "" stands for refused.
     """
@@ -48,8 +69,9 @@ class Outbox:
         self._store = store
         self._send = send
         self._decoder: msgspec.json.Decoder[Operation] = msgspec.json.Decoder(Operation)
-        self._queue: deque[Parcel] = deque()
-        self._out: dict[str, Parcel] = {}
+        self._posts, self._updates, self._marks = _Lane(), _Lane(), _Lane(MARKS_WINDOW)
+        self._lanes = (self._posts, self._updates, self._marks)
+        self._count = 0
         self._held: dict[str, list[Parcel]] = {}
         self._unsettled: dict[str, asyncio.Event] = {}
         self._ts: OrderedDict[str, str] = OrderedDict()
@@ -81,7 +103,7 @@ class Outbox:
         await self._store.run(lambda uow: uow.outbox.posted(op_id, ts))
         reached("mark.after")
         self._remember(op_id, ts)
-        self._queue.extendleft(reversed(self._held.pop(op_id, [])))
+        self._release(op_id)
         self._settle(op_id)
         await self.pump()
 
@@ -89,7 +111,7 @@ class Outbox:
         """The parent says that it will never be done: mark the row; updates that waited for it go with it."""
         await self._store.run(lambda uow: uow.outbox.failed(op_id, code))
         self._remember(op_id, "")
-        self._queue.extendleft(reversed(self._held.pop(op_id, [])))
+        self._release(op_id)
         self._settle(op_id)
         await self.pump()
 
@@ -111,28 +133,55 @@ class Outbox:
         for row in rows:
             operation = self._decoder.decode(row.payload)
             self._unsettled[row.op_id] = asyncio.Event()
-            self._queue.append(Parcel(row.op_id, operation, row.target_op_id, unsure))
+            self._count += 1
+            parcel = Parcel(row.op_id, operation, self._count, row.target_op_id, unsure)
+            self._lane(operation).queue.append(parcel)
         if self._unsettled:
             self._drained.clear()
 
+    def _lane(self, operation: Operation) -> _Lane:
+        match operation:
+            case Update():
+                return self._updates
+            case React():
+                return self._marks
+            case _:
+                return self._posts
+
     def _send_ready(self) -> list[tuple[str, str]]:
-        """Send in order while the window has room. Returns what can never be sent, and why."""
+        """Send in order while the windows have room. Returns what can never be sent, and why."""
         hopeless: list[tuple[str, str]] = []
-        while self._queue and len(self._out) < WINDOW:
-            parcel = self._queue.popleft()
-            target = parcel.target_op_id
-            if target is not None and target not in self._ts and target in self._unsettled:
-                self._held.setdefault(target, []).append(parcel)
-                continue
-            if target is not None and isinstance(parcel.operation, Update) and not self._ts.get(target):
-                hopeless.append((parcel.op_id, TARGET_FAILED))
-                continue
-            self._out[parcel.op_id] = parcel
-            try:
-                self._send(Send(op_id=parcel.op_id, operation=self._addressed(parcel), unsure=parcel.unsure))
-            except FrameTooLargeError:
-                hopeless.append((parcel.op_id, TOO_LARGE))
+        while lanes := [lane for lane in self._lanes if lane.ready]:
+            lane = min(lanes, key=_Lane.first)
+            parcel = lane.queue.popleft()
+            if not self._hold(parcel) and (code := self._send_parcel(lane, parcel)):
+                hopeless.append((parcel.op_id, code))
         return hopeless
+
+    def _hold(self, parcel: Parcel) -> bool:
+        """Keep back what has to wait for its target."""
+        target = parcel.target_op_id
+        if target is None or target in self._ts or target not in self._unsettled:
+            return False
+        self._held.setdefault(target, []).append(parcel)
+        return True
+
+    def _send_parcel(self, lane: _Lane, parcel: Parcel) -> str:
+        """Returns why it can never be sent, "" if it was."""
+        target = parcel.target_op_id
+        if target is not None and isinstance(parcel.operation, Update) and not self._ts.get(target):
+            return TARGET_FAILED
+        lane.out.add(parcel.op_id)
+        try:
+            self._send(Send(op_id=parcel.op_id, operation=self._addressed(parcel), unsure=parcel.unsure))
+        except FrameTooLargeError:
+            return TOO_LARGE
+        return ""
+
+    def _release(self, op_id: str) -> None:
+        """Let go what waited for the operation, before what came later."""
+        for parcel in reversed(self._held.pop(op_id, [])):
+            self._lane(parcel.operation).queue.appendleft(parcel)
 
     def _addressed(self, parcel: Parcel) -> Operation:
         if parcel.target_op_id is None or not isinstance(parcel.operation, Update):
@@ -145,7 +194,8 @@ class Outbox:
             self._ts.popitem(last=False)
 
     def _settle(self, op_id: str) -> None:
-        self._out.pop(op_id, None)
+        for lane in self._lanes:
+            lane.out.discard(op_id)
         if event := self._unsettled.pop(op_id, None):
             event.set()
         if not self._unsettled:
