@@ -48,3 +48,20 @@ async def _post(sender: Sender, workspace: WorkspaceServer, number: int) -> tupl
     root = workspace.say(name, "question") if number % 2 else None
     operation = Post(text=f"answer {number}", thread_ts=root)
     return name, await sender.submit(workspace.channel_id(name), f"op-{number}", operation)
+
+
+async def test_what_is_still_under_way_inside_slack_when_we_start_again_is_not_posted_twice() -> None:
+    """The process that sent it is dead, its request is not: looked for at once, it would not be there yet."""
+    async with WorkspaceServer() as workspace:
+        channel = workspace.channel_id("general")
+        root = workspace.say("general", "question")
+        answer = Post(text="answer", thread_ts=root)
+        workspace.faults.add(Fault(method="chat.postMessage", kind="delay", delay_s=1.0))
+        async with SlackApi(workspace.bot_token, workspace.api_url) as api, asyncio.timeout(20):
+            under_way = asyncio.create_task(api.post(channel, answer, "op"))
+            while workspace.faults.pending():
+                await asyncio.sleep(0)
+            async with Sender(api, SystemClock(), str) as sender:
+                ts = await sender.submit(channel, "op", answer, unsure=True)
+            assert ts == await under_way
+        assert [message["ts"] for message in workspace.thread("general", root)] == [root, ts]
