@@ -24,7 +24,7 @@ from codebutler.process import killpoints
 from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import Tasks
-from codebutler.repos import RepoTable, secrets_of
+from codebutler.repos import RepoTable, secrets_of, with_env_file
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
 from codebutler.services import Chat, ParentServices
@@ -64,6 +64,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     check_app_token(resolved.config.slack.app_token)
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
+    env = with_env_file(home, env)
     with SupervisorLock(home.lock), stopping.on_signals():
         async with AsyncExitStack() as stack:
             await _serve(Surroundings(home, env, resolved, SystemClock()), stack, stopping)

@@ -10,7 +10,7 @@ import msgspec
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.config.resolve import resolve_repo
+from codebutler.config.resolve import env_file_values, resolve_repo
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.errors import ConfigError
 from codebutler.intake.intake import Repo
@@ -37,6 +37,15 @@ SECRET_AGENT_VARIABLES = (
     "ANTHROPIC_CUSTOM_HEADERS",
     "CLAUDE_CODE_OAUTH_TOKEN",
 )
+
+
+def with_env_file(home: Home, env: Mapping[str, str]) -> dict[str, str]:
+    """``env``, and what agents read of the home's ``.env``: a service does not see anybody's shell.
+
+    Raises ConfigError if the file cannot be used.
+    """
+    kept = env_file_values(home)
+    return {name: kept[name] for name in AGENT_VARIABLES if name in kept} | dict(env)
 
 
 @dataclass(frozen=True)

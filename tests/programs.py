@@ -17,6 +17,11 @@ INSTALL = {
     "bwrap": "apt-get install bubblewrap",
     "espeak-ng": "apt-get install espeak-ng",
     "git": "apt-get install git",
+    "systemctl": "apt-get install systemd",
+    "systemd-analyze": "apt-get install systemd",
+    "unshare": "apt-get install util-linux",
+    "nsenter": "apt-get install util-linux",
+    "faketime": "apt-get install faketime",
 }
 
 

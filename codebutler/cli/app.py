@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -46,7 +47,20 @@ COMMANDS: tuple[Row, ...] = (
     Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:run"),
     Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:run"),
     Row("migrate", "Bring WhatsApp-era files up to date.", "codebutler.cli.migrate:run"),
+    Row("install", "Run the supervisor as a service of your session.", "codebutler.cli.install:run"),
+    Row("uninstall", "Take the service away; configuration and data stay.", "codebutler.cli.install:remove"),
     Row("manifest", "Print the Slack app manifest or its link.", "codebutler.cli.manifest:run"),
+)
+
+
+# What it was called in the beginning.
+FORMER = MappingProxyType(
+    {
+        "--install": ("install",),
+        "--uninstall": ("uninstall",),
+        "--status": ("status",),
+        "--logs": ("logs", "-f"),
+    }
 )
 
 
@@ -78,6 +92,11 @@ class LazyGroup(TyperGroup):
         super().__init__(**attributes)
         for row in COMMANDS:
             self.add_command(LazyCommand(row))
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        if args and args[0] in FORMER:
+            args = [*FORMER[args[0]], *args[1:]]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)

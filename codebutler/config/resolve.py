@@ -94,10 +94,14 @@ def _home_layers(home: Home) -> list[Layer]:
     return [] if data is None else [Layer(str(home.config), parse_layer(data, str(home.config)))]
 
 
-def _environment(home: Home, env: Mapping[str, str]) -> list[Layer]:
+def env_file_values(home: Home) -> Mapping[str, str]:
+    """The variables in the home's ``.env``. Raises ConfigError if it cannot be used."""
     data = _read_home(home, home.env_file)
-    file_values = {} if data is None else parse_env_file(data, str(home.env_file))
-    return [*env_layers(file_values, str(home.env_file)), *env_layers(env)]
+    return {} if data is None else parse_env_file(data, str(home.env_file))
+
+
+def _environment(home: Home, env: Mapping[str, str]) -> list[Layer]:
+    return [*env_layers(env_file_values(home), str(home.env_file)), *env_layers(env)]
 
 
 def _read_home(home: Home, file: Path) -> bytes | None:

@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry, add
-from codebutler.repos import RepoTable
+from codebutler.repos import RepoTable, with_env_file
 
 ENV = {"ANTHROPIC_API_KEY": "sk-ant-1", "SLACK_BOT_TOKEN": "xoxb-1-1", "AWS_SECRET_ACCESS_KEY": "no"}
 
@@ -72,3 +72,15 @@ def test_the_redactor_learns_what_an_agent_is_given(home: Home, tmp_path: Path) 
     }
     assert "a-token-of-no-known-shape" in RepoTable.read(home, ENV).secrets(given)
     assert "http://model.example" not in RepoTable.read(home, ENV).secrets(given)
+
+
+def test_a_service_finds_what_agents_need_in_the_homes_env_file(home: Home, tmp_path: Path) -> None:
+    home.env_file.write_text(
+        "ANTHROPIC_API_KEY=sk-ant-file\nHTTPS_PROXY=http://proxy\nLD_PRELOAD=/tmp/x.so\n"
+    )
+    assert with_env_file(home, {"PATH": "/bin"}) == {
+        "PATH": "/bin",
+        "ANTHROPIC_API_KEY": "sk-ant-file",
+        "HTTPS_PROXY": "http://proxy",
+    }
+    assert with_env_file(home, ENV)["ANTHROPIC_API_KEY"] == "sk-ant-1"

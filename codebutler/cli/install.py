@@ -1,0 +1,134 @@
+"""``codebutler install`` and ``uninstall``: a service of this user's session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codebutler.cli.output import notice, say
+from codebutler.cli.surroundings import environment, home
+from codebutler.errors import CodeButlerError, ConfigError
+
+if TYPE_CHECKING:
+    from codebutler.config.paths import Home
+    from codebutler.service.port import Manager, Report
+
+LOOK_S = 0.25
+# Longer than a start takes; one that waits for Slack goes on by itself.
+PATIENCE_S = 20.0
+# What agents take from the environment and a service does not have.
+AGENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "HTTPS_PROXY")
+
+
+def run(
+    show: Annotated[bool, typer.Option("--print", help="Only print the file that would be written.")] = False,
+) -> None:
+    """Run the supervisor as a service of your session: started with it, restarted when it fails."""
+    where = home().ensure()
+    manager, text = manager_of(where, environment())
+    if show:
+        say_text(text)
+        return
+    check_ready(where, environment())
+    check_free(where, manager)
+    manager.install()
+    say(f"Wrote {manager.file}.")
+    for name in AGENT_KEYS:
+        if environment().get(name):
+            notice(f"warning: the service does not have {name} of this shell: put it into {where.env_file}")
+    report = settled(manager.report, time.sleep, time.monotonic)
+    if report.state == "failed":
+        raise CodeButlerError(f"the service does not start ({report.text}): see `codebutler logs`")
+    say("It runs." if report.state == "running" else "It is starting: see `codebutler status`.")
+    if advice := manager.advice():
+        say(advice)
+
+
+def remove() -> None:
+    """Stop the service and take it away; the configuration, repositories and their data stay."""
+    manager, _text = manager_of(home(), environment())
+    if manager.uninstall():
+        say(f"Stopped the service and removed {manager.file}. Your configuration and data are kept.")
+    else:
+        say("There is no service to remove.")
+
+
+def manager_of(where: Home, env: Mapping[str, str], platform: str = sys.platform) -> tuple[Manager, str]:
+    """This system's service manager, and the file that describes our service to it.
+
+    Raises CodeButlerError where there is none that we know.
+    """
+    from codebutler.service.port import run as run_program
+    from codebutler.service.spec import service_for
+
+    service = service_for(where, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH"))))
+    if platform == "darwin":
+        from codebutler.service.launchd import Launchd, agent_plist
+
+        return Launchd(service, env, run_program), agent_plist(service).decode()
+    if shutil.which("systemctl", path=env.get("PATH")):
+        from codebutler.service.systemd import Systemd, unit_text
+
+        return Systemd(service, env, run_program), unit_text(service)
+    raise CodeButlerError("there is no systemd here: keep `codebutler supervise` running by other means")
+
+
+def check_ready(where: Home, env: Mapping[str, str]) -> None:
+    """Would it start without this shell's variables? Raises ConfigError with what is missing."""
+    from codebutler.config.load import app_token_fault, bot_token_fault
+    from codebutler.config.resolve import resolve_global
+
+    here, there = resolve_global(where, env).config.slack, resolve_global(where, {}).config.slack
+    for name, fault, found, kept in (
+        ("SLACK_BOT_TOKEN", bot_token_fault, here.bot_token, there.bot_token),
+        ("SLACK_APP_TOKEN", app_token_fault, here.app_token, there.app_token),
+    ):
+        if not fault(kept):
+            continue
+        if found and not fault(found):
+            raise ConfigError(
+                f"{name} is set in this shell only, which a service does not see: "
+                f"put it into {where.env_file} or run `codebutler setup`"
+            )
+        raise ConfigError(f"there is no usable {name} yet: run `codebutler setup`")
+
+
+def check_free(where: Home, manager: Manager) -> None:
+    """Raises LockHeldError while somebody else's supervisor runs here; our own service is replaced."""
+    from codebutler.errors import LockHeldError
+    from codebutler.supervisor.lock import SupervisorLock
+
+    try:
+        with SupervisorLock(where.lock):
+            return
+    except LockHeldError as error:
+        if manager.report().pid != error.holder_pid:
+            raise
+
+
+def settled(
+    report: Callable[[], Report], sleep: Callable[[float], None], monotonic: Callable[[], float]
+) -> Report:
+    """The first report that is final, or the last one before patience ends."""
+    until_s = monotonic() + PATIENCE_S
+    while (latest := report()).state == "starting" and monotonic() < until_s:
+        sleep(LOOK_S)
+    return latest
+
+
+def say_text(text: str) -> None:
+    """A file's text as it is."""
+    for line in text.rstrip("\n").split("\n"):
+        say(line)
+
+
+def _is_setuid(program: str | None) -> bool:
+    return program is not None and bool(Path(program).stat().st_mode & stat.S_ISUID) and os.getuid() != 0
