@@ -1,0 +1,1 @@
+"""What runs by the clock: jobs from files, one-shot timers, and the words that manage both."""

@@ -1,0 +1,184 @@
+"""What is known of the jobs and timers of a supervisor between its lives, and how it moves. Pure.
+
+A run is written down as begun, and the job's next time moved on, before anything is said of it: what a crash
+interrupts is finished under the same operation id, never begun twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from codebutler.schedule.jobs import Job
+
+LATE_S = 60.0
+FAILURES = 3
+PATIENCE = timedelta(hours=24)
+"""A run that has had no outcome for so long no longer keeps the next one back."""
+
+
+class JobState(Struct, frozen=True, kw_only=True):
+    """One job's place in time. ``paused`` says why it rests, "" if it does not. ``begun`` is the due time of a run
+    that was begun and not yet said; ``awaited`` the message of the one that runs, since ``last``."""
+
+    digest: str
+    next: datetime | None
+    failures: int = 0
+    paused: str = ""
+    begun: datetime | None = None
+    awaited: str = ""
+    last: datetime | None = None
+    last_ok: bool | None = None
+
+
+class Timer(Struct, frozen=True, kw_only=True):
+    """Something that somebody wants to be said once, at ``at``."""
+
+    id: str
+    at: datetime
+    user: str
+    repo: str
+    channel: str
+    text: str
+    thread_ts: str | None = None
+
+
+class Book(Struct, frozen=True, kw_only=True):
+    """All jobs' states, by ``key_of``, and the timers that are still to come."""
+
+    jobs: dict[str, JobState] = {}
+    timers: tuple[Timer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a job that is to be said now; ``key`` is the same however often it is tried."""
+
+    job: Job
+    key: str
+    user: str
+
+
+def key_of(job: Job) -> str:
+    """The job's name in the book."""
+    return f"{job.repo}/{job.name}"
+
+
+def reconcile(book: Book, jobs: Iterable[Job], now: datetime) -> Book:
+    """The book for what the files say now: new jobs wait for their next time, changed ones too and are forgiven,
+    those that are gone are forgotten."""
+    known = book.jobs
+    return replace(book, jobs={key_of(job): _known(known.get(key_of(job)), job, now) for job in jobs})
+
+
+def _known(state: JobState | None, job: Job, now: datetime) -> JobState:
+    if state is None:
+        return JobState(digest=job.digest, next=job.cron.after(now))
+    if state.digest != job.digest:
+        return replace(state, digest=job.digest, next=job.cron.after(now), failures=0, paused="")
+    return state
+
+
+def begin(book: Book, jobs: Mapping[str, Job], now: datetime) -> Book:
+    """Begin what is due, and move each such job on to its next time, whether it runs or not."""
+    moved = {key: _begun(state, jobs[key], now) if key in jobs else state for key, state in book.jobs.items()}
+    return replace(book, jobs=moved)
+
+
+def _begun(state: JobState, job: Job, now: datetime) -> JobState:
+    if state.next is None or state.next > now:
+        return state
+    due = state.next
+    moved = replace(state, next=job.cron.after(now))
+    if state.paused or not job.enabled or _runs(state, now):
+        return moved
+    late_s = (now - _last_due(job, due, now)).total_seconds()
+    if late_s > LATE_S and (job.missed == "skip" or late_s > job.catch_up_s):
+        return moved
+    return replace(moved, begun=due)
+
+
+def _runs(state: JobState, now: datetime) -> bool:
+    """One run at a time: what comes due meanwhile is left out."""
+    if state.begun is not None:
+        return True
+    return bool(state.awaited) and state.last is not None and now - state.last < PATIENCE
+
+
+def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
+    """Of all that came due until now, the last; looked for in a day's worth, more makes no difference."""
+    start = max(due - timedelta(seconds=1), now - timedelta(days=1))
+    last = due
+    while (after := job.cron.after(start)) is not None and after <= now:
+        last = start = after
+    return max(last, due)
+
+
+def runs(book: Book, jobs: Mapping[str, Job], owner: str) -> list[Run]:
+    """What is begun and not yet said, in order of its time; the file's owner speaks."""
+    begun = [
+        (state.begun, key) for key, state in book.jobs.items() if state.begun is not None and key in jobs
+    ]
+    return [Run(jobs[key], f"job:{key}:{due.isoformat()}", owner) for due, key in sorted(begun)]
+
+
+def said(book: Book, key: str, ts: str, now: datetime) -> Book:
+    """The run stands in the channel as message ``ts``, and works."""
+    return _with(book, key, lambda state: replace(state, begun=None, awaited=ts, last=now))
+
+
+def given_up(book: Book, key: str, now: datetime) -> Book:
+    """The run could not be said or was refused: a failure."""
+    return _with(book, key, lambda state: _failed(replace(state, begun=None, last=now)))
+
+
+def ended(book: Book, ts: str, *, ok: bool) -> tuple[Book, str]:
+    """(the book after the run of message ``ts`` has ended, its job's key, "" if there is none)."""
+    for key, state in book.jobs.items():
+        if state.awaited == ts:
+            return _with(book, key, _worked if ok else _failed), key
+    return book, ""
+
+
+def paused(book: Book, key: str, why: str) -> Book:
+    """The job rests from now on; "" as ``why``: it goes on, and is forgiven."""
+    return _with(
+        book, key, lambda state: replace(state, paused=why, failures=0 if not why else state.failures)
+    )
+
+
+def with_timer(book: Book, timer: Timer) -> Book:
+    """One more timer; the same one again changes nothing."""
+    others = tuple(each for each in book.timers if each.id != timer.id)
+    return replace(book, timers=tuple(sorted((*others, timer), key=lambda each: (each.at, each.id))))
+
+
+def without_timer(book: Book, timer_id: str) -> Book:
+    """Without the timer of that id."""
+    return replace(book, timers=tuple(each for each in book.timers if each.id != timer_id))
+
+
+def next_at(book: Book) -> datetime | None:
+    """When something is due next."""
+    times = [state.next for state in book.jobs.values() if state.next is not None]
+    return min([*times, *(timer.at for timer in book.timers)], default=None)
+
+
+def _worked(state: JobState) -> JobState:
+    return replace(state, awaited="", failures=0, last_ok=True)
+
+
+def _failed(state: JobState) -> JobState:
+    failures = state.failures + 1
+    why = f"failed {FAILURES} times in a row" if failures >= FAILURES else state.paused
+    return replace(state, awaited="", failures=failures, last_ok=False, paused=why)
+
+
+def _with(book: Book, key: str, change: Callable[[JobState], JobState]) -> Book:
+    if key not in book.jobs:
+        return book
+    return replace(book, jobs={**book.jobs, key: change(book.jobs[key])})

@@ -1,0 +1,168 @@
+"""A job's life between the ticks of the clock, restarts included."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler.schedule.book import (
+    Book,
+    Timer,
+    begin,
+    ended,
+    given_up,
+    key_of,
+    next_at,
+    paused,
+    reconcile,
+    runs,
+    said,
+    with_timer,
+    without_timer,
+)
+from codebutler.schedule.jobs import Job, Place, parse_jobs, place_at
+
+START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+
+
+def job(cron: str = "0 * * * *", extra: str = "", command: str = "make test") -> Job:
+    text = f"jobs: [{{name: tests, cron: '{cron}', command: {command}, timezone: UTC{extra}}}]"
+    return parse_jobs(text.encode(), "jobs.yaml", place_at(Place("shop", "C1")))[0]
+
+
+KEY = key_of(job())
+
+
+def book_of(one: Job, now: datetime = START) -> Book:
+    return reconcile(Book(), [one], now)
+
+
+def at(hours: float) -> datetime:
+    return START + timedelta(hours=hours)
+
+
+def due_at(one: Job, book: Book, now: datetime) -> Book:
+    return begin(book, {KEY: one}, now)
+
+
+def test_a_job_begins_when_it_is_due_and_moves_on() -> None:
+    one = job()
+    assert runs(due_at(one, book_of(one), at(0.9)), {KEY: one}, "owner") == []
+    book = due_at(one, book_of(one), at(1))
+    assert [run.key for run in runs(book, {KEY: one}, "owner")] == [
+        "job:shop/tests:2026-11-21T11:00:00+00:00"
+    ]
+    assert book.jobs[KEY].next == at(2)
+
+
+def test_what_is_begun_is_the_same_run_after_a_restart() -> None:
+    one = job()
+    book = due_at(one, book_of(one), at(1))
+    again = msgspec.json.decode(msgspec.json.encode(book), type=Book)
+    again = due_at(one, reconcile(again, [one], at(1.1)), at(1.1))
+    assert runs(again, {KEY: one}, "owner") == runs(book, {KEY: one}, "owner")
+
+
+def test_runs_that_were_missed_become_one_within_the_window() -> None:
+    one = job()
+    assert len(runs(due_at(one, book_of(one), at(5.5)), {KEY: one}, "o")) == 1
+    daily = job("0 11 * * *", ", catchUpHours: 2")
+    assert len(runs(due_at(daily, book_of(daily), at(2.5)), {KEY: daily}, "o")) == 1
+    assert runs(due_at(daily, book_of(daily), at(3.5)), {KEY: daily}, "o") == []
+
+
+def test_missed_runs_can_be_left_out() -> None:
+    one = job(extra=", missed: skip")
+    book = due_at(one, book_of(one), at(1.5))
+    assert runs(book, {KEY: one}, "o") == []
+    assert book.jobs[KEY].next == at(2)
+
+
+def test_one_run_at_a_time() -> None:
+    one = job()
+    book = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
+    assert runs(due_at(one, book, at(2)), {KEY: one}, "o") == []
+    book, key = ended(book, "1.1", ok=True)
+    assert key == KEY
+    assert len(runs(due_at(one, book, at(2)), {KEY: one}, "o")) == 1
+
+
+def test_a_run_without_an_outcome_does_not_keep_the_job_back_for_ever() -> None:
+    one = job()
+    book = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
+    assert len(runs(due_at(one, book, at(26)), {KEY: one}, "o")) == 1
+
+
+def test_three_failures_in_a_row_pause_it_and_resuming_forgives() -> None:
+    one = job()
+    book = book_of(one)
+    for hour in (1, 2, 3):
+        assert book.jobs[KEY].paused == ""
+        book = said(due_at(one, book, at(hour)), KEY, f"{hour}.0", at(hour))
+        book, _ = ended(book, f"{hour}.0", ok=False)
+    assert book.jobs[KEY].paused == "failed 3 times in a row"
+    assert runs(due_at(one, book, at(4)), {KEY: one}, "o") == []
+    book = paused(book, KEY, "")
+    assert book.jobs[KEY].failures == 0
+    assert len(runs(due_at(one, book, at(5)), {KEY: one}, "o")) == 1
+
+
+def test_a_success_between_forgives() -> None:
+    book = book_of(job())
+    for number, ok in enumerate([False, False, True, False, False]):
+        book, _ = ended(said(book, KEY, str(number), START), str(number), ok=ok)
+    assert book.jobs[KEY].paused == ""
+
+
+def test_what_cannot_be_said_is_a_failure() -> None:
+    one = job()
+    book = given_up(due_at(one, book_of(one), at(1)), KEY, at(1))
+    assert (book.jobs[KEY].failures, book.jobs[KEY].begun) == (1, None)
+
+
+def test_a_changed_job_waits_for_its_new_time_and_is_forgiven() -> None:
+    one, two = job(), job("30 * * * *")
+    book = paused(book_of(one), KEY, "by UYOU")
+    book = reconcile(book, [two], at(0.1))
+    assert (book.jobs[KEY].next, book.jobs[KEY].paused) == (at(0.5), "")
+    assert reconcile(book, [], at(1)).jobs == {}
+
+
+def test_switched_off_in_the_file_it_never_runs() -> None:
+    one = job(extra=", enabled: false")
+    assert runs(due_at(one, book_of(one), at(1)), {KEY: one}, "o") == []
+
+
+def test_timers_come_and_go_once() -> None:
+    timer = Timer(id="a", at=at(1), user="U1", repo="shop", channel="C1", text="look")
+    book = with_timer(with_timer(Book(), timer), timer)
+    assert next_at(book) == at(1)
+    assert without_timer(book, "a") == Book()
+
+
+@given(
+    st.lists(st.floats(0.001, 30), max_size=40), st.sampled_from(["0 * * * *", "*/7 * * * *", "0 3 * * *"])
+)
+def test_no_due_time_is_run_twice_whatever_the_clock_does(steps: list[float], cron: str) -> None:
+    """Steps in hours, some of them restarts, some an hour back."""
+    one, now, seen = job(cron), START, set[str]()
+    book = book_of(one)
+    for number, step in enumerate(steps):
+        now += timedelta(hours=step if number % 5 else -1)
+        book = due_at(
+            one, reconcile(msgspec.json.decode(msgspec.json.encode(book), type=Book), [one], now), now
+        )
+        for run in runs(book, {KEY: one}, "o"):
+            assert run.key not in seen
+            seen.add(run.key)
+            book, _ = ended(said(book, KEY, run.key, now), run.key, ok=True)
+
+
+@pytest.mark.parametrize("hours", [0.0, 0.5])
+def test_nothing_is_due_before_its_time(hours: float) -> None:
+    one = job()
+    assert due_at(one, book_of(one), at(hours)).jobs[KEY].begun is None

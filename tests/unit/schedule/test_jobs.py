@@ -1,0 +1,93 @@
+"""What a jobs file says, and how it is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from codebutler.errors import ConfigError
+from codebutler.schedule.jobs import Job, Place, parse_jobs, place_at, place_in
+
+HERE = Place("shop", "C1", "shop-dev")
+THERE = Place("blog", "C2")
+
+
+def jobs(text: str) -> tuple[Job, ...]:
+    return parse_jobs(text.encode(), "jobs.yaml", place_at(HERE))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        jobs(text)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_command_and_a_prompt() -> None:
+    nightly, review = jobs(
+        """
+jobs:
+  - name: nightly
+    cron: "0 3 * * *"
+    command: make test
+    cwd: sub dir
+    label: Nightly tests
+    timezone: Europe/Berlin
+    missed: skip
+  - {name: review, cron: "@weekly", prompt: look at the open branches, agent: claude, channel: "#shop-dev"}
+"""
+    )
+    assert nightly.text == "run: cd 'sub dir' && make test"
+    assert (nightly.label, nightly.missed, nightly.channel, nightly.repo) == (
+        "Nightly tests",
+        "skip",
+        "C1",
+        "shop",
+    )
+    assert review.text == "claude: look at the open branches"
+    assert (review.label, review.missed, review.catch_up_s) == ("review", "once", 86400)
+
+
+@pytest.mark.parametrize("text", ["", "jobs: []", "# nothing yet\n"])
+def test_an_empty_file_has_no_jobs(text: str) -> None:
+    assert jobs(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("jobs: [{name: a}]", "cron"),
+        ("jobs: [{name: a, cron: '@daily'}]", "a command or a prompt"),
+        ("jobs: [{name: a, cron: '@daily', command: x, prompt: y}]", "a command or a prompt"),
+        ("jobs: [{name: a, cron: '@daily', command: x, agent: claude}]", "without an agent"),
+        ("jobs: [{name: a, cron: often, command: x}]", "is no cron line"),
+        ("jobs: [{name: a, cron: '@daily', command: x, timezone: Mars}]", "no time zone"),
+        ("jobs: [{name: a, cron: '@daily', command: x, channel: C2}]", "no repository served here"),
+        ("jobs: [{name: a, cron: '@daily', command: x, when: now}]", "when"),
+        ("jobs: [{name: 'a b', cron: '@daily', command: x}]", "letters, digits"),
+        ("jobs: [{name: a, cron: '@daily', command: x}, {name: a, cron: '@daily', command: y}]", "two jobs"),
+        ("jobs: [{name: a, cron: '@daily', command: x, catchUpHours: -1}]", "catchUpHours"),
+        ("jobs: [{name: a, cron: '@daily', command: x, missed: all}]", "missed"),
+        ("jobs: {", "is no YAML"),
+        ("jobs: !!python/object:os.system [x]", "is no YAML"),
+        ("\x00", "is no YAML"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(text: str, said: str) -> None:
+    assert said in refusal(text)
+    assert refusal(text).startswith("jobs.yaml")
+
+
+def test_the_homes_file_names_the_repository() -> None:
+    named, placed = (
+        b"{name: a, cron: '@daily', command: x, repo: blog}",
+        b"{name: b, cron: '@daily', prompt: y, channel: C1}",
+    )
+    file = b"jobs: [%b, %b]" % (named, placed)
+    assert [job.repo for job in parse_jobs(file, "jobs.yaml", place_in([HERE, THERE]))] == ["blog", "shop"]
+    with pytest.raises(ConfigError, match="no repository"):
+        parse_jobs(b"jobs: [{name: a, cron: '@daily', command: x}]", "jobs.yaml", place_in([HERE, THERE]))
+
+
+def test_the_digest_tells_changes() -> None:
+    one, two = (jobs(f"jobs: [{{name: a, cron: '@daily', command: {x}}}]")[0] for x in "xy")
+    assert one.digest != two.digest
