@@ -68,6 +68,12 @@ def test_the_command_comes_last_behind_a_double_dash() -> None:
     assert argv[-6:] == ("--chdir", str(REPO), "--", "--evil", "--bind", "/")
 
 
+def test_only_a_terminal_of_its_own_may_be_controlled() -> None:
+    assert "--new-session" in bwrap_argv(("true",), INSIDE, CHECKOUT, SYSTEM)
+    own = bwrap_argv(("true",), replace(INSIDE, own_terminal=True), CHECKOUT, SYSTEM)
+    assert "--new-session" not in own
+
+
 def test_every_namespace_is_new_and_the_network_only_when_off() -> None:
     shared = bwrap_argv(("true",), INSIDE, CHECKOUT, SYSTEM)
     assert {"--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"} <= set(

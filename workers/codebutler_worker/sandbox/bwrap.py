@@ -61,6 +61,7 @@ class BwrapSandbox:
             hidden=self._hidden,
             env=tuple(loader.items()),
             network=policy.network,
+            own_terminal=policy.own_terminal,
         )
         return Launch(
             argv=bwrap_argv(argv, inside, checkout, self._system),

@@ -20,8 +20,10 @@ SCRATCH = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - mount points, not files
 # --disable-userns: a nested user namespace is the widest road to kernel bugs.
 NAMESPACES = (
     "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
-    "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
+    "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
+# Else what runs inside could type into the terminal that the supervisor was started from (TIOCSTI).
+NO_TERMINAL = ("--new-session",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Inside:
     hidden: tuple[Path, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     network: bool = True
+    own_terminal: bool = False
 
 
 def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: System) -> tuple[str, ...]:
@@ -49,6 +52,7 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
     return (
         *_identity(checkout, system),
         *NAMESPACES,
+        *(() if inside.own_terminal else NO_TERMINAL),
         *(() if inside.network else ("--unshare-net",)),
         *(word for name, value in inside.env for word in ("--setenv", name, value)),
         *_system(inside, system),

@@ -12,7 +12,8 @@ class SandboxPolicy:
     """What a program may see and change. Everything not named is read-only or hidden.
 
     ``home`` is the HOME the program gets; ``home_paths`` are the paths below it (a CLI's login and sessions)
-    that stay visible and writable. ``env`` is the whole environment: nothing is inherited.
+    that stay visible and writable. ``env`` is the whole environment: nothing is inherited. ``own_terminal``: it
+    is started on a terminal made for it alone, and may control that one.
     """
 
     workdir: Path
@@ -21,6 +22,7 @@ class SandboxPolicy:
     readable: tuple[Path, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     network: bool = True
+    own_terminal: bool = False
 
 
 class Enclosure(Protocol):
