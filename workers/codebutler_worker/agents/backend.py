@@ -108,13 +108,6 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """The agent no longer waits for an answer to its Approval or Question ``id``."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Usage:
     """What this turn has used so far."""
 
@@ -132,10 +125,24 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """What a program's terminal shows: ``settled`` lines are final and follow those before; ``live`` ones may still
+    change, and replace the live ones before. ``fresh``: it begins a new message. ``note`` is one line about it as
+    it stands, "" if there is nothing to say. ``skipped_bytes`` were never rendered (a flood)."""
+
+    settled: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+    fresh: bool = False
+    note: str = ""
+    skipped_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The end of the turn. ``text`` is the final answer, or on failure one line that says what to do.
 
     ``total_cost_usd`` is the session's running total where the agent counts so (kept for the next difference).
+    ``exit_code`` is that of the program which was all there was to do, None for other agents.
     """
 
     ok: bool
@@ -143,21 +150,11 @@ class Finished:
     reason: Reason
     usage: Usage = Usage()
     total_cost_usd: float | None = None
+    exit_code: int | None = None
 
 
 AgentEvent = (
-    Started
-    | Text
-    | Thinking
-    | ToolUse
-    | ToolResult
-    | Plan
-    | Approval
-    | Question
-    | Withdrawn
-    | Usage
-    | Limit
-    | Finished
+    Started | Text | Thinking | ToolUse | ToolResult | Plan | Approval | Question | Usage | Limit | Output | Finished
 )
 
 
@@ -183,8 +180,9 @@ class AgentBackend(Protocol):
     async def steer(self, turn_id: str, text: str) -> bool:
         """Put text into the running turn; False if it cannot take it (then it is queued)."""
 
-    async def stop(self, turn_id: str) -> None:
-        """Ask the turn to end; its stream then ends with Finished(reason="stopped") within 5 s."""
+    async def stop(self, turn_id: str) -> bool | None:
+        """Ask the turn to end; its stream then ends with Finished(reason="stopped") within 5 s. False: it was only
+        interrupted, and goes on; asked again, it ends."""
 
     async def close(self) -> None:
         """End every process."""

@@ -112,7 +112,7 @@ class AgentProcess:
     async def _start(cls, launch: Launch, limit_bytes: int) -> Self:
         loop = asyncio.get_running_loop()
         mark = new_mark()
-        enclosure, argv = _enclosed(launch)
+        enclosure, argv = enclosed(launch)
         try:
             transport, protocol = await loop.subprocess_exec(
                 lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
@@ -258,7 +258,7 @@ class AgentProcess:
             del self._stderr[:-STDERR_TAIL_BYTES]
 
 
-def _enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
+def enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
     """The launch's enclosure, and the command that goes into it."""
     if launch.limiter is None:
         return None, launch.argv
