@@ -1,0 +1,145 @@
+"""Session logs: every byte an agent's program writes, as it came, before anything else looks at it.
+
+``.codebutler/logs/sessions/<session>.log``, mode 0600, one for each turn; a line of ours ends it. The first eight
+characters of the turn's id name the session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from codebutler_worker.sandbox.destinations import open_beneath
+from codebutler_worker.store.state_dir import STATE_DIR
+
+SESSIONS = f"{STATE_DIR}/logs/sessions"
+NAME = re.compile(r"[0-9a-zA-Z_-]{1,32}")
+ID_CHARS = 8
+SECONDS_A_DAY = 86_400
+
+
+def session_of(turn_id: str) -> str:
+    """What people call the session of a turn."""
+    return turn_id[:ID_CHARS]
+
+
+class SessionLog:
+    """One open log. ``write`` may be called from any one thread, and never raises: a full disk costs the record,
+    not the work."""
+
+    def __init__(self, descriptor: int | None, session: str, failed: str = "") -> None:
+        self.session = session
+        self.bytes = 0
+        self.failed = failed
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def write(self, data: bytes) -> None:
+        """Append what the program wrote."""
+        with self._lock:
+            self._write(data)
+
+    def close(self, told: str, at: datetime) -> None:
+        """Append the last line: when it ended, and ``told`` (exit code, duration). Closing twice is harmless."""
+        with self._lock:
+            moment = at.astimezone(UTC).isoformat(timespec="seconds")
+            self._write(
+                f"\n--- session {self.session} ended {moment} {told} bytes={self.bytes} ---\n".encode()
+            )
+            descriptor, self._descriptor = self._descriptor, None
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _write(self, data: bytes) -> None:
+        if self._descriptor is None or self.failed:
+            return
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+            self.bytes += len(data)
+        except OSError as error:
+            self.failed = error.strerror or str(error)
+
+
+class SessionLogs:
+    """The session logs of one repository. Blocking; call it in a thread."""
+
+    def __init__(self, repo: Path, retention_days: int) -> None:
+        self._repo = repo
+        self._retention_s = retention_days * SECONDS_A_DAY
+        self._swept_s = 0.0
+
+    def open(self, turn_id: str, now: datetime) -> SessionLog:
+        """The turn's log, after what an interrupted run of it wrote. One that cannot be kept says so
+        (``failed``). Removes what is too old, once a day."""
+        session = session_of(turn_id)
+        try:
+            directory = self._directory()
+        except OSError as error:
+            return SessionLog(None, session, error.strerror or str(error))
+        try:
+            if now.timestamp() - self._swept_s > SECONDS_A_DAY:
+                self._swept_s = now.timestamp()
+                _sweep(directory, now.timestamp() - self._retention_s)
+            if not NAME.fullmatch(session):
+                raise OSError(errno.EINVAL, "no name for a log")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            return SessionLog(os.open(f"{session}.log", flags, 0o600, dir_fd=directory), session)
+        except OSError as error:
+            return SessionLog(None, session, error.strerror or str(error))
+        finally:
+            os.close(directory)
+
+    def size_of(self, session: str) -> int | None:
+        """How many bytes the session's log has, None if there is none."""
+        with contextlib.suppress(OSError):
+            descriptor = self._open(session)
+            try:
+                return os.fstat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+        return None
+
+    def read(self, session: str, last_bytes: int) -> bytes:
+        """The end of the session's log. Raises OSError (FileNotFoundError if there is none)."""
+        descriptor = self._open(session)
+        with os.fdopen(descriptor, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - last_bytes))
+            return file.read(last_bytes)
+
+    def _open(self, session: str) -> int:
+        if not NAME.fullmatch(session):
+            raise FileNotFoundError(errno.ENOENT, "no such session", session)
+        descriptor = open_beneath(self._repo, f"{SESSIONS}/{session}.log", os.O_RDONLY | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FileNotFoundError(errno.ENOENT, "not a log", session)
+        return descriptor
+
+    def _directory(self) -> int:
+        """A descriptor of the directory, made if it is missing; no step of the way may be a link."""
+        at = open_beneath(self._repo, STATE_DIR, os.O_RDONLY | os.O_DIRECTORY)
+        for name in ("logs", "sessions"):
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=at)
+                deeper = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            finally:
+                os.close(at)
+            at = deeper
+        return at
+
+
+def _sweep(directory: int, before_s: float) -> None:
+    for name in os.listdir(directory):
+        with contextlib.suppress(OSError):
+            if name.endswith(".log") and os.lstat(name, dir_fd=directory).st_mtime < before_s:
+                os.unlink(name, dir_fd=directory)

@@ -1,0 +1,68 @@
+"""Backlog: what a program has written and nobody has rendered yet. Bounded, and safe between two threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+HEAD_BYTES = 256 * 2**10
+TAIL_BYTES = 24 * 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """``head``, then ``skipped_bytes`` that were let go, then ``tail`` (empty if nothing was let go)."""
+
+    head: bytes = b""
+    skipped_bytes: int = 0
+    tail: bytes = b""
+
+
+class Backlog:
+    """Everything up to ``HEAD_BYTES`` since the last ``rewind``; of a flood after that only its end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._skipped_bytes = 0
+        self._room_bytes = HEAD_BYTES
+
+    def push(self, data: bytes) -> None:
+        """The next bytes. Never blocks for long."""
+        with self._lock:
+            if not self._tail and len(self._head) < max(self._room_bytes, TAIL_BYTES):
+                self._head += data
+                return
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
+                gone = self._tail.popleft()
+                self._tail_bytes -= len(gone)
+                self._skipped_bytes += len(gone)
+
+    def take(self) -> Batch:
+        """All there is; empties it."""
+        with self._lock:
+            head, tail = bytes(self._head), b"".join(self._tail)
+            skipped = self._skipped_bytes
+            self._room_bytes = max(0, self._room_bytes - len(head))
+            self._head.clear()
+            self._tail.clear()
+            self._tail_bytes = self._skipped_bytes = 0
+        if skipped == 0:
+            return Batch(head + tail)
+        surplus = max(0, len(tail) - 2 * TAIL_BYTES)
+        return Batch(head, skipped + surplus, tail[surplus:])
+
+    def rewind(self) -> None:
+        """People look at what comes now as closely as at a beginning."""
+        with self._lock:
+            self._room_bytes = HEAD_BYTES
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return not self._head and not self._tail

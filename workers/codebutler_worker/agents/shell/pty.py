@@ -1,0 +1,262 @@
+"""PtyProcess: one program under a pseudo-terminal of its own, and gone without a trace when its block ends.
+
+A thread reads the terminal, so that a flood of output or a slow disk never holds up the worker's loop. What is read
+goes to ``sink`` first, byte by byte as the program wrote it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import struct
+import sys
+import termios
+import threading
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
+from codebutler_worker.agents.process import enclosed
+from codebutler_worker.sandbox.limits import SHELL
+from codebutler_worker.sandbox.port import Enclosure, Launch
+
+INTERRUPT = b"\x03"
+READ_BYTES = 64 * 2**10
+BATCH_BYTES = 256 * 2**10
+POLL_MS = 250
+WRITE_S = 5.0
+DRAIN_S = 2.0
+CANONICAL_LINE_BYTES = 4095
+"""Linux: what a terminal keeps of one line until Enter (N_TTY_BUF_SIZE - 1)."""
+
+# A session leader that opens a terminal gets it as its own. What wraps the program must outlive Ctrl-C: ignored
+# here, it is given back to the program itself by PROGRAM.
+ATTACH = 'trap "" INT QUIT TSTP; exec "$@" <>"$0" >&0 2>&0'
+PROGRAM = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP") if sys.platform == "linux" else ()
+
+
+class PtyProcess:
+    """A running program: ``async with await PtyProcess.spawn(launch, sink) as process``."""
+
+    def __init__(
+        self,
+        process: Process,
+        terminal: tuple[int, int],
+        mark: str,
+        sink: Callable[[bytes], None],
+        enclosure: Enclosure | None,
+    ) -> None:
+        self.ended = asyncio.Event()
+        self.output = asyncio.Event()
+        self._process = process
+        self._master, self._slave = terminal
+        self._mark = mark
+        self._sink = sink
+        self._enclosure = enclosure
+        self._limit_hit = ""
+        self._stopping = asyncio.Lock()
+        self._stopped = False
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._reader = threading.Thread(target=self._read, name=f"terminal:{process.pid}", daemon=True)
+        self._reader.start()
+        self._watcher = asyncio.create_task(self._watch(), name=f"watch:{process.pid}")
+
+    @classmethod
+    async def spawn(
+        cls, launch: Launch, sink: Callable[[bytes], None], *, rows: int = 50, columns: int = 220
+    ) -> Self:
+        """Start ``launch``; ``sink`` gets its output from a thread.
+
+        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
+        cannot be set. From the main thread only: a parent-death signal is tied to the thread that started it.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("agents are started from the main thread only")
+        starting = asyncio.create_task(
+            cls._start(launch, sink, rows, columns), name=f"start:{launch.argv[0]}"
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A start cannot be taken back half-way: its terminal would be nobody's. Complete it, then end it.
+            async with await starting:
+                raise
+
+    @classmethod
+    async def _start(cls, launch: Launch, sink: Callable[[bytes], None], rows: int, columns: int) -> Self:
+        mark = new_mark()
+        enclosure, argv = enclosed(launch)
+        master, slave = os.openpty()
+        try:
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            os.set_blocking(master, False)
+            process = await asyncio.create_subprocess_exec(
+                *(SHELL, "-c", ATTACH, os.ttyname(slave), *argv),
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                cwd=launch.cwd,
+                env={**launch.env, MARK: mark},
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(master)
+            os.close(slave)
+            if enclosure is not None:
+                await enclosure.close()
+            raise AgentUnavailableError(
+                f"cannot start {Path(launch.argv[0]).name}: {error.strerror}"
+            ) from error
+        return cls(process, (master, slave), mark, sink, enclosure)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code (negative: the signal), None while it runs."""
+        return self._process.returncode
+
+    @property
+    def limit_hit(self) -> str:
+        """One line about the limit that the program or what it started ran into so far, empty if none."""
+        return self._limit_hit if self._stopped or self._enclosure is None else self._enclosure.struck()
+
+    @property
+    def hides_typing(self) -> bool:
+        """The program reads a line and does not show it: it asks for a password."""
+        if self._closing:
+            return False
+        local = termios.tcgetattr(self._slave)[3]
+        return bool(local & termios.ICANON) and not local & termios.ECHO
+
+    @property
+    def reads_lines(self) -> bool:
+        """The terminal collects a line before the program gets it, as it does unless told otherwise."""
+        return not self._closing and bool(termios.tcgetattr(self._slave)[3] & termios.ICANON)
+
+    async def write(self, data: bytes) -> bool:
+        """Type ``data``; False if the program does not read."""
+        return not self._closing and await asyncio.to_thread(self._write, data)
+
+    async def stop(self, term_s: float = 1.0) -> None:
+        """End the program: hang up, then SIGKILL whatever is left. Within 5 s."""
+        await asyncio.shield(asyncio.ensure_future(self._stop(term_s)))
+
+    async def _watch(self) -> None:
+        """When the program has ended, so does what it left; then the terminal's last words are read."""
+        await self._process.wait()
+        await self._stop(0)
+
+    async def _stop(self, term_s: float) -> None:
+        async with self._stopping:
+            if self._stopped:
+                return
+            self._limit_hit = self.limit_hit
+            self._stopped = True
+            children = await descendants(self.pid) if self.returncode is None else {}
+            if self.returncode is None:
+                self._signal(signal.SIGHUP)
+                self._signal(signal.SIGCONT)
+                await self._gone(term_s)
+                children |= await descendants(self.pid)
+            self._signal(signal.SIGKILL)
+            await kill_leftovers(children | await marked(self._mark))
+            await self._gone(1.0)
+            if self._enclosure is not None:
+                self._limit_hit = self._enclosure.struck() or self._limit_hit
+                await self._enclosure.close()
+            await self._close()
+            self.ended.set()
+            self.output.set()
+
+    async def _gone(self, within_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group's id stays reserved while it has members; a pid that lives after its exit is another's.
+        if self.returncode is not None and alive(self.pid):
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    async def _close(self) -> None:
+        """Without an open end on the other side the reader comes to the end of what was written."""
+        self._closing = True
+        os.close(self._slave)
+        await asyncio.to_thread(self._reader.join, DRAIN_S)
+        if not self._reader.is_alive():
+            os.close(self._master)
+
+    def _read(self) -> None:
+        poll = select.poll()
+        poll.register(self._master, select.POLLIN)
+        batch = bytearray()
+        gives_up_s: float | None = None
+        while True:
+            poll.poll(POLL_MS)
+            over = _drain(self._master, batch)
+            if batch:
+                self._sink(bytes(batch))
+                batch.clear()
+                self._tell()
+            if self._closing:
+                gives_up_s = gives_up_s or time.monotonic() + DRAIN_S
+                over = over or time.monotonic() > gives_up_s
+            if over:
+                return
+
+    def _tell(self) -> None:
+        if not self.output.is_set():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self.output.set)
+
+    def _write(self, data: bytes) -> bool:
+        poll = select.poll()
+        poll.register(self._master, select.POLLOUT)
+        until_s = time.monotonic() + WRITE_S
+        while data and not self._closing and time.monotonic() < until_s:
+            poll.poll(POLL_MS)
+            try:
+                data = data[os.write(self._master, data) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                return False
+        return not data
+
+
+def _drain(master: int, batch: bytearray) -> bool:
+    """Read what is there, a batch at most; True at the end (Linux: EIO once nobody holds the other side)."""
+    while len(batch) < BATCH_BYTES:
+        try:
+            data = os.read(master, READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        if not data:
+            return True
+        batch += data
+    return False

@@ -1,0 +1,276 @@
+"""Terminal: the bytes of a program to the lines that a terminal would show. No I/O.
+
+The terminal is pyte's. What scrolls off its top is final ("settled"); what is on it may still change. Text without
+any control sequence, the bulk of all output, goes past it: pyte takes some hundred kilobytes a second.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyte
+import pyte.modes
+from pyte.screens import Char, Margins
+from wcwidth import wcwidth
+
+COLUMNS = 220
+ROWS = 50
+BULK_CHARS = 4096
+STUCK_CHARS = 64 * 2**10
+LONGEST_LINE_CHARS = 8 * 2**10
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BLANK = Char(" ")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """``settled``: lines that are final, after those taken before. ``live``: those that may still change."""
+
+    settled: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+
+
+class Terminal:
+    """Feed it bytes in pieces of any size; ``take`` what there is to show.
+
+    A line that was wrapped at the right edge is one line again: a long address stays whole.
+    """
+
+    def __init__(self, columns: int = COLUMNS, rows: int = ROWS) -> None:
+        self._screen = _Screen(columns, rows)
+        self._stream = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._unfinished_chars = 0
+
+    def feed(self, data: bytes) -> None:
+        """The next output of the program."""
+        text = self._decoder.decode(data)
+        if len(text) < BULK_CHARS or not self._grounded:
+            self._feed(text)
+            return
+        head, newline, rest = text.partition("\n")
+        self._feed(head + newline)
+        plain, last = _split_before_last_lines(rest, self._screen.lines)
+        if plain and not _CONTROL.search(plain.replace("\r\n", "\n")) and self._screen.at_end:
+            self._screen.settle_all()
+            self._screen.settled += _lines(plain)
+            self._feed(last)
+        else:
+            self._feed(rest)
+
+    def skip(self) -> None:
+        """Something was left out here: what is shown stays as it is, and what comes begins on a new screen."""
+        self._screen.settle_all()
+        self._screen.reset()
+        self._decoder.reset()
+        self._restart()
+
+    def turn_page(self) -> None:
+        """From now on show what comes, and of what is there only the cursor's own line (the prompt)."""
+        self._screen.turn_page()
+
+    def take(self) -> Shown:
+        """What is new since the last time, and what is on the screen now."""
+        screen = self._screen
+        settled, screen.settled = tuple(screen.settled), []
+        return Shown(settled, tuple(screen.live()))
+
+    @property
+    def _grounded(self) -> bool:
+        """No control sequence is under way."""
+        return bool(self._stream._taking_plain_text)  # noqa: SLF001 - pyte is pinned, and says it nowhere else
+
+    def _feed(self, text: str) -> None:
+        # A sequence that pyte trips over costs the text up to the next one, not all of it.
+        for piece in _pieces(text):
+            try:
+                self._stream.feed(piece)
+            except Exception:  # noqa: BLE001 - hostile bytes; pyte raises whatever its handlers happen to raise
+                self._restart()
+        self._unfinished_chars = 0 if self._grounded else self._unfinished_chars + len(text)
+        if self._unfinished_chars > STUCK_CHARS:
+            # A title without an end: a terminal would swallow everything after it, and keep it in memory.
+            self._restart()
+
+    def _restart(self) -> None:
+        self._unfinished_chars = 0
+        self._stream._initialize_parser()  # noqa: SLF001 - as pyte itself does after an error
+
+
+class _Screen(pyte.Screen):
+    """pyte's screen, which hands over the lines that scroll off, and draws text only: no colours."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.settled: list[str] = []
+        self._wrapped: set[int] = set()
+        self._carry = ""
+        self._first = 0
+        self._cells: dict[str, Char] = {}
+        super().__init__(columns, rows)
+
+    def reset(self) -> None:
+        super().reset()
+        self._wrapped.clear()
+        self._first = 0
+
+    def draw(self, data: str) -> None:
+        """pyte's own ends at the first character without width, and is slow."""
+        self._first = min(self._first, self.cursor.y)
+        insert = pyte.modes.IRM in self.mode
+        for char in data.translate(self.g1_charset if self.charset else self.g0_charset):
+            width = int(char.isprintable()) if char.isascii() else wcwidth(char)
+            if width <= 0:
+                self._combine(char)
+                continue
+            if self.cursor.x >= self.columns:
+                self._wrap(width)
+            if insert:
+                self.insert_characters(width)
+            line = self.buffer[self.cursor.y]
+            line[self.cursor.x] = self._cell(char)
+            if width == 2 and self.cursor.x + 1 < self.columns:
+                line[self.cursor.x + 1] = self._cell("")
+            self.cursor.x = min(self.cursor.x + width, self.columns)
+
+    def index(self) -> None:
+        """Scroll; what leaves the top of the screen is final."""
+        top, bottom = self.margins or Margins(0, self.lines - 1)
+        if self.cursor.y != bottom:
+            self.cursor_down()
+            return
+        if top == 0:
+            self._settle_row(0)
+        for y in range(top, bottom):
+            self.buffer[y] = self.buffer[y + 1]
+        self.buffer.pop(bottom, None)
+        self._wrapped = {y - 1 if top < y <= bottom else y for y in self._wrapped if y != top}
+        if top == 0:
+            self._first = max(0, self._first - 1)
+
+    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+        self._wrapped.discard(self.cursor.y)
+        super().erase_in_line(how, private)
+
+    def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
+        self._wrapped.clear()
+        if how in (2, 3):
+            self._first = 0
+        super().erase_in_display(how, *args, **kwargs)
+
+    @property
+    def at_end(self) -> bool:
+        """The cursor is where the next line of plain text belongs, and nothing is odd about the screen."""
+        below = (y for y, line in self.buffer.items() if y >= self.cursor.y and line)
+        return self.cursor.x == 0 and self.margins is None and next(below, None) is None
+
+    def settle_all(self) -> None:
+        """Everything shown is final; an empty screen."""
+        for y in range(self._used()):
+            self._settle_row(y)
+        if self._carry:
+            self._emit(self._carry)
+        self.buffer.clear()
+        self._wrapped.clear()
+        self._first = 0
+        self.cursor.x = self.cursor.y = 0
+
+    def turn_page(self) -> None:
+        """Show from the cursor's line on. A program that draws above it shows all it has there."""
+        self._first = self.cursor.y
+        self._carry = ""
+
+    def live(self) -> Iterator[str]:
+        """The lines on the screen, without empty ones at the end."""
+        text = self._carry
+        for y in range(self._first, self._used()):
+            text += self._row(y)
+            if y not in self._wrapped:
+                yield text
+                text = ""
+        if text:
+            yield text
+
+    def _used(self) -> int:
+        """How many rows are in use."""
+        return max((y + 1 for y, line in self.buffer.items() if line and self._row(y)), default=0)
+
+    def _row(self, y: int) -> str:
+        line = self.buffer[y]
+        if not line:
+            return ""
+        row = "".join(line.get(x, _BLANK).data for x in range(max(line) + 1))
+        return row if y in self._wrapped else row.rstrip()
+
+    def _settle_row(self, y: int) -> None:
+        if y < self._first:
+            return
+        text = self._carry + self._row(y)
+        if y in self._wrapped and len(text) < LONGEST_LINE_CHARS:
+            self._carry = text
+        else:
+            self._emit(text)
+
+    def _emit(self, text: str) -> None:
+        self.settled.append(text)
+        self._carry = ""
+
+    def _wrap(self, width: int) -> None:
+        if pyte.modes.DECAWM not in self.mode:
+            self.cursor.x = max(0, self.cursor.x - width)
+            return
+        self._wrapped.add(self.cursor.y)
+        self.carriage_return()
+        self.linefeed()
+
+    def _combine(self, char: str) -> None:
+        """An accent joins the character before it; what shows nothing is left out."""
+        if not unicodedata.combining(char) or self.cursor.x == 0:
+            return
+        line = self.buffer[self.cursor.y]
+        before = line.get(self.cursor.x - 1, _BLANK)
+        if len(before.data) < 8:
+            line[self.cursor.x - 1] = self._cell(unicodedata.normalize("NFC", before.data + char))
+
+    def _cell(self, data: str) -> Char:
+        if (cell := self._cells.get(data)) is None:
+            if len(self._cells) > 4096:
+                self._cells.clear()
+            cell = self._cells[data] = Char(data)
+        return cell
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text, cut before each escape character."""
+    start = 0
+    while (end := text.find("\x1b", start + 1)) >= 0:
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
+
+
+def _split_before_last_lines(text: str, count: int) -> tuple[str, str]:
+    """The whole lines before the last ``count`` ones, and the rest."""
+    end = len(text)
+    for _ in range(count + 1):
+        end = text.rfind("\n", 0, end)
+        if end < 0:
+            return "", text
+    return text[: end + 1], text[end + 1 :]
+
+
+def _lines(text: str) -> list[str]:
+    found = []
+    for line in text.removesuffix("\n").split("\n"):
+        shown = line.removesuffix("\r").expandtabs(8).rstrip()
+        while len(shown) > LONGEST_LINE_CHARS:
+            found.append(shown[:LONGEST_LINE_CHARS])
+            shown = shown[LONGEST_LINE_CHARS:]
+        found.append(shown)
+    return found
