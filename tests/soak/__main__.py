@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -30,10 +31,15 @@ def main() -> int:
         pause_s=given.pause,
         fault_s=given.faults,
     )
-    with tempfile.TemporaryDirectory(prefix="cb-soak-", ignore_cleanup_errors=True) as place:
-        outcome = asyncio.run(soak(plan, Path(place).resolve()))
+    place = Path(tempfile.mkdtemp(prefix="cb-soak-")).resolve()
+    outcome = asyncio.run(soak(plan, place))
     sys.stdout.write(f"{report(outcome)}\n")
-    return 0 if outcome.ok else 1
+    if outcome.ok:
+        shutil.rmtree(place, ignore_errors=True)
+        return 0
+    (place / "supervise.log").write_text(outcome.log)
+    sys.stdout.write(f"its files are kept in {place}\n")
+    return 1
 
 
 if __name__ == "__main__":

@@ -23,7 +23,11 @@ def report(outcome: Outcome) -> str:
         f"lost {outcome.count('lost')}, doubled {outcome.count('doubled')}, "
         f"out of order {outcome.count('disordered')}, processes left {len(outcome.left_behind)}"
     )
-    lines += [f"  {v.kind}: {v.said}: {v.text}" for v in outcome.violations[:SHOWN]]
+    for violation in outcome.violations[:SHOWN]:
+        lines.append(f"  {violation.kind}: {violation.said}: {violation.text}")
+        if violation.said is not None:
+            lines += [f"      {line}" for line in outcome.traces.get(violation.said.token, ())]
+    lines.append(f"at rest {outcome.rest_s:.0f} s after the last fault")
     lines.append(
         f"events that Slack gave up and history brought: {outcome.events_lost}, "
         f"messages that came in after a later one: {outcome.overtaken}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -12,12 +13,14 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from codebutler.config.paths import Home, RepoPaths
 from tests.history import Record, Violation, check, overtaken
 from tests.soak.chaos import Chaos, Tried
 from tests.soak.gauges import Life, belonging_to, watch
 from tests.soak.people import People
 from tests.soak.plan import Plan
 from tests.soak.stage import Stage, stage
+from tests.soak.trace import keep_threads, trace
 
 GONE_S = 5.0
 # What of the product's own is not exactly the same twice: an arena of the allocator, a kept-alive connection.
@@ -36,6 +39,8 @@ class Outcome:
     violations: list[Violation] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     left_behind: list[int] = field(default_factory=list)
+    rest_s: float = 0.0
+    traces: dict[str, list[str]] = field(default_factory=dict)
     log: str = ""
 
     def count(self, kind: str) -> int:
@@ -68,8 +73,10 @@ async def soak(plan: Plan, place: Path) -> Outcome:
             chaos.calm()
             if chaos.pid is None:
                 await built.built.start_supervisor()
+            began_s = time.monotonic()
             await _rest(built, people, plan.settle_s)
-            _judge(outcome, built, people)
+            outcome.rest_s = time.monotonic() - began_s
+            _judge(outcome, built, people, place)
         outcome.tried = chaos.tried
         outcome.events_lost = built.built.workspace.hub.counts.lost
         outcome.log = built.built.log()
@@ -79,10 +86,7 @@ async def soak(plan: Plan, place: Path) -> Outcome:
 
 
 async def _rest(built: Stage, people: People, settle_s: float) -> None:
-    """Until every message has its outcome, or none got one for ``settle_s``.
-
-    After many deaths that takes its time: Slack allows 20 removals of a mark in a minute, over all channels.
-    """
+    """Until every message has its outcome, or none got one for ``settle_s``."""
     with contextlib.suppress(TimeoutError):
         while before := len(people.open):
             await built.built.workspace.until(partial(_fewer, people, before), settle_s)
@@ -92,7 +96,7 @@ def _fewer(people: People, before: int) -> bool | None:
     return len(people.open) < before or None
 
 
-def _judge(outcome: Outcome, built: Stage, people: People) -> None:
+def _judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
     keys = {(said.channel, said.root) for said in people.said}
     record = Record(
         said=people.said,
@@ -105,6 +109,13 @@ def _judge(outcome: Outcome, built: Stage, people: People) -> None:
     outcome.decisions = people.decisions
     outcome.violations = check(record)
     outcome.overtaken = overtaken(record)
+    keep_threads(place / "threads.json", record.threads)
+    stores = {repo.channel: RepoPaths(repo.path).store for repo in built.repos}
+    for violation in outcome.violations:
+        if (said := violation.said) is not None:
+            thread = record.threads[said.channel, said.root]
+            journal = Home(built.built.home).journal
+            outcome.traces[said.token] = trace(said, journal, stores[said.channel], thread)
 
 
 async def _left_behind(built: Stage) -> list[int]:
