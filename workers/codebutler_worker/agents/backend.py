@@ -108,6 +108,13 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The agent no longer waits for an answer to its Approval or Question ``id``."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What this turn has used so far."""
 
@@ -154,7 +161,19 @@ class Finished:
 
 
 AgentEvent = (
-    Started | Text | Thinking | ToolUse | ToolResult | Plan | Approval | Question | Usage | Limit | Output | Finished
+    Started
+    | Text
+    | Thinking
+    | ToolUse
+    | ToolResult
+    | Plan
+    | Approval
+    | Question
+    | Withdrawn
+    | Usage
+    | Limit
+    | Output
+    | Finished
 )
 
 
