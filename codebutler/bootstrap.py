@@ -15,7 +15,7 @@ from codebutler.config.resolve import Resolved, resolve_global
 from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
 from codebutler.disk.backups import Backups, Keeper, open_or_restore
-from codebutler.intake.intake import Intake
+from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
@@ -23,10 +23,16 @@ from codebutler.parent import Parent, Parts
 from codebutler.process import killpoints
 from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
-from codebutler.process.tasks import Tasks
-from codebutler.repos import RepoTable, secrets_of, with_env_file
+from codebutler.process.tasks import Tasks, beside
+from codebutler.repos import RepoTable, job_sources, secrets_of, with_env_file
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
+from codebutler.schedule.cron import zone_of
+from codebutler.schedule.desk import ScheduleDesk
+from codebutler.schedule.files import JobFiles
+from codebutler.schedule.router import Around, ScheduleRouter
+from codebutler.schedule.scheduler import Scheduler
+from codebutler.schedule.voice import Voice
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.catchup import CatchUp, Shelf
@@ -78,7 +84,8 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     parts = await _parts(around, api, table, listeners, stack)
     parent = Parent(parts, table)
     rng = random.Random()  # noqa: S311 - back-off
-    router = HoldingRouter(LocalRouter(parts.supervisor))
+    scheduler, desk, own_words = _schedule(around, parts, parent, listeners)
+    router = HoldingRouter(own_words)
     intake = Intake(
         repos=parent.repos,
         journal=parts.journal,
@@ -94,6 +101,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         intake=intake,
         sender=parts.sender,
         listeners=listeners,
+        jobs=desk,
     )
     echo = Echo(parts.sender, parts.journal, catch_up.channels, around.clock)
     connection = SlackConnection(api, slack.app_token, intake, Care(catch_up, echo), around.clock, rng)
@@ -103,8 +111,26 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
 
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
-    async with notifying(around.env, around.clock, stopping, status):
+    watched = beside(scheduler.run(intake), name="schedule")
+    async with notifying(around.env, around.clock, stopping, status), watched:
         await parent.serve(intake, connection, operator, stopping)
+
+
+def _schedule(
+    around: Surroundings, parts: Parts, parent: Parent, listeners: Listeners
+) -> tuple[Scheduler, ScheduleDesk, ScheduleRouter]:
+    clock, voice = around.clock, Voice(parts.sender, listeners)
+    files = JobFiles(lambda: job_sources(around.home, parent.table))
+    scheduler = Scheduler(parts.journal, voice, files.look, clock, parts.tasks)
+    listeners.add(scheduler)
+    desk = ScheduleDesk(scheduler, clock, zone_of(""))
+    place = Around(lambda channel: _name(parent.repos().get(channel)), clock.now())
+    local = LocalRouter(parts.supervisor)
+    return scheduler, desk, ScheduleRouter(local, desk, voice, parts.journal, parts.tasks, place)
+
+
+def _name(repo: Repo | None) -> str:
+    return "" if repo is None else repo.name
 
 
 async def _parts(

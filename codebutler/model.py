@@ -12,6 +12,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 Origin = Literal["slack", "local", "schedule"]
+OPERATOR = "operator"
+"""Who speaks from this machine itself; no Slack user is named like it."""
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -143,8 +145,8 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     text: str
     thread_ts: str | None = None
     blocks: tuple[dict[str, Any], ...] = ()
-
     only_for: str = ""
+
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
     """Replace the content of a message of ours. Text without blocks removes the old blocks."""

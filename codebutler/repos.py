@@ -8,12 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.paths import Home
+from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import env_file_values, resolve_repo
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.errors import ConfigError
 from codebutler.intake.intake import Repo
+from codebutler.schedule.files import Source
+from codebutler.schedule.jobs import Place, place_at, place_in
 
 # What an agent's program reads from the environment to reach its service; nothing else of ours gets there.
 AGENT_VARIABLES = (
@@ -143,6 +145,19 @@ class RepoTable:
         for each in self.served:
             found |= secrets_of(each.config)
         return found
+
+
+def job_sources(home: Home, table: RepoTable) -> list[Source]:
+    """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
+    places = tuple(
+        Place(each.entry.name, each.config.slack.channel_id, each.config.slack.channel_name)
+        for each in table.served
+    )
+    own = [
+        Source(place.repo, RepoPaths(Path(each.entry.path)).open, place_at(place), (place,))
+        for each, place in zip(table.served, places, strict=True)
+    ]
+    return [Source("", home.open, place_in(places), places), *own]
 
 
 def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from codebutler.control.wire import Done, Said
 from codebutler.model import Operation, Post, React, Update, Upload
@@ -31,6 +32,10 @@ class Listener:
         self._command = command
         self._progress: set[str] = set()
         self._queue: asyncio.Queue[Spoken] = asyncio.Queue()
+
+    def hears(self, channel: str) -> bool:
+        """Only its own channel."""
+        return channel == self.channel
 
     def hear(self, spoken: Spoken) -> None:
         """Take note of something said in the channel."""
@@ -70,11 +75,23 @@ class Listener:
         return None
 
 
+class Hearer(Protocol):
+    """Somebody who wants to know what is done in a channel."""
+
+    def hears(self, channel: str) -> bool: ...
+
+    def hear(self, spoken: Spoken) -> None: ...
+
+
 class Listeners:
-    """All who listen now, by channel."""
+    """All who listen now."""
 
     def __init__(self) -> None:
-        self._all: list[Listener] = []
+        self._all: list[Hearer] = []
+
+    def add(self, hearer: Hearer) -> None:
+        """``hearer`` hears as long as we live."""
+        self._all.append(hearer)
 
     @contextmanager
     def added(self, listener: Listener) -> Iterator[Listener]:
@@ -88,7 +105,7 @@ class Listeners:
     def tell(self, channel: str, operation: Operation, ts: str) -> None:
         """An operation took effect in ``channel``."""
         for listener in self._all:
-            if listener.channel == channel:
+            if listener.hears(channel):
                 listener.hear(Spoken(operation, ts))
 
 

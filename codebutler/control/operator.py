@@ -12,6 +12,8 @@ from codebutler.control.wire import (
     ControlRequest,
     Done,
     Failed,
+    JobsReply,
+    JobsRequest,
     Posted,
     ReloadRequest,
     SendRequest,
@@ -19,15 +21,13 @@ from codebutler.control.wire import (
     StatusRequest,
     StopRequest,
 )
-from codebutler.errors import ChatError
+from codebutler.errors import ChatError, CodeButlerError
 from codebutler.intake.intake import Intake
-from codebutler.model import Command, MessagePosted, Post
+from codebutler.model import OPERATOR, Command, MessagePosted, Post
 from codebutler.repos import RepoTable, Served
 from codebutler.routing.commands import text_request
 from codebutler.slack.sender import Sender
 from codebutler.text.escape import escape
-
-OPERATOR = "operator"
 
 
 class Workers(Protocol):
@@ -48,6 +48,14 @@ class Asked(Protocol):
     async def reload(self) -> str: ...
 
 
+class Jobs(Protocol):
+    """The schedule, as far as the operator goes."""
+
+    def rows(self) -> list[dict[str, Any]]: ...
+
+    async def manage(self, action: str, name: str) -> str: ...
+
+
 class Operator:
     """Answers control requests."""
 
@@ -59,7 +67,9 @@ class Operator:
         intake: Intake,
         sender: Sender,
         listeners: Listeners,
+        jobs: Jobs,
     ) -> None:
+        self._jobs = jobs
         self._parent = parent
         self._workers = workers
         self._intake = intake
@@ -76,9 +86,20 @@ class Operator:
                 yield self._stop(repo)
             case ReloadRequest():
                 yield Done(text=await self._parent.reload())
+            case JobsRequest(action="list"):
+                yield JobsReply(jobs=self._jobs.rows())
+                yield Done()
+            case JobsRequest():
+                yield await self._manage(request)
             case SendRequest():
                 async for reply in self._send(request):
                     yield reply
+
+    async def _manage(self, request: JobsRequest) -> ControlReply:
+        try:
+            return Done(text=await self._jobs.manage(request.action, request.name))
+        except CodeButlerError as error:
+            return Failed(text=str(error))
 
     def _stop(self, name: str) -> ControlReply:
         names = [

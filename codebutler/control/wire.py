@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -52,6 +52,13 @@ class ReloadRequest(_Request, frozen=True, tag="reload"):
     """The registry or a configuration changed: read them again."""
 
 
+class JobsRequest(_Request, frozen=True, tag="jobs"):
+    """What is scheduled; or run, pause or resume the job ``name`` (``repo/name`` where several have it)."""
+
+    action: Literal["list", "run", "pause", "resume"] = "list"
+    name: str = ""
+
+
 class _Reply(Struct, frozen=True, kw_only=True, tag_field="type"):
     """From the supervisor."""
 
@@ -60,6 +67,12 @@ class StatusReply(_Reply, frozen=True, tag="status"):
     """The contract's status object."""
 
     status: dict[str, Any]
+
+
+class JobsReply(_Reply, frozen=True, tag="jobs"):
+    """One row for each job."""
+
+    jobs: list[dict[str, Any]]
 
 
 class Posted(_Reply, frozen=True, tag="posted"):
@@ -90,8 +103,8 @@ class Failed(_Reply, frozen=True, tag="failed"):
     text: str
 
 
-ControlRequest = StatusRequest | StopRequest | SendRequest | ReloadRequest
-ControlReply = StatusReply | Posted | Said | Done | Failed
+ControlRequest = StatusRequest | StopRequest | SendRequest | ReloadRequest | JobsRequest
+ControlReply = StatusReply | JobsReply | Posted | Said | Done | Failed
 
 
 class Control(Protocol):

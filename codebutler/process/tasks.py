@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 
 
 class Tasks:
@@ -32,3 +33,15 @@ class Tasks:
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[object, object, None], *, name: str) -> AsyncIterator[None]:
+    """Run ``work`` beside the block and end it with it. What it raises, the block's end raises."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

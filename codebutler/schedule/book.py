@@ -127,13 +127,18 @@ def runs(book: Book, jobs: Mapping[str, Job], owner: str) -> list[Run]:
 
 
 def said(book: Book, key: str, ts: str, now: datetime) -> Book:
-    """The run stands in the channel as message ``ts``, and works."""
-    return _with(book, key, lambda state: replace(state, begun=None, awaited=ts, last=now))
+    """The run stands in the channel as message ``ts``. It is still to be handed in."""
+    return _with(book, key, lambda state: replace(state, awaited=ts, last=now))
+
+
+def taken(book: Book, key: str) -> Book:
+    """The run is handed in, and works."""
+    return _with(book, key, lambda state: replace(state, begun=None))
 
 
 def given_up(book: Book, key: str, now: datetime) -> Book:
     """The run could not be said or was refused: a failure."""
-    return _with(book, key, lambda state: _failed(replace(state, begun=None, last=now)))
+    return _with(book, key, lambda state: _failed(replace(state, last=now)))
 
 
 def ended(book: Book, ts: str, *, ok: bool) -> tuple[Book, str]:
@@ -169,13 +174,13 @@ def next_at(book: Book) -> datetime | None:
 
 
 def _worked(state: JobState) -> JobState:
-    return replace(state, awaited="", failures=0, last_ok=True)
+    return replace(state, begun=None, awaited="", failures=0, last_ok=True)
 
 
 def _failed(state: JobState) -> JobState:
     failures = state.failures + 1
     why = f"failed {FAILURES} times in a row" if failures >= FAILURES else state.paused
-    return replace(state, awaited="", failures=failures, last_ok=False, paused=why)
+    return replace(state, begun=None, awaited="", failures=failures, last_ok=False, paused=why)
 
 
 def _with(book: Book, key: str, change: Callable[[JobState], JobState]) -> Book:

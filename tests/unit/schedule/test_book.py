@@ -21,6 +21,7 @@ from codebutler.schedule.book import (
     reconcile,
     runs,
     said,
+    taken,
     with_timer,
     without_timer,
 )
@@ -84,7 +85,7 @@ def test_missed_runs_can_be_left_out() -> None:
 
 def test_one_run_at_a_time() -> None:
     one = job()
-    book = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
+    book = taken(said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1)), KEY)
     assert runs(due_at(one, book, at(2)), {KEY: one}, "o") == []
     book, key = ended(book, "1.1", ok=True)
     assert key == KEY
@@ -93,7 +94,7 @@ def test_one_run_at_a_time() -> None:
 
 def test_a_run_without_an_outcome_does_not_keep_the_job_back_for_ever() -> None:
     one = job()
-    book = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
+    book = taken(said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1)), KEY)
     assert len(runs(due_at(one, book, at(26)), {KEY: one}, "o")) == 1
 
 
@@ -130,6 +131,14 @@ def test_a_changed_job_waits_for_its_new_time_and_is_forgiven() -> None:
     book = reconcile(book, [two], at(0.1))
     assert (book.jobs[KEY].next, book.jobs[KEY].paused) == (at(0.5), "")
     assert reconcile(book, [], at(1)).jobs == {}
+
+
+def test_a_run_that_was_said_but_not_handed_in_is_still_to_be_handed_in() -> None:
+    one = job()
+    book = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
+    assert len(runs(book, {KEY: one}, "o")) == 1
+    assert runs(taken(book, KEY), {KEY: one}, "o") == []
+    assert runs(ended(book, "1.1", ok=True)[0], {KEY: one}, "o") == []
 
 
 def test_switched_off_in_the_file_it_never_runs() -> None:

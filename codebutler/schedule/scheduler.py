@@ -1,0 +1,240 @@
+"""Runs jobs and timers when they are due. The book is on disk before anything is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Protocol
+from uuid import uuid4
+
+import msgspec
+
+from codebutler.clock import Clock
+from codebutler.control.listeners import FINAL_REACTIONS, Spoken
+from codebutler.errors import ChatError, StoreError
+from codebutler.intake.intake import Outcome
+from codebutler.model import OPERATOR, Event, MessagePosted, Post, React
+from codebutler.process.tasks import Tasks
+from codebutler.schedule import book as books
+from codebutler.schedule.book import Book, Run, Timer
+from codebutler.schedule.files import Found
+from codebutler.schedule.jobs import Job
+from codebutler.text.escape import escape
+
+LOOK_S = 5.0
+NOTE = "schedule"
+
+log = logging.getLogger("codebutler.schedule")
+
+
+class Notes(Protocol):
+    """What outlives the process: the journal."""
+
+    async def note(self, name: str) -> str: ...
+
+    async def keep_note(self, name: str, value: str) -> None: ...
+
+
+class Mouth(Protocol):
+    """Says things, once each."""
+
+    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str: ...
+
+
+class Door(Protocol):
+    """Where wishes are handed in, anybody's: the intake."""
+
+    async def accept(self, event: Event, *, missed: bool = False) -> Outcome: ...
+
+
+class Scheduler:
+    """``run`` is its life; ``jobs`` and ``book`` are what it knows now."""
+
+    def __init__(
+        self, notes: Notes, mouth: Mouth, look: Callable[[], Found], clock: Clock, tasks: Tasks
+    ) -> None:
+        self.book = Book()
+        self.jobs: Mapping[str, Job] = {}
+        self._notes = notes
+        self._mouth = mouth
+        self._look = look
+        self._clock = clock
+        self._tasks = tasks
+        self._door: Door | None = None
+        self._wake = asyncio.Event()
+        self._speaking: dict[str, asyncio.Task[None]] = {}
+        self._tried: set[str] = set()
+        self._ready = asyncio.Event()
+
+    async def run(self, door: Door) -> None:
+        """Until cancelled. A disk that takes nothing is waited for."""
+        self._door = door
+        while True:
+            try:
+                await self._tick()
+            except StoreError as error:
+                log.warning("jobs wait for the disk: %s", error)
+            await self._pause()
+
+    async def ready(self) -> None:
+        """Wait until the files have been read and the book is open."""
+        await self._ready.wait()
+
+    async def change(self, change: Callable[[Book], Book]) -> None:
+        """Change the book, on disk first. Raises StoreError: then all is as it was."""
+        before, self.book = self.book, change(self.book)
+        if self.book != before:
+            try:
+                await self._notes.keep_note(NOTE, msgspec.json.encode(self.book).decode())
+            except StoreError:
+                self.book = before
+                raise
+        self._wake.set()
+
+    def say(self, run: Run) -> None:
+        """Say a run now; nothing happens if that is being done."""
+        self._start(run.key, self._say_run(run))
+
+    def hears(self, channel: str) -> bool:
+        """Whether a job of ours works in the channel."""
+        return any(
+            state.awaited and key in self.jobs and self.jobs[key].channel == channel
+            for key, state in self.book.jobs.items()
+        )
+
+    def hear(self, spoken: Spoken) -> None:
+        """A message that carries its final mark is a run that has ended."""
+        match spoken.operation:
+            case React(target_ts=ts, name=name, remove=False) if name in FINAL_REACTIONS:
+                self._tasks.start(self._ended(ts, ok=FINAL_REACTIONS[name]), name=f"end of the job of {ts}")
+
+    async def _tick(self) -> None:
+        if not self._ready.is_set():
+            self.book = _decoded(await self._notes.note(NOTE))
+            self._tried |= {f"timer:{timer.id}" for timer in self.book.timers}
+        found = await asyncio.to_thread(self._look)
+        self.jobs = found.jobs
+        if not self._ready.is_set():
+            self._tried |= {run.key for run in books.runs(self.book, self.jobs, OPERATOR)}
+        for repo, line in found.news:
+            await self._tell(repo, line)
+        now = self._clock.now()
+        await self.change(
+            lambda book: books.begin(books.reconcile(book, self.jobs.values(), now), self.jobs, now)
+        )
+        self._ready.set()
+        for run in books.runs(self.book, self.jobs, OPERATOR):
+            self.say(run)
+        for timer in self.book.timers:
+            if timer.at <= now:
+                self._start(f"timer:{timer.id}", self._say_timer(timer))
+
+    async def _pause(self) -> None:
+        """Until something may be due, a file may have changed, or the book did."""
+        due = books.next_at(self.book)
+        wait_s = LOOK_S if due is None else min(LOOK_S, (due - self._clock.now()).total_seconds())
+        self._wake.clear()
+        sleeping = asyncio.ensure_future(self._clock.sleep(max(wait_s, 0.05)))
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait({sleeping, woken}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            woken.cancel()
+
+    def _start(self, key: str, work: Coroutine[object, object, None]) -> None:
+        running = self._speaking.get(key)
+        if running is not None and not running.done():
+            work.close()
+            return
+        self._speaking = {name: task for name, task in self._speaking.items() if not task.done()}
+        self._speaking[key] = self._tasks.start(work, name=key)
+
+    def _is_unsure(self, key: str) -> bool:
+        """Whether it may have been said already: in an earlier life, or here without an answer."""
+        unsure = key in self._tried
+        self._tried.add(key)
+        return unsure
+
+    async def _say_run(self, run: Run) -> None:
+        key, job = books.key_of(run.job), run.job
+        header = Post(text=f"⏰ *{escape(job.label)}*: starting…")
+        try:
+            ts = await self._mouth.post(job.channel, run.key, header, unsure=self._is_unsure(run.key))
+            # Noted before it is handed in: its end may come at once.
+            await self.change(lambda book: books.said(book, key, ts, self._clock.now()))
+            event = MessagePosted(channel=job.channel, ts=ts, user=run.user, text=job.text, origin="schedule")
+            if await self._handed_in(event):
+                await self.change(lambda book: books.taken(book, key))
+            else:
+                await self._failed(key)
+        except ChatError as error:
+            log.warning("job %s could not be said: %s", key, error)
+            await self._failed(key)
+        except StoreError as error:
+            log.warning("job %s waits for the disk: %s", key, error)
+
+    async def _say_timer(self, timer: Timer) -> None:
+        key = f"timer:{timer.id}"
+        post = Post(text=f"⏰ {escape(timer.text)}", thread_ts=timer.thread_ts)
+        try:
+            ts = await self._mouth.post(timer.channel, key, post, unsure=self._is_unsure(key))
+            await self._handed_in(
+                MessagePosted(
+                    channel=timer.channel,
+                    ts=ts,
+                    user=timer.user,
+                    text=timer.text,
+                    thread_ts=timer.thread_ts,
+                    origin="schedule",
+                )
+            )
+            await self.change(lambda book: books.without_timer(book, timer.id))
+        except ChatError as error:
+            log.warning("timer %s could not be said, and is dropped: %s", timer.id, error)
+            await self.change(lambda book: books.without_timer(book, timer.id))
+        except StoreError as error:
+            log.warning("timer %s waits for the disk: %s", timer.id, error)
+
+    async def _handed_in(self, event: MessagePosted) -> bool:
+        """False if it is refused. What was handed in before is no second wish. Raises StoreError."""
+        assert self._door is not None, "nothing is due before `run`"
+        return await self._door.accept(event) in ("accepted", "duplicate")
+
+    async def _ended(self, ts: str, *, ok: bool) -> None:
+        after, key = books.ended(self.book, ts, ok=ok)
+        if key:
+            await self.change(lambda book: books.ended(book, ts, ok=ok)[0])
+            await self._tell_paused(key, rested=after.jobs[key].paused)
+
+    async def _failed(self, key: str) -> None:
+        await self.change(lambda book: books.given_up(book, key, self._clock.now()))
+        await self._tell_paused(key, rested=self.book.jobs[key].paused if key in self.book.jobs else "")
+
+    async def _tell_paused(self, key: str, *, rested: str) -> None:
+        job = self.jobs.get(key)
+        if rested and job is not None:
+            why = f"⚠️ The job *{escape(job.name)}* has {escape(rested)} and is paused. "
+            await self._notice(job.channel, f"{why}`!jobs resume {job.name}` starts it again.")
+
+    async def _tell(self, repo: str, line: str) -> None:
+        log.warning("%s%s", f"[{repo}] " if repo else "", line)
+        channel = next((job.channel for job in self.jobs.values() if repo and job.repo == repo), "")
+        if channel:
+            await self._notice(channel, f"⏰ {escape(line)}")
+
+    async def _notice(self, channel: str, text: str) -> None:
+        try:
+            await self._mouth.post(channel, uuid4().hex, Post(text=text), unsure=False)
+        except ChatError as error:
+            log.warning("a notice could not be posted in %s: %s", channel, error)
+
+
+def _decoded(note: str) -> Book:
+    """The book of an earlier life. One that cannot be read is begun anew: no due time is known to have passed."""
+    try:
+        return msgspec.json.decode(note, type=Book) if note else Book()
+    except msgspec.DecodeError as error:
+        log.warning("the book of jobs cannot be read and is begun anew: %s", error)
+        return Book()

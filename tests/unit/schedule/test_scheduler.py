@@ -1,0 +1,227 @@
+"""The scheduler between a file, a clock, a chat and a disk that may fail at any step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from codebutler.clock import ManualClock, settle
+from codebutler.control.listeners import Spoken
+from codebutler.errors import ChatError, StoreError
+from codebutler.intake.intake import Outcome
+from codebutler.model import OPERATOR, Event, MessagePosted, Post, React
+from codebutler.process.tasks import Tasks, beside
+from codebutler.schedule.desk import Asker, ScheduleDesk
+from codebutler.schedule.files import Found
+from codebutler.schedule.jobs import Place, parse_jobs, place_at
+from codebutler.schedule.scheduler import Scheduler
+
+START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+FILE = "jobs: [{name: tests, cron: '0 * * * *', command: make test, timezone: UTC}]"
+ASKER = Asker(user="U1", repo="shop", channel="C1", thread_ts="5.5", key="message:C1:5.5")
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class World:
+    """What outlives a supervisor: the disk, the chat, the intake's memory, the time."""
+
+    def __init__(self, file: str = FILE) -> None:
+        self.clock = ManualClock(START)
+        self.file = file
+        self.notes: dict[str, str] = {}
+        self.posts: dict[str, tuple[str, Post]] = {}
+        self.wishes: dict[str, MessagePosted] = {}
+        self.steps = 0
+        self.die_at = 0
+        self.outcome: Outcome = "accepted"
+        self.refuse_posts = False
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps == self.die_at:
+            raise Killed
+
+    def look(self) -> Found:
+        jobs = parse_jobs(self.file.encode(), "jobs.yaml", place_at(Place("shop", "C1")))
+        return Found({f"{job.repo}/{job.name}": job for job in jobs})
+
+    async def note(self, name: str) -> str:
+        return self.notes.get(name, "")
+
+    async def keep_note(self, name: str, value: str) -> None:
+        self._step()
+        self.notes[name] = value
+        self._step()
+
+    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str:
+        self._step()
+        if self.refuse_posts:
+            raise ChatError("channel_not_found")
+        known = key in self.posts
+        assert unsure or not known, "it would have been posted twice"
+        ts, _ = self.posts.setdefault(key, (f"{len(self.posts) + 1}.0", post))
+        self._step()
+        return ts
+
+    async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
+        self._step()
+        assert isinstance(event, MessagePosted)
+        if event.ts in self.wishes:
+            return "duplicate"
+        if self.outcome == "accepted":
+            self.wishes[event.ts] = event
+        self._step()
+        return self.outcome
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[Scheduler]:
+        """One supervisor's life; it ends like a killed process, whatever is under way."""
+        tasks = Tasks(lambda name, error: None)
+        scheduler = Scheduler(self, self, self.look, self.clock, tasks)
+        try:
+            async with beside(scheduler.run(self), name="schedule"):
+                yield scheduler
+        except Killed:
+            pass
+        finally:
+            await tasks.close(0)
+
+    async def passes(self, hours: float) -> None:
+        """Time passes in small steps; what is due is done."""
+        for _ in range(round(hours * 12)):
+            await self.clock.advance(300)
+            await calm()
+
+
+async def calm() -> None:
+    for _ in range(3):
+        await asyncio.to_thread(lambda: None)
+        await settle()
+
+
+def done(ts: str, name: str = "white_check_mark") -> Spoken:
+    return Spoken(React(target_ts=ts, name=name), "")
+
+
+async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
+    world = World()
+    async with world.life() as scheduler:
+        await calm()
+        assert not world.posts
+        await world.passes(1.1)
+        (key, (ts, header)), (wish,) = *world.posts.items(), world.wishes.values()
+        assert key == "job:shop/tests:2026-11-21T11:00:00+00:00"
+        assert header.text == "⏰ *tests*: starting…"
+        assert (wish.ts, wish.text, wish.user, wish.origin) == (ts, "run: make test", OPERATOR, "schedule")
+        assert scheduler.hears("C1")
+        scheduler.hear(done(ts))
+        await calm()
+        assert not scheduler.hears("C1")
+
+
+async def test_three_failures_pause_it_and_the_channel_is_told() -> None:
+    world = World()
+    async with world.life() as scheduler:
+        await calm()
+        for _ in range(3):
+            await world.passes(1)
+            for ts in list(world.wishes):
+                scheduler.hear(done(ts, "x"))
+            await calm()
+        await world.passes(3)
+        assert len(world.wishes) == 3
+        assert any("is paused" in post.text for _, post in world.posts.values())
+
+
+@pytest.mark.parametrize("fault", ["refused", "unsayable"])
+async def test_what_is_refused_three_times_is_paused_too(fault: str) -> None:
+    world = World()
+    world.outcome, world.refuse_posts = "refused", fault == "unsayable"
+    async with world.life() as scheduler:
+        await calm()
+        await world.passes(4)
+        assert scheduler.book.jobs["shop/tests"].paused == "failed 3 times in a row"
+
+
+async def test_a_broken_disk_begins_nothing_and_is_waited_for() -> None:
+    class Full(World):
+        full = True
+
+        async def keep_note(self, name: str, value: str) -> None:
+            if self.full:
+                raise StoreError("the disk is full")
+            await super().keep_note(name, value)
+
+    world = Full()
+    async with world.life():
+        await calm()
+        await world.passes(2)
+        assert not world.posts
+        world.full = False
+        await world.passes(2)
+        assert len(world.wishes) == 1  # the second waits for the first one's end
+
+
+@pytest.mark.parametrize("die_at", range(1, 40))
+async def test_killed_at_any_step_each_due_time_is_run_once(die_at: int) -> None:
+    """Three hours, one kill at the given step, a timer among it; every run ends well as soon as it is there."""
+    world = World()
+    async with world.life() as scheduler:
+        await calm()
+        await ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC")).answer("in", "90m look", ASKER)
+    world.steps, world.die_at = 0, die_at
+    for _ in range(40):
+        async with world.life() as scheduler:
+            await calm()
+            for ts in world.wishes:
+                scheduler.hear(done(ts))
+            await world.passes(0.1)
+    assert [wish.text for wish in world.wishes.values()].count("look") == 1
+    said = [key for key in world.posts if key.startswith("job:")]
+    assert said == [f"job:shop/tests:2026-11-21T{hour}:00:00+00:00" for hour in (11, 12, 13, 14)][: len(said)]
+    assert len(said) >= 3
+    assert len(world.wishes) == len(said) + 1
+
+
+async def test_a_timer_speaks_for_whoever_set_it_in_its_thread() -> None:
+    world = World("jobs: []")
+    async with world.life() as scheduler:
+        desk = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC"))
+        told = await desk.answer("in", "2h run: make deploy", ASKER)
+        assert told.startswith("⏰ At 12:00: “run: make deploy”. `!jobs cancel ")
+        await desk.answer("in", "2h run: make deploy", ASKER)  # the same wish again, after a crash
+        assert "timer" in await desk.answer("jobs", "", ASKER)
+        await world.passes(2.1)
+        (wish,) = world.wishes.values()
+        assert (wish.user, wish.text, wish.thread_ts) == ("U1", "run: make deploy", "5.5")
+        assert scheduler.book.timers == ()
+
+
+async def test_words_about_jobs() -> None:
+    world = World()
+    async with world.life() as scheduler:
+        desk = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC"))
+        assert await desk.answer("jobs", "", ASKER) == "• *tests* `0 * * * *` next at 11:00"
+        assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
+        assert "by <@U1>" in await desk.answer("jobs", "", ASKER)
+        assert "next at 11:00" in await desk.answer("jobs", "resume tests", ASKER)
+        assert "Starting" in await desk.answer("jobs", "run tests", ASKER)
+        await desk.answer("jobs", "run tests", ASKER)
+        await calm()
+        assert [wish.user for wish in world.wishes.values()] == ["U1"]
+        assert "There is no job 'nope' here; there are: tests." in await desk.answer(
+            "jobs", "run nope", ASKER
+        )
+        assert "Say it as" in await desk.answer("jobs", "dance", ASKER)
+        assert "Say it as" in await desk.answer("in", "soon", ASKER)
+        assert "no timer" in await desk.answer("jobs", "cancel abc", ASKER)
+        (row,) = desk.rows()
+        assert (row["name"], row["repo"], row["next"]) == ("tests", "shop", "2026-11-21T11:00:00+00:00")
