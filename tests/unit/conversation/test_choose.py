@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.conversation.desk import iso
-from codebutler_worker.conversation.scheduler import choose
+from codebutler_worker.conversation.line import choose
 from codebutler_worker.store.rows import TurnRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

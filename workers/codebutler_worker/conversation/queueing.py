@@ -7,6 +7,7 @@ agent and is answered in the same thread; otherwise it opens a turn of its own.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -18,6 +19,7 @@ from codebutler_worker.conversation.naming import agent_name, conversation_id
 from codebutler_worker.conversation.states import LIVE, move
 from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.present.notices import stale
+from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
 
 QUEUED = "hourglass_flowing_sand"
@@ -26,8 +28,14 @@ DONE = "white_check_mark"
 FAILED = "x"
 STOPPED = "octagonal_sign"
 
-BUSY = "⏳ Already working in this conversation: wait for the answer, or say `!stop`."
+BUSY = "⏳ Already working in this conversation: say it again after the answer, or say `!stop` first."
 WITHDRAWN = "withdrawn"
+STEERED = "steered"
+NOT_RUN: Mapping[str, str] = {
+    STEERED: "↪ Told to the agent, which is at work.",
+    WITHDRAWN: "🛑 Withdrawn.",
+}
+TOGETHER = "↪ Answered together with what was said next."
 MAX_FILES = 20
 STALE = "stale"
 
@@ -137,6 +145,9 @@ def close_turn(draft: Draft, turn_id: str, reason: str) -> None:
     """Write a turn that will not run (or run on) as stopped."""
     turn = draft.uow.turns.get(turn_id)
     if turn is not None:
+        if turn.state == "queued" and turn.progress_op_id:
+            words = NOT_RUN.get(reason, NOT_RUN[WITHDRAWN])
+            draft.edit(place_of(turn), turn.progress_op_id, Message(words))
         state = move(turn.state, "stop")
         draft.uow.turns.update(turn_id, state=state, finished_at=draft.stamp, reason=reason)
 
@@ -174,6 +185,8 @@ def _is_parked(turn: TurnRow) -> bool:
 
 
 def _joinable(draft: Draft, conversation: str, agent: str, said: Incoming) -> TurnRow | None:
+    """A turn that waits only because others run keeps its own thread: a top-level message joins within the
+    debounce or not at all."""
     queued = [turn for turn in draft.uow.turns.in_states("queued") if turn.conversation == conversation]
     if not queued or queued[-1].agent != agent:
         return None
@@ -182,13 +195,22 @@ def _joinable(draft: Draft, conversation: str, agent: str, said: Incoming) -> Tu
         return turn
     opener = draft.uow.messages.get(turn.channel_id, turn.thread_ts)
     top_level = opener is not None and opener.turn_id == turn.id
-    return turn if said.thread_ts is None and top_level else None
+    fresh = turn.not_before > draft.stamp
+    return turn if said.thread_ts is None and top_level and fresh else None
 
 
 def _joined(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
-    changes = {"not_before": _due(draft, config), "thread_ts": said.root_ts}
-    draft.uow.turns.update(turn.id, **changes)
-    return replace(turn, not_before=changes["not_before"], thread_ts=changes["thread_ts"])
+    joined = replace(turn, not_before=_due(draft, config), thread_ts=said.root_ts)
+    if turn.progress_op_id and turn.thread_ts != joined.thread_ts:
+        draft.edit(place_of(turn), turn.progress_op_id, Message(TOGETHER))
+        joined = replace(joined, progress_op_id=None)
+    draft.uow.turns.update(
+        turn.id,
+        not_before=joined.not_before,
+        thread_ts=joined.thread_ts,
+        progress_op_id=joined.progress_op_id,
+    )
+    return joined
 
 
 def _opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> TurnRow:

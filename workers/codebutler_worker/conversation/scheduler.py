@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Coroutine, Mapping
 
 from codebutler.errors import StoreError
-from codebutler_worker.conversation.desk import Desk, Draft, iso
+from codebutler_worker.conversation.desk import Desk, Draft
+from codebutler_worker.conversation.line import choose, in_line, tell_places
 from codebutler_worker.conversation.queueing import (
     QUEUED,
+    STEERED,
     WORKING,
     Steer,
     Verdict,
@@ -20,46 +20,8 @@ from codebutler_worker.conversation.queueing import (
 )
 from codebutler_worker.conversation.turn import Begun, Turn, begin
 from codebutler_worker.conversation.waiting import wait_for
-from codebutler_worker.store.rows import TurnRow
 
 STORE_RETRY_S = 5.0
-STEERED = "steered"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What to start now, and after how many seconds the next one falls due (None = none will by itself)."""
-
-    start: tuple[TurnRow, ...]
-    next_due_s: float | None
-
-
-def choose(
-    queued: Sequence[TurnRow], busy: Collection[str], now: datetime, *, debounce_s: float, room: int
-) -> Choice:
-    """Oldest first, one per conversation, in each conversation in order, ``room`` at most. Pure.
-
-    A turn whose time lies further ahead than any debounce could put it is due: the clock was set back.
-    """
-    taken = set(busy)
-    start: list[TurnRow] = []
-    due_in_s: list[float] = []
-    for turn in queued:
-        if turn.conversation in taken:
-            continue
-        taken.add(turn.conversation)
-        wait_s = _seconds_until(turn.not_before, now)
-        if 0 < wait_s <= debounce_s + 1:
-            due_in_s.append(wait_s)
-        elif len(start) < room:
-            start.append(turn)
-    return Choice(tuple(start), min(due_in_s, default=None))
-
-
-def _seconds_until(moment: str, now: datetime) -> float:
-    if not moment or moment <= iso(now):
-        return 0.0
-    return (datetime.fromisoformat(moment) - now) / timedelta(seconds=1)
 
 
 class Scheduler:
@@ -75,6 +37,7 @@ class Scheduler:
         self._stop_at_start: dict[str, str] = {}
         self._steering: set[str] = set()
         self._errands: set[asyncio.Task[None]] = set()
+        self._places: Mapping[str, int] = {}
         self._queued = 0
         self._news = self._seen = 0
 
@@ -153,10 +116,11 @@ class Scheduler:
     async def _start_due(self) -> float | None:
         busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
         steering = frozenset(self._steering)
-        seen = self._news
-        begun, next_due_s, self._queued = await self._desk.commit(
-            lambda draft: self._begin_due(draft, busy, steering)
+        seen, places = self._news, self._places
+        begun, next_due_s, queued = await self._desk.commit(
+            lambda draft: self._begin_due(draft, busy, steering, places)
         )
+        self._queued, self._places = len(queued), queued
         self._seen = seen
         for one in begun:
             turn = Turn(self._desk, one, self._load_changed)
@@ -170,23 +134,25 @@ class Scheduler:
         return next_due_s
 
     def _begin_due(
-        self, draft: Draft, busy: frozenset[str], steering: frozenset[str]
-    ) -> tuple[list[Begun], float | None, int]:
+        self, draft: Draft, busy: frozenset[str], steering: frozenset[str], places: Mapping[str, int]
+    ) -> tuple[list[Begun], float | None, Mapping[str, int]]:
         # Runs on the store's thread: it gets copies of what the loop changes.
         agent, output = self._desk.settings.config.agent, self._desk.settings.config.output
         queued = draft.uow.turns.in_states("queued")
         if self._paused:
-            return [], None, len(queued)
+            return [], None, dict.fromkeys((turn.id for turn in queued), 0)
         ready = [turn for turn in queued if turn.id not in steering]
-        choice = choose(
-            ready,
-            busy,
-            draft.now,
-            debounce_s=agent.debounce_seconds,
-            room=agent.parallel_turns - len(busy),
-        )
-        begun = [begin(draft, turn, quiet=output.verbosity == "quiet") for turn in choice.start]
-        return begun, choice.next_due_s, len(queued) - len(begun)
+        room = agent.parallel_turns - len(busy)
+        choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room)
+        quiet = output.verbosity == "quiet"
+        begun = [begin(draft, turn, quiet=quiet) for turn in choice.start]
+        left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), 0)
+        if not quiet:
+            taken = busy | {turn.conversation for turn in choice.start}
+            rest = [turn for turn in ready if turn not in choice.start]
+            line = in_line(rest, taken, draft.now, room=room - len(choice.start))
+            left |= tell_places(draft, line, places)
+        return begun, choice.next_due_s, left
 
     def _stop_the_late(self) -> None:
         """A stop may come between a turn's commit and its task; one for a turn that has ended is moot."""

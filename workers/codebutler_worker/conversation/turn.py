@@ -85,7 +85,12 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
     swap_reactions(draft, turn, remove=(QUEUED,), name=WORKING)
     if turn.reason != STALE and any(row.late and not row.acked for row in rows):
         draft.post(place, LATE)
-    posted = None if quiet else draft.post(place, progress.running(View(), 0, turn.id, turn.agent))
+    posted = turn.progress_op_id
+    showing = progress.running(View(), 0, turn.id, turn.agent)
+    if posted is not None:
+        draft.edit(place, posted, showing)
+    elif not quiet:
+        posted = draft.post(place, showing)
     session_id = session.session_id if session else None
     draft.uow.turns.update(
         turn.id,

@@ -1,0 +1,60 @@
+"""The places in line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler_worker.conversation.desk import iso
+from codebutler_worker.conversation.line import choose, in_line
+from codebutler_worker.store.rows import TurnRow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def turn(number: int, conversation: str, due_in_s: float = 0) -> TurnRow:
+    return TurnRow(
+        id=f"turn-{number}",
+        conversation=conversation,
+        channel_id="C",
+        thread_ts="1",
+        agent="claude",
+        created_at=iso(NOW),
+        not_before=iso(NOW + timedelta(seconds=due_in_s)),
+    )
+
+
+def line_of(queued: list[TurnRow], busy: set[str], room: int) -> list[str]:
+    return [one.id for one in in_line(queued, busy, NOW, room=room)]
+
+
+def test_without_room_all_wait() -> None:
+    assert line_of([turn(1, "a"), turn(2, "b")], {"c"}, 0) == ["turn-1", "turn-2"]
+
+
+def test_who_only_debounces_does_not_wait() -> None:
+    assert line_of([turn(1, "a", 3)], set(), 1) == []
+
+
+def test_a_busy_conversation_waits_where_others_start() -> None:
+    assert line_of([turn(1, "a"), turn(2, "b")], {"a"}, 1) == ["turn-1"]
+
+
+QUEUE = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([0.0, 2.0])), max_size=8)
+
+
+@given(QUEUE, st.sets(st.sampled_from("abcd")), st.integers(0, 4))
+def test_nobody_is_both_started_and_in_line(
+    queue: list[tuple[str, float]], busy: set[str], room: int
+) -> None:
+    queued = [turn(number, name, due_s) for number, (name, due_s) in enumerate(queue)]
+    start = choose(queued, busy, NOW, debounce_s=3, room=room).start
+    rest = [one for one in queued if one not in start]
+    taken = busy | {one.conversation for one in start}
+    line = in_line(rest, taken, NOW, room=room - len(start))
+    assert line == [one for one in rest if one in line]
+    outside = [one for one in rest if one not in line]
+    assert all(one.not_before > iso(NOW) for one in outside)
+    assert len(outside) <= max(0, room - len(start))
