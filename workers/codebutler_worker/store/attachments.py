@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, Select, select
+from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import every, values
+from codebutler_worker.store.mapping import change, every, given, values
 from codebutler_worker.store.rows import AttachmentRow
 
 
@@ -20,26 +22,31 @@ class Attachments:
 
     def add(self, row: AttachmentRow) -> None:
         """Keep an attachment; one that is known stays as it is."""
-        self._connection.execute(insert(tables.attachments).values(values(row)).on_conflict_do_nothing())
+        self._connection.execute(_add(), values(row))
 
     def of_turn(self, turn_id: str) -> list[AttachmentRow]:
         """What came with the messages a turn answers."""
-        files, messages = tables.attachments, tables.messages
-        query = (
-            select(files)
-            .join(messages, messages.c.id == files.c.message_id)
-            .where(messages.c.turn_id == turn_id)
-            .order_by(messages.c.platform_msg_id, messages.c.id, files.c.position)
-        )
+        found = every(self._connection, _of_turn(), AttachmentRow, turn_id=turn_id)
         # SQLite has no booleans.
-        return [
-            replace(row, is_voice=bool(row.is_voice)) for row in every(self._connection, query, AttachmentRow)
-        ]
+        return [replace(row, is_voice=bool(row.is_voice)) for row in found]
 
     def put(self, row: AttachmentRow) -> None:
         """Replace what is known of an attachment."""
-        columns = tables.attachments.c
-        statement = update(tables.attachments).where(
-            columns.message_id == row.message_id, columns.file_id == row.file_id
-        )
-        self._connection.execute(statement.values(values(row)))
+        where = {"message_id": row.message_id, "file_id": row.file_id}
+        change(self._connection, tables.attachments, values(row), **where)
+
+
+@cache
+def _add() -> Insert:
+    return insert(tables.attachments).on_conflict_do_nothing()
+
+
+@cache
+def _of_turn() -> Select[Any]:
+    files, messages = tables.attachments, tables.messages
+    return (
+        select(files)
+        .join(messages, messages.c.id == files.c.message_id)
+        .where(messages.c.turn_id == given("turn_id"))
+        .order_by(messages.c.platform_msg_id, messages.c.id, files.c.position)
+    )

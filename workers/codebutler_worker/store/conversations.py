@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, func, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, Select, func, select
+from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import every, one, values
+from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
 from codebutler_worker.store.rows import MessageRow, TurnRow, TurnState, message_id
 
 
@@ -20,8 +22,7 @@ class Inbox:
 
     def accept(self, key: str, seq: int) -> bool:
         """True the first time ``key`` (Event.key) is seen; ``seq`` is its place in the parent's journal."""
-        statement = insert(tables.inbox).values(key=key, seq=seq).on_conflict_do_nothing()
-        return self._connection.execute(statement).rowcount == 1
+        return self._connection.execute(_accept(), {"key": key, "seq": seq}).rowcount == 1
 
 
 class Messages:
@@ -32,20 +33,18 @@ class Messages:
 
     def add(self, row: MessageRow) -> None:
         """Keep a message. Raises IntegrityError if its id is there already."""
-        self._connection.execute(tables.messages.insert().values(values(row)))
+        add(self._connection, tables.messages, row)
 
     def get(self, channel_id: str, ts: str) -> MessageRow | None:
         """The message, or None."""
-        query = select(tables.messages).where(tables.messages.c.id == message_id(channel_id, ts))
-        found = one(self._connection, query, MessageRow)
+        query = by(tables.messages, "id")
+        found = one(self._connection, query, MessageRow, id=message_id(channel_id, ts))
         return None if found is None else _plain(found)
 
     def of_turn(self, turn_id: str) -> list[MessageRow]:
         """The messages a turn answers, oldest first by ts."""
-        columns = tables.messages.c
-        query = select(tables.messages).where(columns.turn_id == turn_id)
-        ordered = query.order_by(columns.platform_msg_id, columns.id)
-        return [_plain(row) for row in every(self._connection, ordered, MessageRow)]
+        found = every(self._connection, _messages_of_turn(), MessageRow, turn_id=turn_id)
+        return [_plain(row) for row in found]
 
     def set_text(self, channel_id: str, ts: str, text: str) -> None:
         """Replace a message's content (it was edited)."""
@@ -61,12 +60,10 @@ class Messages:
 
     def acknowledge(self, turn_id: str) -> None:
         """Mark a turn's messages as answered."""
-        statement = update(tables.messages).where(tables.messages.c.turn_id == turn_id).values(acked=1)
-        self._connection.execute(statement)
+        change(self._connection, tables.messages, {"acked": 1}, turn_id=turn_id)
 
     def _update(self, channel_id: str, ts: str, **columns: str | None) -> None:
-        where = tables.messages.c.id == message_id(channel_id, ts)
-        self._connection.execute(update(tables.messages).where(where).values(**columns))
+        change(self._connection, tables.messages, columns, id=message_id(channel_id, ts))
 
 
 class Turns:
@@ -77,29 +74,23 @@ class Turns:
 
     def add(self, row: TurnRow) -> None:
         """Keep a new turn."""
-        self._connection.execute(tables.turns.insert().values(values(row)))
+        add(self._connection, tables.turns, row)
 
     def get(self, turn_id: str) -> TurnRow | None:
         """The turn, or None."""
-        return one(self._connection, select(tables.turns).where(tables.turns.c.id == turn_id), TurnRow)
+        return one(self._connection, by(tables.turns, "id"), TurnRow, id=turn_id)
 
     def in_states(self, *states: TurnState) -> list[TurnRow]:
         """Every turn in one of these states, oldest first."""
-        columns = tables.turns.c
-        query = select(tables.turns).where(columns.state.in_(states)).order_by(columns.seq)
-        return every(self._connection, query, TurnRow)
+        return every(self._connection, _turns_in_states(), TurnRow, state=states)
 
     def open_of(self, conversation: str) -> TurnRow | None:
         """The conversation's newest turn that has not started: the one a further message may join."""
-        columns = tables.turns.c
-        query = select(tables.turns).where(columns.conversation == conversation, columns.state == "queued")
-        return one(self._connection, query.order_by(columns.seq.desc()), TurnRow)
+        return one(self._connection, _open_of(), TurnRow, conversation=conversation, state="queued")
 
     def latest_of(self, conversation: str) -> TurnRow | None:
         """The conversation's newest turn, whatever its state."""
-        columns = tables.turns.c
-        query = select(tables.turns).where(columns.conversation == conversation)
-        return one(self._connection, query.order_by(columns.seq.desc()), TurnRow)
+        return one(self._connection, _latest_of(), TurnRow, conversation=conversation)
 
     def newest(self, limit: int, conversation: str | None = None) -> list[TurnRow]:
         """The newest turns, of one conversation or of all, whatever their state."""
@@ -123,8 +114,7 @@ class Turns:
 
     def update(self, turn_id: str, **fields: str | float | None) -> None:
         """Set fields of TurnRow. Raises KeyError if there is no such turn."""
-        statement = update(tables.turns).where(tables.turns.c.id == turn_id).values(**fields)
-        if self._connection.execute(statement).rowcount == 0:
+        if change(self._connection, tables.turns, fields, id=turn_id) == 0:
             raise KeyError(turn_id)
 
 
@@ -137,3 +127,35 @@ def _plain(row: MessageRow) -> MessageRow:
         late=bool(row.late),
         platform_msg_id=row.platform_msg_id or "",
     )
+
+
+@cache
+def _accept() -> Insert:
+    return insert(tables.inbox).on_conflict_do_nothing()
+
+
+@cache
+def _messages_of_turn() -> Select[Any]:
+    columns = tables.messages.c
+    return matching(tables.messages, "turn_id").order_by(columns.platform_msg_id, columns.id)
+
+
+@cache
+def _turns_in_states() -> Select[Any]:
+    columns = tables.turns.c
+    states = given("state", several=True)
+    return select(tables.turns).where(columns.state.in_(states)).order_by(columns.seq)
+
+
+@cache
+def _open_of() -> Select[Any]:
+    return _newest_first(matching(tables.turns, "conversation", "state"))
+
+
+@cache
+def _latest_of() -> Select[Any]:
+    return _newest_first(matching(tables.turns, "conversation"))
+
+
+def _newest_first(query: Select[Any]) -> Select[Any]:
+    return query.order_by(tables.turns.c.seq.desc()).limit(1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, select, update
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Select, Update, select, update
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import every, values
+from codebutler_worker.store.mapping import add, every, given, remove
 from codebutler_worker.store.rows import ErrandRow
 
 
@@ -17,20 +20,28 @@ class Errands:
 
     def add(self, row: ErrandRow) -> None:
         """Keep a new errand."""
-        self._connection.execute(tables.errands.insert().values(values(row)))
+        add(self._connection, tables.errands, row)
 
     def all(self) -> list[ErrandRow]:
         """Every errand that is not answered yet, oldest first."""
-        columns = tables.errands.c
-        query = select(tables.errands).order_by(columns.created_at, columns.id)
-        return every(self._connection, query, ErrandRow)
+        return every(self._connection, _all(), ErrandRow)
 
     def begin(self, errand_id: str) -> None:
         """Count an attempt."""
-        columns = tables.errands.c
-        mine = update(tables.errands).where(columns.id == errand_id)
-        self._connection.execute(mine.values(attempts=columns.attempts + 1))
+        self._connection.execute(_begin(), {"given_id": errand_id})
 
     def done(self, errand_id: str) -> None:
         """Forget an errand: it is answered."""
-        self._connection.execute(delete(tables.errands).where(tables.errands.c.id == errand_id))
+        remove(self._connection, tables.errands, id=errand_id)
+
+
+@cache
+def _all() -> Select[Any]:
+    columns = tables.errands.c
+    return select(tables.errands).order_by(columns.created_at, columns.id)
+
+
+@cache
+def _begin() -> Update:
+    columns = tables.errands.c
+    return update(tables.errands).where(columns.id == given("id")).values(attempts=columns.attempts + 1)

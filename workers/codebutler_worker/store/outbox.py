@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, case, func, select, text, update
+from sqlalchemy import Connection, Select, Update, case, func, select, text, update
 
 from codebutler.clock import Clock
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import every, one, values
+from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow
 
 
@@ -21,17 +23,15 @@ class Outbox:
 
     def add(self, row: OutboxRow) -> None:
         """Keep an operation; its ``seq`` is given here."""
-        self._connection.execute(tables.outbox.insert().values(values(row, without="seq")))
+        add(self._connection, tables.outbox, row, without="seq")
 
     def get(self, op_id: str) -> OutboxRow | None:
         """The operation, or None."""
-        return one(self._connection, select(tables.outbox).where(tables.outbox.c.op_id == op_id), OutboxRow)
+        return one(self._connection, by(tables.outbox, "op_id"), OutboxRow, op_id=op_id)
 
     def pending(self) -> list[OutboxRow]:
         """What has neither taken effect nor been refused, oldest first."""
-        columns = tables.outbox.c
-        query = select(tables.outbox).where(columns.state == "pending").order_by(columns.seq)
-        return every(self._connection, query, OutboxRow)
+        return every(self._connection, _pending_operations(), OutboxRow, state="pending")
 
     def count_pending(self) -> int:
         """How many operations wait."""
@@ -40,13 +40,36 @@ class Outbox:
 
     def posted(self, op_id: str, ts: str) -> None:
         """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
+        values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
+        self._connection.execute(_posted(), values)
+
+    def pending(self) -> list[OutboxRow]:
+        """What has neither taken effect nor been refused, oldest first."""
+        return every(self._connection, _pending_operations(), OutboxRow, state="pending")
+
+    def count_pending(self) -> int:
+        """How many operations wait."""
+        query = select(func.count()).select_from(tables.outbox).where(tables.outbox.c.state == "pending")
+        return self._connection.execute(query).scalar_one()
+
+    def posted(self, op_id: str, ts: str) -> None:
+        """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
+        values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
+        self._connection.execute(_posted(), values)
+
+    def last_post(self, turn_id: str, text: str) -> OutboxRow | None:
+        """The newest post about a turn that holds ``text`` and is there."""
         columns = tables.outbox.c
-        payload = case((columns.kind == "upload", ""), else_=columns.payload)
-        self._end(op_id, state="posted", ts=ts, payload=payload)
+        query = select(tables.outbox).where(
+            columns.turn_id == turn_id, columns.kind == "post", columns.state == "posted"
+        )
+        query = query.where(columns.payload.contains(text, autoescape=True))
+        return one(self._connection, query.order_by(columns.seq.desc()), OutboxRow)
 
     def failed(self, op_id: str, code: str) -> None:
         """Slack refused it for good; ``code`` is its word for why."""
-        self._end(op_id, state="failed", code=code)
+        to = {"state": "failed", "code": code}
+        change(self._connection, tables.outbox, to, op_id=op_id, state="pending")
 
     def replace_update(
         self, target_op_id: str, payload: str, op_id: str, in_flight: Collection[str] = ()
@@ -66,9 +89,7 @@ class Outbox:
         )
         found: str | None = self._connection.execute(waiting.order_by(columns.seq.desc())).scalars().first()
         if found is not None:
-            self._connection.execute(
-                update(tables.outbox).where(columns.op_id == found).values(payload=payload)
-            )
+            change(self._connection, tables.outbox, {"payload": payload}, op_id=found)
             return found
         target = self.get(target_op_id)
         if target is None:
@@ -86,15 +107,6 @@ class Outbox:
         )
         return op_id
 
-    def _end(self, op_id: str, **fields: object) -> None:
-        columns = tables.outbox.c
-        pending = update(tables.outbox).where(columns.op_id == op_id, columns.state == "pending")
-        self._connection.execute(pending.values(**fields))
-
-
-_ASKED = text("approvals.rowid")
-"""Of what is asked at the same moment, the first comes first."""
-
 
 class Approvals:
     """Questions to people; each is decided once."""
@@ -105,53 +117,69 @@ class Approvals:
 
     def add(self, row: ApprovalRow) -> None:
         """Keep a new question."""
-        self._connection.execute(tables.approvals.insert().values(values(row)))
+        add(self._connection, tables.approvals, row)
 
     def get(self, approval_id: str) -> ApprovalRow | None:
         """The question, or None."""
-        query = select(tables.approvals).where(tables.approvals.c.id == approval_id)
-        return one(self._connection, query, ApprovalRow)
+        return one(self._connection, by(tables.approvals, "id"), ApprovalRow, id=approval_id)
 
     def of_card(self, message_op_id: str) -> list[ApprovalRow]:
         """The questions that one card asks, in its order."""
-        columns = tables.approvals.c
-        query = select(tables.approvals).where(columns.message_op_id == message_op_id)
-        return every(self._connection, query.order_by(columns.requested_at, _ASKED), ApprovalRow)
+        return every(self._connection, _asked_by("message_op_id"), ApprovalRow, message_op_id=message_op_id)
 
     def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
         """What people have allowed for a whole session of an agent."""
-        columns, turns = tables.approvals.c, tables.turns.c
-        query = (
-            select(tables.approvals)
-            .join(tables.turns, turns.id == columns.turn_id)
-            .where(columns.conversation == conversation, turns.agent == agent)
-            .where(turns.session_id == session_id, columns.state == "allowed", columns.for_session == 1)
-        )
-        return every(self._connection, query, ApprovalRow)
+        about = {"conversation": conversation, "agent": agent, "session_id": session_id}
+        return every(self._connection, _granted(), ApprovalRow, **about)
 
     def vote(self, approval_id: str, votes: str) -> None:
         """Keep who has allowed a question that more people have to allow."""
-        columns = tables.approvals.c
-        pending = update(tables.approvals).where(columns.id == approval_id, columns.state == "pending")
-        self._connection.execute(pending.values(votes=votes))
+        change(self._connection, tables.approvals, {"votes": votes}, id=approval_id, state="pending")
 
     def grant(self, approval_id: str) -> None:
         """What a decided question covers is allowed for the rest of the session."""
-        mine = update(tables.approvals).where(tables.approvals.c.id == approval_id)
-        self._connection.execute(mine.values(for_session=1))
+        change(self._connection, tables.approvals, {"for_session": 1}, id=approval_id)
 
     def pending(self, turn_id: str | None = None) -> list[ApprovalRow]:
         """What is still undecided (of one turn), oldest first."""
-        columns = tables.approvals.c
-        query = select(tables.approvals).where(columns.state == "pending")
-        if turn_id is not None:
-            query = query.where(columns.turn_id == turn_id)
-        return every(self._connection, query.order_by(columns.requested_at, _ASKED), ApprovalRow)
+        if turn_id is None:
+            return every(self._connection, _asked_by("state"), ApprovalRow, state="pending")
+        query = _asked_by("state", "turn_id")
+        return every(self._connection, query, ApprovalRow, state="pending", turn_id=turn_id)
 
     def decide(self, approval_id: str, state: ApprovalState, decided_by: str, reason: str = "") -> bool:
         """Decide a pending question. False if it was decided before, or is unknown: then nothing changes."""
-        columns = tables.approvals.c
-        pending = update(tables.approvals).where(columns.id == approval_id, columns.state == "pending")
         decided_at = self._clock.now().isoformat()
-        decided = pending.values(state=state, decided_by=decided_by, decided_at=decided_at, reason=reason)
-        return self._connection.execute(decided).rowcount == 1
+        to = {"state": state, "decided_by": decided_by, "decided_at": decided_at, "reason": reason}
+        return change(self._connection, tables.approvals, to, id=approval_id, state="pending") == 1
+
+
+@cache
+def _pending_operations() -> Select[Any]:
+    return matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
+
+
+@cache
+def _posted() -> Update:
+    columns = tables.outbox.c
+    pending = update(tables.outbox).where(columns.op_id == given("op_id"), columns.state == given("state"))
+    return pending.values(payload=case((columns.kind == "upload", ""), else_=columns.payload))
+
+
+@cache
+def _asked_by(*names: str) -> Select[Any]:
+    # Of what is asked at the same moment, the first comes first.
+    return matching(tables.approvals, *names).order_by(
+        tables.approvals.c.requested_at, text("approvals.rowid")
+    )
+
+
+@cache
+def _granted() -> Select[Any]:
+    columns, turns = tables.approvals.c, tables.turns.c
+    return (
+        select(tables.approvals)
+        .join(tables.turns, turns.id == columns.turn_id)
+        .where(columns.conversation == given("conversation"), turns.agent == given("agent"))
+        .where(turns.session_id == given("session_id"), columns.state == "allowed", columns.for_session == 1)
+    )

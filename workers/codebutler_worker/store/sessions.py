@@ -8,11 +8,14 @@ the migration; and it follows the newest Claude session of the channel's threads
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, select
-from sqlalchemy.dialects.sqlite import insert
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, select
+from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import every, one, values
+from codebutler_worker.store.mapping import by, every, given, one, remove, values
 from codebutler_worker.store.rows import SessionRow
 
 CHANNEL_AGENT = "claude"
@@ -28,9 +31,8 @@ class Sessions:
         """The session this agent has in this conversation, or None."""
         if agent == CHANNEL_AGENT and _is_channel(conversation):
             return self._of_channel(conversation)
-        columns = tables.threads.c
-        query = select(tables.threads).where(columns.conversation == conversation, columns.agent == agent)
-        return one(self._connection, query, SessionRow)
+        query = by(tables.threads, "conversation", "agent")
+        return one(self._connection, query, SessionRow, conversation=conversation, agent=agent)
 
     def put(self, row: SessionRow) -> None:
         """Keep the session, in place of an earlier one."""
@@ -38,34 +40,24 @@ class Sessions:
             self._put_channel(row)
         if row.agent == CHANNEL_AGENT and _is_channel(row.conversation):
             return
-        columns = values(row)
-        statement = insert(tables.threads).values(columns)
-        self._connection.execute(
-            statement.on_conflict_do_update(index_elements=["conversation", "agent"], set_=columns)
-        )
+        self._connection.execute(_put(tables.threads), values(row))
 
     def forget(self, conversation: str) -> None:
         """Drop every agent's session of the conversation: its next message starts afresh."""
-        columns = tables.sessions.c
         channel = _channel_of(conversation)
         mine = self.get(conversation, CHANNEL_AGENT)
         if mine is not None:
-            self._connection.execute(
-                delete(tables.sessions).where(
-                    columns.channel_id == channel, columns.session_id == mine.session_id
-                )
-            )
-        self._connection.execute(delete(tables.threads).where(tables.threads.c.conversation == conversation))
+            remove(self._connection, tables.sessions, channel_id=channel, session_id=mine.session_id)
+        remove(self._connection, tables.threads, conversation=conversation)
 
     def recent(self, limit: int = 20) -> list[SessionRow]:
         """The threads' sessions, the last used first."""
-        query = select(tables.threads).order_by(tables.threads.c.updated_at.desc()).limit(limit)
-        return every(self._connection, query, SessionRow)
+        return every(self._connection, _recent(), SessionRow, limit=limit)
 
     def _of_channel(self, conversation: str) -> SessionRow | None:
         channel = _channel_of(conversation)
-        query = select(tables.sessions).where(tables.sessions.c.channel_id == channel)
-        found = self._connection.execute(query).first()
+        query = by(tables.sessions, "channel_id")
+        found = self._connection.execute(query, {"given_channel_id": channel}).first()
         if found is None:
             return None
         return SessionRow(
@@ -79,12 +71,12 @@ class Sessions:
 
     def _put_channel(self, row: SessionRow) -> None:
         columns = {
+            "channel_id": row.channel_id,
             "session_id": row.session_id,
             "updated_at": row.updated_at,
             "total_cost_usd": row.total_cost_usd,
         }
-        statement = insert(tables.sessions).values(channel_id=row.channel_id, **columns)
-        self._connection.execute(statement.on_conflict_do_update(index_elements=["channel_id"], set_=columns))
+        self._connection.execute(_put(tables.sessions), columns)
 
 
 def _is_channel(conversation: str) -> bool:
@@ -93,3 +85,16 @@ def _is_channel(conversation: str) -> bool:
 
 def _channel_of(conversation: str) -> str:
     return conversation.partition(":")[0]
+
+
+@cache
+def _put(table: Table) -> Insert:
+    """Insert, or replace all but the key."""
+    statement = insert(table)
+    new = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
+
+
+@cache
+def _recent() -> Select[Any]:
+    return select(tables.threads).order_by(tables.threads.c.updated_at.desc()).limit(given("limit"))
