@@ -43,29 +43,6 @@ class Outbox:
         values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
         self._connection.execute(_posted(), values)
 
-    def pending(self) -> list[OutboxRow]:
-        """What has neither taken effect nor been refused, oldest first."""
-        return every(self._connection, _pending_operations(), OutboxRow, state="pending")
-
-    def count_pending(self) -> int:
-        """How many operations wait."""
-        query = select(func.count()).select_from(tables.outbox).where(tables.outbox.c.state == "pending")
-        return self._connection.execute(query).scalar_one()
-
-    def posted(self, op_id: str, ts: str) -> None:
-        """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
-        values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_posted(), values)
-
-    def last_post(self, turn_id: str, text: str) -> OutboxRow | None:
-        """The newest post about a turn that holds ``text`` and is there."""
-        columns = tables.outbox.c
-        query = select(tables.outbox).where(
-            columns.turn_id == turn_id, columns.kind == "post", columns.state == "posted"
-        )
-        query = query.where(columns.payload.contains(text, autoescape=True))
-        return one(self._connection, query.order_by(columns.seq.desc()), OutboxRow)
-
     def failed(self, op_id: str, code: str) -> None:
         """Slack refused it for good; ``code`` is its word for why."""
         to = {"state": "failed", "code": code}
