@@ -80,17 +80,25 @@ def window(gap: Gap, now: datetime) -> Window:
 
 
 def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
-    """The first messages' ts of threads whose replies have to be fetched, the latest thread first.
+    """The first messages' ts of threads that may hold new replies, the latest thread first.
 
-    History tells of a first message when its thread was last written in. It does not tell of edits and
-    deletions of replies, and nothing of a thread that began before the fetched window: there we have to look.
+    History tells of a first message when its thread was last written in, and nothing of a thread that began
+    before the fetched window: there we have to look.
     """
     since_s = float(gap.since_ts)
     wanted = {each.ts: each.latest_reply for each in shown if _is_after(each.latest_reply, since_s)}
     for seen in gap.known:
-        in_thread = seen.root_ts != seen.ts and _may_wait(seen, frame)
-        alive = float(seen.ts) > since_s - LIVE_THREAD_S
-        if in_thread or (alive and seen.root_ts <= frame.oldest_ts):
+        if float(seen.ts) > since_s - LIVE_THREAD_S and seen.root_ts <= frame.oldest_ts:
+            wanted[seen.root_ts] = max(seen.ts, wanted.get(seen.root_ts, ""))
+    return sorted(wanted, key=lambda root: wanted[root], reverse=True)
+
+
+def unsettled(gap: Gap, frame: Window) -> list[str]:
+    """The same for threads of which a reply may still wait, and so may have been edited or deleted: history
+    does not tell that of replies."""
+    wanted: dict[str, str] = {}
+    for seen in gap.known:
+        if seen.root_ts != seen.ts and _may_wait(seen, frame):
             wanted[seen.root_ts] = max(seen.ts, wanted.get(seen.root_ts, ""))
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -21,7 +23,7 @@ from codebutler.errors import (
     ChatUnreachableError,
     StoreError,
 )
-from codebutler.intake.catchup import Gap, Shown, Window, missed, threads, window
+from codebutler.intake.catchup import Gap, Shown, Window, missed, threads, unsettled, window
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.routing.holding import HoldingRouter
@@ -33,6 +35,7 @@ from codebutler.slack.port import Identity, Page
 AT_ONCE = 4
 MAX_PAGES = 50
 MAX_THREADS = 200
+REMEMBERED = 10_000
 # Order is worth a short wait, an answer is worth more.
 HOLD_S = 2.0
 BACKOFF_BASE_S = 1.0
@@ -61,6 +64,17 @@ class Shelf:
     router: HoldingRouter
 
 
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What was fetched of a channel so far; ``complete`` names what of it was fetched to its end."""
+
+    gap: Gap
+    frame: Window
+    losses: int
+    fetched: list[Shown]
+    complete: set[str | None]
+
+
 class CatchUp:
     """``lost`` when events may be missed, ``back`` when they come again; ``run`` does the rest."""
 
@@ -78,6 +92,7 @@ class CatchUp:
         self._rng = rng
         self._repos = repos
         self._losses = 0
+        self._read: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
@@ -153,7 +168,15 @@ class CatchUp:
                 await self._pause(failures)
 
     async def _all(self, me: Identity) -> None:
-        await asyncio.gather(*(self._one(channel, me) for channel in self._repos()))
+        """What is new first, in every channel: what was changed takes many more calls, and nobody waits for
+        it."""
+        rounds: dict[str, _Round] = {}
+        channels = list(self._repos())
+        await asyncio.gather(*(self._one(each, partial(self._news, each, me, rounds)) for each in channels))
+        found = list(rounds.values())
+        await asyncio.gather(
+            *(self._one(each.gap.channel, partial(self._changes, each, me)) for each in found)
+        )
 
     async def _lose_patience(self) -> None:
         await self._clock.sleep(HOLD_S)
@@ -164,12 +187,12 @@ class CatchUp:
         group.add(task)
         task.add_done_callback(group.discard)
 
-    async def _one(self, channel: str, me: Identity) -> None:
+    async def _one(self, channel: str, work: Callable[[], Awaitable[None]]) -> None:
         failures = 0
         async with self._slots:
             while True:
                 try:
-                    await self._catch_up(channel, me)
+                    await work()
                     break
                 except StoreError as error:
                     failures += 1
@@ -183,41 +206,67 @@ class CatchUp:
                     break
             self._shelf.router.release(channel)
 
-    async def _catch_up(self, channel: str, me: Identity) -> None:
+    async def _news(self, channel: str, me: Identity, rounds: dict[str, _Round]) -> None:
+        """Take in what was said, and leave in ``rounds`` what remains to be looked at."""
         losses = self._losses
         gap = await self._shelf.journal.gap(channel)
         if gap is None:
             return
         frame = window(gap, self._clock.now())
-        fetched, complete = await self._fetch(gap, frame, me)
-        events = missed(gap, frame, fetched, complete)
-        outcomes = [await self._shelf.intake.accept(event, missed=True) for event in events]
-        if losses == self._losses:
-            # Otherwise something may be missing since: the gap stays, and another round is on its way.
-            await self._shelf.journal.close_gap(channel)
-        if count := outcomes.count("accepted"):
-            log.info("caught up %d message(s) in %s", count, self._name(channel))
-
-    async def _fetch(self, gap: Gap, frame: Window, me: Identity) -> tuple[list[Shown], set[str | None]]:
-        """The channel's messages and the replies, and what of it was fetched to its end."""
         complete: set[str | None] = set()
-        fetched, whole = await self._pages(gap.channel, None, frame.oldest_ts, me)
+        fetched, whole = await self._pages(channel, None, frame.oldest_ts, me)
         if whole:
             complete.add(None)
         else:
-            log.warning("%s: so much was written that only the latest is read", self._name(gap.channel))
-        for root in threads(gap, frame, fetched)[:MAX_THREADS]:
-            try:
-                replies, whole = await self._pages(gap.channel, root, frame.look_ts, me)
-            except PASSING:
-                raise
-            except ChatError as error:
-                log.debug("a thread of %s cannot be read: %s", self._name(gap.channel), error.code)
-                continue
-            fetched += replies
-            if whole:
-                complete.add(root)
-        return fetched, complete
+            log.warning("%s: so much was written that only the latest is read", self._name(channel))
+        found = _Round(gap, frame, losses, fetched, complete)
+        latest = {each.ts: each.latest_reply for each in fetched if each.latest_reply}
+        roots = threads(gap, frame, fetched)[:MAX_THREADS]
+        unread = [root for root in roots if self._read.get((channel, root)) != latest.get(root, "")]
+        for root in unread:
+            await self._replies(found, root, me)
+        await self._accept(found)
+        for root in unread:
+            self._keep(channel, root, latest.get(root, ""))
+        rounds[channel] = found
+
+    async def _changes(self, found: _Round, me: Identity) -> None:
+        """Take in what was edited or deleted in threads that had nothing new, and close the gap."""
+        for root in unsettled(found.gap, found.frame)[:MAX_THREADS]:
+            if self._wanted.is_set():
+                return  # something may be missing since, which matters more
+            if root not in found.complete:
+                await self._replies(found, root, me)
+        await self._accept(found)
+        if found.losses == self._losses:
+            # Otherwise something may be missing since: the gap stays, and another round is on its way.
+            await self._shelf.journal.close_gap(found.gap.channel)
+
+    async def _accept(self, found: _Round) -> None:
+        events = missed(found.gap, found.frame, found.fetched, found.complete)
+        outcomes = [await self._shelf.intake.accept(event, missed=True) for event in events]
+        if count := outcomes.count("accepted"):
+            log.info("caught up %d message(s) in %s", count, self._name(found.gap.channel))
+
+    def _keep(self, channel: str, root: str, latest_reply: str) -> None:
+        """A gap may stay open for several rounds; a thread with nothing new is not read in each of them."""
+        self._read[channel, root] = latest_reply
+        self._read.move_to_end((channel, root))
+        if len(self._read) > REMEMBERED:
+            self._read.popitem(last=False)
+
+    async def _replies(self, found: _Round, root: str, me: Identity) -> None:
+        channel = found.gap.channel
+        try:
+            replies, whole = await self._pages(channel, root, found.frame.look_ts, me)
+        except PASSING:
+            raise
+        except ChatError as error:
+            log.debug("a thread of %s cannot be read: %s", self._name(channel), error.code)
+            return
+        found.fetched.extend(replies)
+        if whole:
+            found.complete.add(root)
 
     async def _pages(
         self, channel: str, thread_ts: str | None, oldest: str, me: Identity

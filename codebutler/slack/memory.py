@@ -170,7 +170,10 @@ class MemoryChat:
         fault = await self._begin("history")
         messages = self._channel(channel).messages
         if thread_ts is None:
-            chosen = [m for m in reversed(messages) if m.get("thread_ts", m["ts"]) == m["ts"]]
+            # Slack tells of a first message when its thread was last written in.
+            latest = {m["thread_ts"]: m["ts"] for m in messages if "thread_ts" in m}
+            firsts = (m for m in reversed(messages) if m.get("thread_ts", m["ts"]) == m["ts"])
+            chosen = [m | {"latest_reply": latest[m["ts"]]} if m["ts"] in latest else m for m in firsts]
         else:
             chosen = [m for m in messages if thread_ts in (m["ts"], m.get("thread_ts"))]
             if not chosen:

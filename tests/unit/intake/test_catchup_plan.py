@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.intake.catchup import Gap, Seen, Shown, dated, missed, stamp, threads, window
+from codebutler.intake.catchup import Gap, Seen, Shown, dated, missed, stamp, threads, unsettled, window
 from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,13 +99,14 @@ def test_after_a_very_long_time_only_the_last_days_are_looked_at() -> None:
     assert frame.oldest_ts == frame.look_ts == stamp((NOW + timedelta(days=23)).timestamp())
 
 
-def test_threads_are_read_where_somebody_wrote_or_something_may_still_wait() -> None:
+def test_threads_are_read_where_somebody_wrote_and_then_where_something_may_still_wait() -> None:
     quiet, busy, waiting = at(-90), at(-80), at(-70)
     ancient = at(-60 * 24 * 9)
     hole = gap(seen(at(-600), ancient), seen(quiet), seen(busy), seen(at(-10), waiting))
     frame = window(hole, NOW)
     shown = [show(quiet, latest_reply=at(-85)), show(busy, latest_reply=at(20)), show(waiting)]
-    assert threads(hole, frame, shown) == [busy, waiting, ancient]
+    assert threads(hole, frame, shown) == [busy, ancient]
+    assert unsettled(hole, frame) == [waiting]
 
 
 @pytest.mark.parametrize(

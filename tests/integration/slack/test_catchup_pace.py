@@ -1,0 +1,116 @@
+"""A busy workspace after an outage: what is new is not kept waiting by what may have changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import chain
+from pathlib import Path
+from random import Random
+
+from codebutler.clock import ManualClock
+from codebutler.config.schema import Config, SlackSection
+from codebutler.intake.intake import Repo
+from codebutler.intake.journal import Journal
+from codebutler.model import MessageEdited, MessagePosted
+from codebutler.routing.holding import HoldingRouter
+from codebutler.slack.catchup import CatchUp, Shelf
+from codebutler.slack.memory import ME, MemoryChat
+from codebutler.slack.sender import Sender
+from tests.integration.slack.test_catchup import DEADLINE_S, OWNER, START, Life
+
+CHANNELS, THREADS = 20, 8
+
+
+class Busy:
+    """Many channels with many threads, and a supervisor whose calls are limited as Slack's."""
+
+    def __init__(self, journal: Journal, chat: MemoryChat, clock: ManualClock, sender: Sender) -> None:
+        config = Config(slack=SlackSection(allowed_users=(OWNER,)))
+        self.chat = chat
+        self.clock = clock
+        self.life = Life(journal, clock, chat, config)
+        self.life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(CHANNELS)}
+        shelf = Shelf(intake=self.life.intake, journal=journal, router=HoldingRouter(self.life))
+        self.catch_up = CatchUp(sender, shelf, clock, Random(1), lambda: self.life.repos)
+
+    def said(self, channel: str, root: str | None = None) -> MessagePosted:
+        """Somebody writes; returns the message as the socket would bring it."""
+        ts = f"{self.clock.now().timestamp() + len(self.chat.messages(channel)) / 1000:.6f}"
+        self.chat.say(channel, OWNER, f"message {ts}", thread_ts=root, ts=ts)
+        return MessagePosted(channel=channel, ts=ts, user=OWNER, text=f"message {ts}", thread_ts=root)
+
+    async def until_routed(self, keys: set[str]) -> float:
+        """The clock runs until then; returns the seconds it took."""
+        return await self.until(lambda: keys <= self.routed)
+
+    async def until(self, condition: Callable[[], bool]) -> float:
+        """The clock runs until then; returns the seconds it took."""
+        began_s = self.clock.monotonic()
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                await self.clock.advance(1)
+                await self.life.journal.high_water("C1")  # lets the journal's thread come first
+        return self.clock.monotonic() - began_s
+
+    @property
+    def routed(self) -> set[str]:
+        return {event.key for event in self.life.routed}
+
+    async def outage(self, thread: int = 0) -> set[str]:
+        """In each channel somebody writes, and somebody in the ``thread``-th thread; returns the messages' keys."""
+        self.catch_up.lost()
+        roots = [(channel, self.chat.messages(channel)[thread]["ts"]) for channel in self.life.repos]
+        missed = {self.said(channel).key for channel, _ in roots}
+        missed |= {self.said(channel, root).key for channel, root in roots}
+        await self.clock.advance(10)
+        return missed
+
+
+@asynccontextmanager
+async def busy(tmp_path: Path) -> AsyncIterator[Busy]:
+    """After some hours in which every thread was written in, and a quiet moment."""
+    clock, chat = ManualClock(START), MemoryChat()
+    async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
+        made = Busy(journal, chat, clock, sender)
+        running = asyncio.create_task(made.catch_up.run(ME))
+        made.catch_up.lost()
+        made.catch_up.back()
+        await made.until(lambda: not made.catch_up.is_busy)
+        roots = [made.said(channel) for channel in made.life.repos for _ in range(THREADS)]
+        replies = [made.said(root.channel, root.ts) for root in roots]
+        await clock.advance(120)
+        for event in chain(roots, replies, [made.said(channel) for channel in made.life.repos]):
+            assert await made.life.intake.accept(event) == "accepted"
+        await clock.advance(300)
+        try:
+            yield made
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_is_new_comes_within_a_minute_however_many_threads_there_are(tmp_path: Path) -> None:
+    async with busy(tmp_path) as b:
+        reply = [m for m in b.chat.messages("C19") if m.get("thread_ts")][-1]
+        missed = await b.outage()
+        reply["edited"] = {"user": OWNER, "ts": f"{b.clock.now().timestamp():.6f}"}
+        b.chat.find(reply["ts"]).update(reply)
+        b.catch_up.back()
+        assert await b.until_routed(missed) < 60
+        await b.until(lambda: not b.catch_up.is_busy)
+        edits = [event.ts for event in b.life.routed if isinstance(event, MessageEdited)]
+        assert edits == [reply["ts"]]
+        assert [await b.life.journal.gap(channel) for channel in b.life.repos] == [None] * CHANNELS
+
+
+async def test_outage_after_outage_what_is_new_comes_soon(tmp_path: Path) -> None:
+    """Faster than what was changed can be found out: that waits for a calmer hour."""
+    async with busy(tmp_path) as b:
+        for thread in range(6):
+            missed = await b.outage(thread)
+            b.catch_up.back()
+            assert await b.until_routed(missed) < 60
+        await b.until(lambda: not b.catch_up.is_busy)
+        assert [await b.life.journal.gap(channel) for channel in b.life.repos] == [None] * CHANNELS
