@@ -20,8 +20,8 @@ from codebutler.workspace.pages import Pages
 from codebutler.workspace.state import MethodError
 
 PAGE_HEADERS = {
-    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",

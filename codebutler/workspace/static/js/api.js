@@ -18,19 +18,18 @@ export class Api {
     return this.#request("GET", "/workspace/boot");
   }
 
-  click(message, action) {
-    const body = { channel: message.channel, message_ts: message.ts, action_id: action.action_id, value: action.value || "" };
-    if (action.block_id) body.block_id = action.block_id;
-    return this.#request("POST", "/workspace/click", body);
+  /** One of the page's own endpoints; throws ApiError with the code the workspace refuses with. */
+  page(what, body = undefined, verb = "POST") {
+    return this.#request(verb, `/workspace/${what}`, body);
   }
 
   slash(channel, command, text) {
-    return this.#request("POST", "/workspace/slash", { channel, command, text });
+    return this.page("slash", { channel, command, text });
   }
 
   /** Markdown as safe HTML: the server escapes any markup in it. */
   async render(markdown) {
-    return (await this.#request("POST", "/workspace/render", { markdown })).html;
+    return (await this.page("render", { markdown })).html;
   }
 
   /** Share files as Slack's clients do: an address for each, the bytes, then one message for all. */
@@ -55,6 +54,16 @@ export class Api {
     return answer.blob();
   }
 
+  /** From the next load of the page on, it is somebody else's. */
+  useToken(token) {
+    sessionStorage.setItem("token", token);
+  }
+
+  /** The same workspace with another's key. */
+  as(token) {
+    return new Api(token);
+  }
+
   streamUrl() {
     return `/workspace/stream?token=${encodeURIComponent(this.token)}`;
   }
@@ -63,7 +72,8 @@ export class Api {
     const headers = { Authorization: `Bearer ${this.token}` };
     if (body) headers["Content-Type"] = "application/json; charset=utf-8";
     const response = await fetch(path, { method: verb, headers, body: body && JSON.stringify(body) });
-    if (!response.ok) throw new ApiError(`HTTP ${response.status}`);
-    return response.json();
+    if (response.ok) return response.json();
+    const refusal = response.status === 400 ? await response.json().catch(() => ({})) : {};
+    throw new ApiError(refusal.error || `HTTP ${response.status}`);
   }
 }

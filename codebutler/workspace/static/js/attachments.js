@@ -1,6 +1,7 @@
 // The files a person is about to send: chosen, dropped or pasted, shown as chips that can be taken away.
 
-const size = (bytes) => (bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
+import { button, icon } from "./dom.js";
+import { size } from "./text.js";
 
 export class Attachments {
   #files = [];
@@ -9,9 +10,7 @@ export class Attachments {
   constructor(changed) {
     this.changed = changed;
     this.input = Object.assign(document.createElement("input"), { type: "file", multiple: true, hidden: true });
-    this.button = Object.assign(document.createElement("button"), { type: "button", className: "tool", textContent: "📎" });
-    this.button.title = "Attach files";
-    this.button.setAttribute("aria-label", "Attach files");
+    this.button = button(icon("attach"), "tool", null, "Attach files");
     this.button.append(this.input);
     this.list = Object.assign(document.createElement("ul"), { className: "attachments", hidden: true });
     this.button.addEventListener("click", (event) => { if (event.target !== this.input) this.input.click(); });
@@ -53,9 +52,8 @@ export class Attachments {
     this.list.hidden = !this.#files.length;
     this.list.replaceChildren(...this.#files.map((file) => {
       const item = document.createElement("li");
-      const remove = Object.assign(document.createElement("button"), { type: "button", textContent: "✕" });
-      remove.setAttribute("aria-label", `Remove ${file.name}`);
-      remove.addEventListener("click", () => { this.files = this.#files.filter((other) => other !== file); this.changed(); });
+      const forget = () => { this.files = this.#files.filter((other) => other !== file); this.changed(); };
+      const remove = button(icon("close"), "", forget, `Remove ${file.name}`);
       item.append(Object.assign(document.createElement("span"), { textContent: file.name }), ` ${size(file.size)}`, remove);
       return item;
     }));

@@ -1,15 +1,18 @@
 // Where a person writes. Nothing typed is lost: the text stays until the workspace has it, drafts stay per place.
 
 import { Attachments } from "./attachments.js";
+import { Completion } from "./complete.js";
 import { Recorder } from "./recorder.js";
+import { words } from "./words.js";
 
 const HINT = "Enter sends, Shift+Enter starts a new line";
 const EDIT_HINT = "Enter saves the change, Escape leaves it as it was";
 
 export class Composer {
-  /** `send` takes the text and the files and resolves when they were accepted. */
-  constructor(root, send) {
-    this.send = send;
+  /** `send` takes the text and the files and resolves when they were accepted; `editLast` begins to change the
+   * person's newest message here. */
+  constructor(root, model, send, editLast) {
+    Object.assign(this, { send, editLast });
     this.drafts = new Map();
     this.place = "";
     this.busy = false;
@@ -24,7 +27,8 @@ export class Composer {
     this.recorder = new Recorder((clip) => this.#sendClip(clip), (problem) => this.#say(problem, true));
     const row = document.createElement("div");
     row.append(this.attachments.button, this.recorder.button, this.hint, this.cancel, this.button);
-    this.form.append(this.box, this.attachments.list, row);
+    this.completion = new Completion(this.box, model);
+    this.form.append(this.completion.list, this.box, this.attachments.list, row);
     root.append(this.form);
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); });
     this.cancel.addEventListener("click", () => { this.#endEdit(); this.focus(); });
@@ -61,6 +65,13 @@ export class Composer {
     this.focus();
   }
 
+  /** Whether anybody may write here: an archived channel says so instead. */
+  allow(isOpen, why = "") {
+    this.form.inert = !isOpen;
+    this.form.classList.toggle("shut", !isOpen);
+    this.#say(isOpen ? HINT : why);
+  }
+
   /** Say what went wrong, where the eyes are. */
   complain(problem) {
     this.#say(problem, true);
@@ -81,7 +92,9 @@ export class Composer {
   }
 
   #key(event) {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    if (event.isComposing || this.completion.takes(event)) return;
+    if (event.key === "ArrowUp" && this.isEmpty && !this.editing && this.editLast()) event.preventDefault();
+    else if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       this.#submit();
     } else if (event.key === "Escape" && this.editing) {
@@ -132,7 +145,7 @@ export class Composer {
       this.#say(HINT);
       return true;
     } catch (error) {
-      this.#say(`Not sent (${error.message}). It is still here; try again.`, true);
+      this.#say(`Not sent (${error.message}). It is still here. ${words(error)}`, true);
       return false;
     } finally {
       this.busy = this.box.readOnly = false;

@@ -1,5 +1,8 @@
 // A list of messages that follows the model: draws what is missing, replaces what changed, keeps to the bottom.
 
+import { tag } from "./dom.js";
+import { day } from "./text.js";
+
 const NEAR_BOTTOM_PX = 80;
 
 export class MessageList {
@@ -15,10 +18,19 @@ export class MessageList {
     new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
-  /** Draw everything anew and show the newest. */
-  draw(empty) {
+  /** Draw everything anew and show the newest; `unreadSince` is the ts of the first message not seen yet. */
+  draw(empty, unreadSince = "") {
     const messages = this.select();
-    this.root.replaceChildren(...messages.map((message) => this.view.item(message, this.inThread)));
+    let shownDay = "";
+    let isMarked = !unreadSince;
+    const items = messages.flatMap((message) => {
+      const before = [];
+      if (!this.inThread && day(message.ts) !== shownDay) before.push(divider((shownDay = day(message.ts)), "day"));
+      if (!isMarked && message.ts >= unreadSince) before.push(divider("New messages", "new"));
+      isMarked ||= message.ts >= unreadSince;
+      return [...before, this.view.item(message, this.inThread)];
+    });
+    this.root.replaceChildren(...items);
     if (!messages.length && empty) this.root.append(empty);
     this.#toBottom();
   }
@@ -28,10 +40,27 @@ export class MessageList {
     const message = this.select().find((m) => m.ts === ts);
     const old = this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`);
     if (!message) old?.remove();
-    else if (old) old.replaceWith(this.view.item(message, this.inThread));
+    else if (old) this.#replace(old, message);
     else this.#insert(message);
     if (show) this.#toBottom();
     else this.#follow();
+  }
+
+  /** Bring a message into view and make it stand out. */
+  reveal(ts) {
+    const item = this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`);
+    if (!item) return;
+    item.scrollIntoView({ block: "center" });
+    item.classList.add("found");
+    setTimeout(() => item.classList.remove("found"), 2500);
+  }
+
+  /** Whoever has the focus in a message keeps it when the message is drawn again. */
+  #replace(old, message) {
+    const focused = old.contains(document.activeElement) ? document.activeElement.dataset.action : "";
+    const item = this.view.item(message, this.inThread);
+    old.replaceWith(item);
+    if (focused) item.querySelector(`[data-action="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
   #insert(message) {
@@ -54,4 +83,8 @@ export class MessageList {
     this.atBottom = true;
     this.root.scrollTop = this.root.scrollHeight;
   }
+}
+
+function divider(text, className) {
+  return tag("li", `divider ${className}`, tag("span", "", text));
 }

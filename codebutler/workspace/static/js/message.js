@@ -1,34 +1,24 @@
 // One message as a list item: author, body (blocks or text), files, reactions, the way into its thread.
 
-import { emoji } from "./emoji.js";
-import { mrkdwn } from "./mrkdwn.js";
-
-function tag(name, className, ...children) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  node.append(...children);
-  return node;
-}
-
-const time = (ts) => new Date(Number(ts) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-
-// Drawn as pixels only; SVG could carry scripts and links.
-const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+import { button, icon, tag } from "./dom.js";
+import { REACTIONS, emoji } from "./emoji.js";
+import { Form } from "./form.js";
+import { time } from "./text.js";
+import { notice, words } from "./words.js";
 
 export class MessageView {
-  /** `actions.edit(message, inThread)` and `actions.remove(message)` are what a person may do with their own. */
-  constructor(api, model, actions) {
-    this.api = api;
-    this.model = model;
-    this.actions = actions;
-    this.rendered = new Map();
-    this.pictures = new Map();
+  /** `parts` draws: {blocks, files}. `actions.edit(message, inThread)` and `actions.remove(message, inThread)`
+   * are what a person may do with their own. */
+  constructor(api, model, parts, actions) {
+    Object.assign(this, { api, model, parts, actions });
+    this.forms = new Map();
   }
 
   /** A fresh list item for the message; `inThread` hides the way into the thread. */
   item(message, inThread) {
     const item = tag("li", "message");
     item.dataset.ts = message.ts;
+    if (message.is_ephemeral) item.classList.add("whisper");
     item.append(this.#avatar(message), this.#byline(message), this.#body(message));
     if (message.reactions?.length) item.append(this.#reactions(message));
     if (!inThread) item.append(...this.#threadLink(message));
@@ -45,147 +35,111 @@ export class MessageView {
   }
 
   #avatar(message) {
-    const bot = this.#isBot(message);
-    const avatar = tag("span", bot ? "avatar bot" : "avatar", bot ? "" : this.#author(message).slice(0, 1).toUpperCase());
-    avatar.setAttribute("aria-hidden", "true");
-    return avatar;
+    return avatar(this.#author(message), message.user === this.model.bot.user_id);
   }
 
   #byline(message) {
     const line = tag("div", "byline", tag("strong", "", this.#author(message)));
     if (this.#isBot(message)) line.append(tag("span", "tag", "APP"));
-    const stamp = tag("time", "", time(message.ts));
-    stamp.dateTime = new Date(Number(message.ts) * 1000).toISOString();
-    line.append(stamp);
+    const sent = tag("time", "", time(message.ts));
+    sent.dateTime = new Date(Number(message.ts) * 1000).toISOString();
+    sent.title = new Date(Number(message.ts) * 1000).toLocaleString();
+    line.append(sent);
     if (message.edited && !message.blocks?.length) line.append(tag("span", "edited", " (edited)"));
+    if (message.is_ephemeral) line.append(tag("span", "edited", " · Only visible to you · "), button("Dismiss", "link", () => this.model.forget(message.channel, message.ts)));
     return line;
   }
 
   #body(message) {
     const body = tag("div", "body");
     if (message.blocks?.length && message.blocks.some((block) => block.type !== "rich_text")) {
-      for (const block of message.blocks) body.append(...this.#block(block, message));
-    } else body.append(...this.#mrkdwn(message.text || ""));
-    for (const file of message.files || []) body.append(this.#file(file));
+      body.append(...this.parts.blocks.nodes(message.blocks, this.#form(message)));
+    } else body.append(...this.parts.blocks.mrkdwn(message.text || ""));
+    for (const attachment of message.attachments || []) body.append(this.#attachment(attachment, message));
+    for (const file of message.files || []) body.append(this.parts.files.node(file));
     return body;
   }
 
-  #mrkdwn(text) {
-    return mrkdwn(text, (id) => this.model.userName(id));
-  }
-
-  #textObject(object) {
-    if (!object) return [];
-    return object.type === "mrkdwn" ? this.#mrkdwn(object.text) : [document.createTextNode(object.text)];
-  }
-
-  #block(block, message) {
-    switch (block.type) {
-      case "markdown": return [this.#markdown(block.text)];
-      case "header": return [tag("h3", "", ...this.#textObject(block.text))];
-      case "divider": return [document.createElement("hr")];
-      case "section": return [tag("div", "", ...this.#textObject(block.text), ...(block.fields || []).flatMap((f) => this.#textObject(f)))];
-      case "context": return [tag("div", "context", ...block.elements.flatMap((e) => this.#textObject(e)))];
-      case "actions": return [this.#actions(block, message)];
-      default: return [];
-    }
-  }
-
-  #markdown(text) {
-    const box = tag("div", "markdown");
-    const known = this.rendered.get(text);
-    if (known !== undefined) box.innerHTML = known;
-    else {
-      box.append(tag("div", "text", text));
-      this.api.render(text).then((html) => {
-        this.rendered.set(text, html);
-        box.innerHTML = html;
-        box.dispatchEvent(new Event("grown", { bubbles: true }));
-      }, () => undefined);
-    }
+  #attachment(attachment, message) {
+    const box = tag("div", "attachment");
+    if (attachment.title) box.append(tag("strong", "", attachment.title));
+    if (attachment.blocks) box.append(...this.parts.blocks.nodes(attachment.blocks, this.#form(message)));
+    else box.append(...this.parts.blocks.mrkdwn(attachment.text || attachment.fallback || ""));
     return box;
   }
 
-  #actions(block, message) {
-    const row = tag("div", "actions");
-    for (const element of block.elements.filter((e) => e.type === "button")) {
-      const button = tag("button", element.style || "", element.text.text);
-      button.type = "button";
-      button.dataset.action = element.action_id;
-      button.addEventListener("click", async () => {
-        button.disabled = true;
-        await this.api.click(message, { ...element, block_id: block.block_id }).catch(() => undefined);
-        setTimeout(() => { button.disabled = false; }, 3000);
-      });
-      row.append(button);
-    }
-    return row;
-  }
-
-  #file(file) {
-    const link = tag("a", "file", "📄", tag("span", "", file.title || file.name));
-    link.href = "#";
-    link.addEventListener("click", async (event) => {
-      event.preventDefault();
-      const save = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await this.api.download(file)), download: file.name });
-      save.click();
-      URL.revokeObjectURL(save.href);
-    });
-    if (PICTURES.has(file.mimetype)) this.#preview(file, link);
-    return link;
-  }
-
-  /** A picture is shown in place of its name; what the browser cannot show keeps the name. */
-  #preview(file, link) {
-    const show = (url) => {
-      const picture = Object.assign(document.createElement("img"), { src: url, alt: file.title || file.name });
-      picture.addEventListener("load", () => {
-        link.classList.add("picture");
-        link.replaceChildren(picture);
-        link.dispatchEvent(new Event("grown", { bubbles: true }));
-      });
-    };
-    const known = this.pictures.get(file.id);
-    if (known) show(known);
-    else this.api.download(file).then((blob) => {
-      this.pictures.set(file.id, URL.createObjectURL(blob));
-      show(this.pictures.get(file.id));
-    }, () => undefined);
+  /** What was chosen in a message outlives its being drawn again. */
+  #form({ channel, ts }) {
+    const key = `${channel}:${ts}`;
+    if (!this.forms.has(key)) this.forms.set(key, new Form({ channel, message_ts: ts }));
+    return this.forms.get(key);
   }
 
   #reactions(message) {
     const row = tag("div", "reactions");
     for (const { name, count, users } of message.reactions) {
-      const chip = tag("span", "", `${emoji(name)} ${count || users.length}`);
-      chip.title = `${(users || []).map((id) => this.model.userName(id)).join(", ")} reacted with ${name}`;
+      const mine = (users || []).includes(this.model.me.id);
+      const who = `${(users || []).map((id) => this.model.userName(id)).join(", ")} reacted with ${name}`;
+      const chip = button(`${emoji(name)} ${count || users.length}`, "", () => this.#react(message, name, mine), who);
+      chip.setAttribute("aria-pressed", String(mine));
       chip.dataset.reaction = name;
       row.append(chip);
     }
     return row;
   }
 
+  async #react({ channel, ts }, name, mine) {
+    try {
+      await this.api.call(mine ? "reactions.remove" : "reactions.add", { channel, timestamp: ts, name });
+    } catch (error) {
+      notice(words(error));
+    }
+  }
+
   #threadLink(message) {
+    const root = message.thread_ts || message.ts;
     const count = this.model.replyCount(message.channel, message.ts);
-    if (!count) return [];
-    const link = tag("button", "replies", count === 1 ? "1 reply" : `${count} replies`);
-    link.type = "button";
-    link.addEventListener("click", () => this.model.openThread(message.thread_ts || message.ts));
+    const status = this.model.statusOf(message.channel, root);
+    if (!count && !status) return [];
+    const link = button(count === 1 ? "1 reply" : `${count} replies`, "replies", () => this.model.openThread(root));
+    if (status) link.append(tag("span", "doing", ` ${this.model.bot.name} ${status}`));
     return [link];
   }
 
   #tools(message, inThread) {
     const tools = tag("div", "tools");
-    const add = (text, label, act) => {
-      const button = Object.assign(tag("button", "", text), { type: "button" });
-      button.setAttribute("aria-label", label);
-      button.addEventListener("click", act);
-      tools.append(button);
-    };
-    if (!inThread) add("Reply", "Reply in thread", () => this.model.openThread(message.thread_ts || message.ts));
-    if (message.user === this.model.me.id && !message.bot_id && message.subtype !== "tombstone") {
-      add("Edit", "Edit message", () => this.actions.edit(message, inThread));
-      add("Delete", "Delete message", () => this.actions.remove(message, inThread));
+    if (message.is_ephemeral || message.subtype === "tombstone") return tools;
+    const picker = button(icon("smile"), "", () => this.#pick(message, picker), "Add a reaction");
+    tools.append(picker);
+    const add = (drawing, label, act) => tools.append(button(icon(drawing), "", act, label));
+    if (!inThread) add("reply", "Reply in thread", () => this.model.openThread(message.thread_ts || message.ts));
+    if (message.user === this.model.me.id) {
+      add("edit", "Edit message", () => this.actions.edit(message, inThread));
+      add("remove", "Delete message", () => this.actions.remove(message, inThread));
     }
     return tools;
   }
+
+  #pick(message, opener) {
+    const menu = tag("div", "menu picker");
+    menu.popover = "auto";
+    menu.setAttribute("aria-label", "Reactions");
+    menu.append(...REACTIONS.map((name) => button(emoji(name), "", () => { menu.hidePopover(); this.#react(message, name, false); }, name)));
+    menu.addEventListener("toggle", ({ newState }) => { if (newState === "closed") menu.remove(); });
+    document.body.append(menu);
+    menu.showPopover();
+    const { right, bottom, top } = opener.getBoundingClientRect();
+    const above = bottom + menu.offsetHeight + 8 > innerHeight;
+    Object.assign(menu.style, { top: `${above ? top - menu.offsetHeight - 4 : bottom + 4}px`, left: `${Math.max(8, Math.min(right, innerWidth - 8) - menu.offsetWidth)}px` });
+    menu.firstChild.focus();
+  }
+}
+
+/** The first letter of a name on a colour of its own; the app has its picture. */
+export function avatar(name, isApp) {
+  const picture = tag("span", isApp ? "avatar bot" : "avatar", isApp ? "" : name.slice(0, 1).toUpperCase());
+  const hue = [...name].reduce((sum, letter) => sum + letter.codePointAt(0), 0) % 6;
+  if (!isApp) picture.classList.add(`hue-${hue}`);
+  picture.setAttribute("aria-hidden", "true");
+  return picture;
 }

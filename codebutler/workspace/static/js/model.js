@@ -1,26 +1,39 @@
-// What the page knows: channels, their messages, their threads. Events change it; views listen.
+// What the page knows: channels, their messages, their threads, modals. Events change it; views listen.
 
 const isReply = (message) => message.thread_ts && message.thread_ts !== message.ts;
 
 export class Model extends EventTarget {
   constructor(boot) {
     super();
-    this.team = boot.team;
-    this.me = boot.me;
-    this.bot = boot.bot;
-    this.suggestions = boot.suggestions || [];
+    Object.assign(this, { team: boot.team, me: boot.me, bot: boot.bot, isOwner: boot.is_owner });
+    this.offers = { suggestions: boot.suggestions, commands: boot.commands, words: boot.words };
     this.users = new Map(boot.users.map((user) => [user.id, user]));
     this.channels = new Map(boot.channels.map((channel) => [channel.id, channel]));
+    this.modals = boot.modals;
+    this.home = boot.home;
     this.messages = new Map();
-    this.unread = new Map();
+    this.unread = new Map(); // channel -> {count, since}
     this.status = new Map();
     this.channel = null;
+    this.atHome = false;
     this.thread = null;
     this.changes = 0;
+    boot.statuses.forEach((status) => this.#status(status));
   }
 
   userName(id) {
     return this.users.get(id)?.name || id;
+  }
+
+  /** How a conversation is called; `mark` puts the # before a channel. */
+  channelName(id, mark = "") {
+    const channel = this.channels.get(id);
+    return channel.is_im ? this.userName(channel.user) : `${mark}${channel.name}`;
+  }
+
+  /** The person's direct conversation with the app, once there is one. */
+  get botChannel() {
+    return [...this.channels.values()].find((channel) => channel.is_im && channel.user === this.bot.user_id);
   }
 
   of(channel) {
@@ -39,8 +52,14 @@ export class Model extends EventTarget {
   }
 
   replyCount(channel, root) {
-    const known = this.replies(channel, root).filter(isReply).length;
+    const known = this.replies(channel, root).filter((message) => isReply(message) && !message.is_ephemeral).length;
     return Math.max(known, this.of(channel).get(root)?.reply_count || 0);
+  }
+
+  /** The person's newest own message in a channel or thread. */
+  newestOwn(channel, thread) {
+    const shown = thread ? this.replies(channel, thread) : this.roots(channel);
+    return shown.findLast((message) => message.user === this.me.id && !message.subtype);
   }
 
   put(channel, message) {
@@ -54,22 +73,43 @@ export class Model extends EventTarget {
     if ((this.of(channel).get(message.ts)?.changed ?? -1) <= since) this.put(channel, message);
   }
 
-  /** Take one event of the stream in and tell the views which message it touches. */
+  forget(channel, ts) {
+    const gone = this.of(channel).get(ts);
+    this.of(channel).delete(ts);
+    this.#changed("message", { channel, ts, root: gone?.thread_ts });
+  }
+
+  /** Take one event of the stream in and tell the views what it touches. */
   apply(event) {
     this.changes += 1;
-    if (event.type === "message") this.#message(event);
-    else if (event.type === "reaction_added" || event.type === "reaction_removed") this.#reaction(event);
-    else if (event.type === "channel_created") this.#changed("channels", this.channels.set(event.channel.id, event.channel));
-    else if (event.type === "assistant_status") {
-      this.status.set(`${event.channel}:${event.thread_ts}`, event.status);
-      this.#changed("status", event);
+    switch (event.type) {
+      case "message": return this.#message(event);
+      case "reaction_added":
+      case "reaction_removed": return this.#reaction(event);
+      case "channel_created": return this.addChannel({ is_member: true, ...event.channel });
+      case "channel_rename": return this.#channel(event.channel.id, { name: event.channel.name });
+      case "channel_archive": return this.#channel(event.channel, { is_archived: true });
+      case "channel_unarchive": return this.#channel(event.channel, { is_archived: false });
+      case "team_join": return this.#changed("channels", this.users.set(event.user.id, event.user));
+      case "assistant_status": return this.#status(event);
+      case "views": return this.#views(event);
+      default: return undefined;
     }
   }
 
+  addChannel(channel) {
+    this.channels.set(channel.id, { ...this.channels.get(channel.id), ...channel });
+    this.#changed("channels");
+  }
+
   openChannel(id) {
-    this.channel = id;
-    this.thread = null;
-    this.unread.delete(id);
+    Object.assign(this, { channel: id, thread: null, atHome: false });
+    this.#changed("navigation");
+    this.read(id);
+  }
+
+  openHome() {
+    Object.assign(this, { thread: null, atHome: true });
     this.#changed("navigation");
   }
 
@@ -78,27 +118,59 @@ export class Model extends EventTarget {
     this.#changed("navigation");
   }
 
-  loaded() {
-    this.#changed("loaded");
+  /** Everything in a channel has been seen. */
+  read(id) {
+    if (this.unread.delete(id)) this.#changed("channels");
+  }
+
+  get unreadCount() {
+    return [...this.unread.values()].reduce((sum, { count }) => sum + count, 0);
   }
 
   #message(event) {
     const channel = event.channel;
-    if (event.subtype === "message_deleted") {
-      const gone = this.of(channel).get(event.deleted_ts);
-      this.of(channel).delete(event.deleted_ts);
-      this.#changed("message", { channel, ts: event.deleted_ts, root: gone?.thread_ts });
-      return;
-    }
+    if (event.subtype === "message_deleted") return void this.forget(channel, event.deleted_ts);
     const changed = event.subtype === "message_changed";
     const message = changed ? event.message : event;
     const isNew = !this.of(channel).has(message.ts);
+    const mine = message.user === this.me.id;
     this.put(channel, message);
-    if (isNew && channel !== this.channel && message.user !== this.me.id) {
-      this.unread.set(channel, (this.unread.get(channel) || 0) + 1);
-      this.#changed("channels");
-    }
-    this.#changed("message", { channel, ts: message.ts, root: message.thread_ts, isNew, mine: message.user === this.me.id && !message.bot_id });
+    if (event.subtype === "channel_topic") this.#changed("topic", { channel });
+    if (isNew && !changed && !mine) this.#count(channel, message.ts);
+    this.#changed("message", { channel, ts: message.ts, root: message.thread_ts, isNew, mine });
+  }
+
+  #count(channel, ts) {
+    if (channel === this.channel && !this.atHome && document.hasFocus()) return;
+    const { count = 0, since = ts } = this.unread.get(channel) || {};
+    this.unread.set(channel, { count: count + 1, since });
+    this.#changed("channels");
+  }
+
+  #channel(id, change) {
+    Object.assign(this.channels.get(id), change);
+    this.#changed("channels");
+    if (id === this.channel) this.#changed("navigation");
+  }
+
+  #status({ channel, thread_ts: thread, status, lasts_s: lasts }) {
+    const key = `${channel}:${thread}`;
+    clearTimeout(this.status.get(key)?.timer);
+    if (status) {
+      const timer = setTimeout(() => this.#status({ channel, thread_ts: thread, status: "" }), lasts * 1000);
+      this.status.set(key, { text: status, timer });
+    } else this.status.delete(key);
+    this.#changed("status", { channel, root: thread });
+  }
+
+  /** What the app says it is doing in a thread, or "". */
+  statusOf(channel, root) {
+    return this.status.get(`${channel}:${root}`)?.text || "";
+  }
+
+  #views({ modals, home }) {
+    Object.assign(this, { modals, home });
+    this.#changed("views");
   }
 
   #reaction({ type, user, reaction, item }) {

@@ -14,10 +14,10 @@ function element(tag, children, className) {
   return node;
 }
 
-function reference(content, names) {
+function reference(content, names, places) {
   const [target, label] = content.split("|");
   if (target.startsWith("@")) return element("span", `@${label || names(target.slice(1))}`, "mention");
-  if (target.startsWith("#")) return element("span", `#${label || target.slice(1)}`, "mention");
+  if (target.startsWith("#")) return element("span", `#${label || places(target.slice(1)) || target.slice(1)}`, "mention");
   if (target.startsWith("!")) return element("span", `@${target.slice(1).split("^")[0]}`, "mention");
   if (!/^(https?:|mailto:)/.test(target)) return document.createTextNode(unescape(`<${content}>`));
   const link = element("a", unescape(label || target));
@@ -27,17 +27,17 @@ function reference(content, names) {
   return link;
 }
 
-function inline(text, names) {
+function inline(text, names, places) {
   const nodes = [];
   let end = 0;
   for (const match of text.matchAll(INLINE)) {
     nodes.push(unescape(text.slice(end, match.index)));
     const [whole, code, ref, bold, italic, strike, name] = match;
     if (code) nodes.push(element("code", unescape(code)));
-    else if (ref) nodes.push(reference(ref, names));
-    else if (bold) nodes.push(element("strong", inline(bold, names)));
-    else if (italic) nodes.push(element("em", inline(italic, names)));
-    else if (strike) nodes.push(element("s", inline(strike, names)));
+    else if (ref) nodes.push(reference(ref, names, places));
+    else if (bold) nodes.push(element("strong", inline(bold, names, places)));
+    else if (italic) nodes.push(element("em", inline(italic, names, places)));
+    else if (strike) nodes.push(element("s", inline(strike, names, places)));
     else nodes.push(isEmoji(name) ? emoji(name) : whole);
     end = match.index + whole.length;
   }
@@ -45,22 +45,22 @@ function inline(text, names) {
   return nodes;
 }
 
-function prose(text, names) {
+function prose(text, names, places) {
   const nodes = [];
   for (const part of text.split(/((?:^(?:>|&gt;).*(?:\n|$))+)/m)) {
     if (!part.trim()) continue;
     if (/^(>|&gt;)/.test(part)) {
       const quoted = part.replace(/^(>|&gt;) ?/gm, "").trimEnd();
-      nodes.push(element("blockquote", element("div", inline(quoted, names), "text")));
-    } else nodes.push(element("div", inline(part.replace(/^\n|\n$/g, ""), names), "text"));
+      nodes.push(element("blockquote", element("div", inline(quoted, names, places), "text")));
+    } else nodes.push(element("div", inline(part.replace(/^\n|\n$/g, ""), names, places), "text"));
   }
   return nodes;
 }
 
-/** The nodes of one mrkdwn text; `names` maps a user ID to a name. */
-export function mrkdwn(text, names) {
+/** The nodes of one mrkdwn text; `names` maps a user ID to a name, `places` a channel ID. */
+export function mrkdwn(text, names, places = () => "") {
   return text.split(/(```[\s\S]*?```)/).flatMap((part) => {
-    if (!part.startsWith("```") || part.length < 6) return prose(part, names);
+    if (!part.startsWith("```") || part.length < 6) return prose(part, names, places);
     return [element("pre", element("code", unescape(part.slice(3, -3).replace(/^\n/, ""))))];
   });
 }

@@ -1,5 +1,7 @@
 // A voice message from the microphone: one press starts, the next one sends. Slack's own clips have such names.
 
+import { icon } from "./dom.js";
+
 export class Recorder {
   #recording = null;
 
@@ -37,7 +39,7 @@ export class Recorder {
 
   #show(on) {
     const label = on ? "Send the recording" : "Record a voice message";
-    this.button.textContent = on ? "⏺" : "🎤";
+    this.button.replaceChildren(icon(on ? "stop" : "microphone"));
     this.button.title = label;
     this.button.setAttribute("aria-label", label);
     this.button.classList.toggle("recording", on);

@@ -1,0 +1,72 @@
+// About a channel: its topic, name and members, and its end. And a new one.
+
+import { button, dialog, field, tag } from "./dom.js";
+import { words } from "./words.js";
+
+/** Ask for a new channel's name and open it. */
+export function createChannel(api, model) {
+  const name = Object.assign(tag("input", ""), { type: "text", maxLength: 80, required: true });
+  const problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
+  const form = tag("form", "panel-body", field("Name", name, "Small letters, digits, - and _."), problem, tag("div", "row", Object.assign(button("Create", "primary"), { type: "submit" })));
+  const box = dialog("New channel", "panel", form);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      const { channel } = await api.call("conversations.create", { name: name.value.trim().toLowerCase() });
+      await api.call("conversations.invite", { channel: channel.id, users: model.bot.user_id });
+      model.addChannel(channel);
+      box.close();
+      model.openChannel(channel.id);
+    } catch (error) {
+      problem.textContent = words(error);
+    }
+  });
+}
+
+/** Show a channel and what may be done with it. */
+export async function aboutChannel(api, model) {
+  const channel = model.channels.get(model.channel);
+  const problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
+  const body = tag("div", "panel-body");
+  const box = dialog(`About #${channel.name}`, "panel", body);
+  const act = async (method, params = {}, leaves = false) => {
+    try {
+      await api.call(method, { channel: channel.id, ...params });
+      if (leaves) box.close();
+      else await draw();
+    } catch (error) {
+      problem.textContent = words(error);
+    }
+  };
+
+  async function draw() {
+    const [{ channel: now }, { members }] = await Promise.all([api.call("conversations.info", { channel: channel.id }), api.call("conversations.members", { channel: channel.id })]);
+    model.addChannel(now);
+    box.querySelector("h2").textContent = `About #${now.name}`;
+    body.replaceChildren(
+      line("Topic", now.topic.value, (topic) => act("conversations.setTopic", { topic })),
+      line("Name", now.name, (name) => act("conversations.rename", { name })),
+      tag("h3", "", `Members (${members.length})`),
+      tag("ul", "members", ...members.map((id) => tag("li", "", model.userName(id)))),
+      problem, tag("div", "row", ...actions(now, members)));
+  }
+
+  function actions(now, members) {
+    if (now.is_archived) return [button("Bring it back", "", () => act("conversations.unarchive"))];
+    const bot = model.bot.user_id;
+    const guest = members.includes(bot)
+      ? button(`Remove ${model.bot.name}`, "danger", () => act("conversations.kick", { user: bot }))
+      : button(`Invite ${model.bot.name}`, "", () => act("conversations.invite", { users: bot }));
+    return [guest, button("Leave", "", () => act("conversations.leave", {}, true)), button("Archive", "danger", () => act("conversations.archive", {}, true))];
+  }
+
+  await draw().catch((error) => { body.replaceChildren(problem); problem.textContent = words(error); });
+}
+
+function line(label, value, save) {
+  const input = Object.assign(tag("input", ""), { type: "text", value: value || "", maxLength: 250 });
+  const row = field(label, input);
+  row.append(button("Save", "", () => save(input.value.trim()), `Save the ${label.toLowerCase()}`));
+  row.classList.add("with-button");
+  return row;
+}

@@ -1,0 +1,39 @@
+// The app's home tab: what it has published for this person.
+
+import { tag } from "./dom.js";
+import { Form } from "./form.js";
+import { notice, words } from "./words.js";
+
+export class Home {
+  constructor(root, api, model, blocks) {
+    Object.assign(this, { root, api, model, blocks });
+    this.shown = "";
+    this.form = null;
+    model.addEventListener("views", () => { if (model.atHome) this.#draw(); });
+  }
+
+  /** The person looks at it: the app is told, and may publish something newer. */
+  async open() {
+    this.shown = "";
+    this.#draw();
+    try {
+      const { home, channel } = await this.api.page("home", { tab: "home" });
+      this.model.home = home;
+      this.#draw();
+      return channel;
+    } catch (error) {
+      notice(words(error));
+      return null;
+    }
+  }
+
+  #draw() {
+    const { home } = this.model;
+    const key = home ? `${home.id} ${home.hash}` : "none";
+    if (key === this.shown) return;
+    this.shown = key;
+    if (this.form?.context.view_id !== home?.id) this.form = new Form({ view_id: home?.id });
+    const nothing = tag("p", "empty", `${this.model.bot.name} has put nothing here yet.`);
+    this.root.replaceChildren(...(home ? this.blocks.nodes(home.blocks, this.form) : [nothing]));
+  }
+}

@@ -1,0 +1,234 @@
+// The conversation on the page: a channel, a thread beside it, or the app's home; what is written and what comes.
+
+import { Blocks } from "./blocks.js";
+import { Composer } from "./composer.js";
+import { button, tag } from "./dom.js";
+import { Files } from "./files.js";
+import { Home } from "./home.js";
+import { MessageList } from "./list.js";
+import { MessageView } from "./message.js";
+import { Modals } from "./modal.js";
+import { escape, unescape } from "./text.js";
+import { notice, words } from "./words.js";
+
+const $ = (id) => document.getElementById(id);
+
+export class Page {
+  constructor(api, model) {
+    this.api = api;
+    this.model = model;
+    this.said = null; // the person's newest message in the channel, while its first answer is awaited
+    const blocks = new Blocks(api, model);
+    const view = new MessageView(api, model, { blocks, files: new Files(api) }, {
+      edit: (message, inThread) => this.#edit(message, inThread),
+      remove: (message, inThread) => this.#remove(message, inThread),
+    });
+    this.home = new Home($("home"), api, model, blocks);
+    this.modals = new Modals(api, model, blocks);
+    this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false);
+    this.threadList = new MessageList($("replies"), view, () => model.replies(model.channel, model.thread), true);
+    this.channelComposer = new Composer($("channel-composer"), model, (text, files) => this.#say(text, files), () => this.#editLast(false));
+    this.threadComposer = new Composer($("thread-composer"), model, (text, files) => this.#say(text, files, model.thread), () => this.#editLast(true));
+    this.#listen();
+  }
+
+  #listen() {
+    const { model } = this;
+    model.addEventListener("message", ({ detail }) => this.#messageChanged(detail));
+    model.addEventListener("navigation", () => this.#navigated());
+    model.addEventListener("status", ({ detail }) => this.#statusChanged(detail));
+    model.addEventListener("topic", ({ detail }) => this.#topicChanged(detail));
+    $("close-thread").addEventListener("click", () => model.openThread(null));
+    $("tab-home").addEventListener("click", () => model.openHome());
+    $("tab-messages").addEventListener("click", () => this.openDirect(model.bot.user_id));
+    addEventListener("focus", () => { if (!model.atHome) model.read(model.channel); });
+  }
+
+  start() {
+    const first = [...this.model.channels.values()].find((channel) => !channel.is_im && !channel.is_archived);
+    if (first) this.model.openChannel(first.id);
+    else this.model.openHome();
+    this.modals.draw();
+  }
+
+  /** Fetch again what may have been missed. */
+  reload() {
+    return this.model.atHome ? this.home.open() : this.#load();
+  }
+
+  /** To a place of the switcher. */
+  async go({ channel, home, user, ts, thread }) {
+    if (home) return this.model.openHome();
+    if (user) return this.openDirect(user);
+    if (!this.model.channels.has(channel)) this.model.addChannel((await this.api.call("conversations.info", { channel })).channel);
+    Object.assign(this.model, { channel, thread: null, atHome: false });
+    if (thread) this.model.thread = thread;
+    await this.#navigated();
+    this.model.read(channel);
+    if (ts) (thread ? this.threadList : this.channelList).reveal(ts);
+    return undefined;
+  }
+
+  async openDirect(user) {
+    try {
+      const { channel } = await this.api.call("conversations.open", { users: user });
+      this.model.addChannel(channel);
+      this.model.openChannel(channel.id);
+    } catch (error) {
+      notice(words(error));
+    }
+  }
+
+  /** Put the cursor where the person writes. */
+  write() {
+    if (!this.model.atHome) this.#composer(this.model.thread).focus();
+  }
+
+  async #say(text, files, thread) {
+    const channel = this.model.channel;
+    if (files.length) return this.api.upload(channel, files, escape(text), thread);
+    const slash = !thread && this.#slash(text);
+    if (slash) return this.api.slash(channel, slash.command, slash.text);
+    const answer = await this.api.call("chat.postMessage", { channel, text: escape(text), ...(thread && { thread_ts: thread }) });
+    if (!thread) this.said = answer.ts;
+    this.model.apply({ ...answer.message, type: "message", channel });
+    return answer;
+  }
+
+  /** A command that an app has; any other text with a stroke before it is a message. */
+  #slash(text) {
+    const [, command, rest] = text.match(/^(\/\S+)(?:\s+([\s\S]*))?$/) || [];
+    return this.model.offers.commands.some((known) => known.command === command) && { command, text: rest || "" };
+  }
+
+  #edit({ channel, ts, text }, inThread) {
+    const save = (changed) => this.api.call("chat.update", { channel, ts, text: escape(changed) });
+    this.#composer(inThread).edit(unescape(text || ""), save);
+  }
+
+  #editLast(inThread) {
+    const last = this.model.newestOwn(this.model.channel, inThread ? this.model.thread : null);
+    if (last) this.#edit(last, inThread);
+    return Boolean(last);
+  }
+
+  async #remove({ channel, ts }, inThread) {
+    if (!confirm("Delete this message? What it asks for is withdrawn if nobody works on it yet.")) return;
+    try {
+      await this.api.call("chat.delete", { channel, ts });
+    } catch (error) {
+      this.#composer(inThread).complain(`Not deleted. ${words(error)}`);
+    }
+  }
+
+  #composer(inThread) {
+    return inThread ? this.threadComposer : this.channelComposer;
+  }
+
+  #messageChanged({ channel, ts, root, isNew, mine }) {
+    if (channel !== this.model.channel || this.model.atHome) {
+      if (!this.model.channels.has(channel)) this.#meet(channel);
+      return;
+    }
+    const show = isNew && mine;
+    this.channelList.refresh(ts, show && (!root || root === ts));
+    if (root && root !== ts) this.channelList.refresh(root);
+    const thread = this.model.thread;
+    if (thread && (ts === thread || root === thread)) this.threadList.refresh(ts, show && root === thread);
+    if (isNew && !mine && root && (root === this.said || (!thread && this.model.of(channel).get(root)?.user === this.model.me.id))) this.#offerThread(root);
+  }
+
+  /** A direct conversation that somebody else began. */
+  async #meet(channel) {
+    const told = await this.api.call("conversations.info", { channel }).catch(() => null);
+    if (told) this.model.addChannel(told.channel);
+  }
+
+  #statusChanged({ channel, root }) {
+    if (channel !== this.model.channel) return;
+    this.channelList.refresh(root);
+    this.#showStatus();
+  }
+
+  #showStatus() {
+    const status = this.model.thread && this.model.statusOf(this.model.channel, this.model.thread);
+    $("thread-status").textContent = status ? `${this.model.bot.name} ${status}` : "";
+  }
+
+  async #topicChanged({ channel }) {
+    const told = await this.api.call("conversations.info", { channel }).catch(() => null);
+    if (!told) return;
+    this.model.addChannel(told.channel);
+    if (channel === this.model.channel) this.#title();
+  }
+
+  /** The first answer to one's own message opens its thread, where there is room for it and nobody is just writing. */
+  #offerThread(root) {
+    if (root === this.said) this.said = null;
+    const idle = this.channelComposer.isEmpty && this.threadComposer.isEmpty && !document.querySelector("dialog[open]");
+    if (idle && root !== this.model.thread && matchMedia("(min-width: 861px)").matches) this.model.openThread(root);
+  }
+
+  async #navigated() {
+    const { model } = this;
+    const { channel, thread, atHome } = model;
+    this.unreadSince = model.unread.get(channel)?.since || (this.seen === channel ? this.unreadSince : "");
+    this.seen = channel;
+    this.#title();
+    $("home").hidden = !atHome;
+    $("messages").hidden = $("channel-composer").hidden = atHome;
+    $("thread").hidden = !thread;
+    model.dispatchEvent(new CustomEvent("channels"));
+    if (atHome) return void (await this.#atHome());
+    const { is_archived: isArchived } = model.channels.get(channel);
+    this.channelComposer.moveTo(channel, `Message ${model.channelName(channel, "#")}`);
+    if (thread) this.threadComposer.moveTo(`${channel}:${thread}`, "Reply…");
+    for (const composer of [this.channelComposer, this.threadComposer]) composer.allow(!isArchived, "This channel is archived.");
+    this.#showStatus();
+    await this.#load();
+    const isBusy = this.channelComposer.isInUse || document.querySelector("dialog[open]");
+    if (!isBusy) this.#composer(thread).focus();
+  }
+
+  async #atHome() {
+    const channel = await this.home.open();
+    if (channel && !this.model.channels.has(channel)) this.model.addChannel((await this.api.call("conversations.info", { channel })).channel);
+  }
+
+  #title() {
+    const { model } = this;
+    const channel = model.channels.get(model.channel);
+    const isApp = model.atHome || channel.user === model.bot.user_id;
+    $("channel-name").textContent = isApp ? model.bot.name : model.channelName(model.channel, "# ");
+    $("channel-topic").textContent = isApp ? "" : channel.topic?.value || "";
+    $("about").hidden = isApp || channel.is_im;
+    $("app-tabs").hidden = !isApp;
+    $("tab-home").setAttribute("aria-current", String(model.atHome));
+    $("tab-messages").setAttribute("aria-current", String(!model.atHome));
+  }
+
+  async #load() {
+    const { channel, thread } = this.model;
+    const since = this.model.changes;
+    try {
+      const history = await this.api.call("conversations.history", { channel, limit: 200, include_all_metadata: false });
+      history.messages.forEach((message) => this.model.fetched(channel, message, since));
+      if (thread) {
+        const replies = await this.api.call("conversations.replies", { channel, ts: thread, limit: 500 });
+        replies.messages.forEach((message) => this.model.fetched(channel, message, since));
+      }
+    } catch (error) {
+      notice(words(error));
+    }
+    if (channel !== this.model.channel || thread !== this.model.thread || this.model.atHome) return;
+    this.channelList.draw(this.#empty(), this.unreadSince);
+    if (thread) this.threadList.draw();
+  }
+
+  #empty() {
+    const isDirect = this.model.channels.get(this.model.channel).is_im;
+    const row = tag("div", "actions", ...(isDirect ? [] : this.model.offers.suggestions.map((text) => button(text, "", () => this.#say(text, []).catch((error) => notice(words(error)))))));
+    const what = isDirect ? "This is the beginning of your conversation." : "Write what the agent of this repository should do. It answers in the thread.";
+    return tag("li", "empty", tag("h2", "", "Nobody has written here yet"), tag("p", "", what), row);
+  }
+}

@@ -1,0 +1,93 @@
+// The fault panel: what can go wrong between an app and Slack, on order.
+
+import { button, dialog, field, tag } from "./dom.js";
+import { notice, words } from "./words.js";
+
+const REFRESH_MS = 1500;
+const ENDS = [
+  ["drop", "Cut", "The connection breaks without a word."],
+  ["deafen", "Go deaf", "The connection lives on, but nothing arrives over it."],
+  ["refresh_requested", "Ask to reconnect", "As Slack does every few hours."],
+  ["warning", "Warn", "Slack's warning ten seconds before that."],
+  ["too_many_websockets", "Too many", "As if ten others were connected."],
+  ["link_disabled", "Switch off", "Socket Mode is off for good: the app cannot come back."],
+];
+const KINDS = [
+  ["rate_limit", "Rate limit: 429, wait the seconds below"],
+  ["delay", "Late: answered after the seconds below"],
+  ["error", "Refused with an error"],
+  ["status", "Server error 500"],
+  ["reset", "Connection lost before it was done"],
+  ["lost", "Done, but the answer is lost"],
+  ["hang", "Done, but never answered"],
+];
+const METHODS = ["*", "chat.postMessage", "chat.update", "chat.delete", "reactions.add", "conversations.history", "conversations.replies", "apps.connections.open", "views.open", "files.upload", "files.download"];
+
+/** Open the panel; it follows what happens while it is open. */
+export function openPanel(api) {
+  const figures = tag("dl", "figures");
+  const pending = tag("ul", "pending");
+  const enforced = Object.assign(tag("input", ""), { type: "checkbox" });
+  const show = (state) => draw(state, figures, pending, enforced);
+  const act = async (what, body, verb) => {
+    try {
+      await api.page(what, body, verb);
+      show(await api.page("faults", undefined, "GET"));
+    } catch (error) {
+      notice(words(error));
+    }
+  };
+  enforced.addEventListener("change", () => act("limits", { enforced: enforced.checked }));
+  const box = dialog("Faults on order", "panel faults", tag("div", "panel-body",
+    tag("h3", "", "The app's connection"), connection(act),
+    tag("h3", "", "Its calls"), orders(act), pending,
+    tag("label", "check", enforced, tag("span", "", "Refuse what is over Slack's rate limits")),
+    tag("h3", "", "What happened so far"), figures));
+  const look = () => api.page("faults", undefined, "GET").then(show, (error) => notice(words(error)));
+  const timer = setInterval(look, REFRESH_MS);
+  box.addEventListener("close", () => clearInterval(timer));
+  look();
+  return box;
+}
+
+function connection(act) {
+  return tag("div", "row", ...ENDS.map(([reason, name, what]) => {
+    const node = button(name, "", () => act("disconnect", { reason }));
+    node.title = what;
+    return node;
+  }));
+}
+
+function orders(act) {
+  const method = select(METHODS.map((name) => [name, name === "*" ? "every method" : name]));
+  const kind = select(KINDS);
+  const times = number(1, 1000);
+  const seconds = number(2, 600);
+  const form = tag("form", "orders", field("Method", method), field("Fault", kind), field("How often", times), field("Seconds", seconds), tag("div", "row"));
+  form.lastChild.append(Object.assign(button("Order", "primary"), { type: "submit" }), button("Take all back", "", () => act("faults", undefined, "DELETE")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const wait = Number(seconds.value);
+    act("faults", { method: method.value, kind: kind.value, times: Number(times.value), retry_after_s: Math.max(1, Math.round(wait)), delay_s: wait });
+  });
+  return form;
+}
+
+function select(choices) {
+  const node = tag("select", "");
+  node.append(...choices.map(([value, text]) => new Option(text, value)));
+  return node;
+}
+
+const number = (value, max) => Object.assign(tag("input", ""), { type: "number", min: 1, max, value });
+
+function draw({ faults, connections, pending: waiting, counts, limits }, figures, pending, enforced) {
+  enforced.checked = limits.enforced;
+  pending.replaceChildren(...faults.map((fault) => tag("li", "", `${fault.method === "*" ? "every method" : fault.method}: ${KINDS.find(([kind]) => kind === fault.kind)[1].split(":")[0]}, ${fault.times}×`)));
+  const over = Object.entries(limits.violations).map(([method, count]) => `${method} ${count}×`).join(", ");
+  const told = {
+    "Connections": connections, "Sent to the app": counts.sent, "Acknowledged": counts.acked,
+    "Sent again": counts.retried, "Given up": counts.lost, "Waiting": waiting, "Calls over the limits": over || "none",
+  };
+  figures.replaceChildren(...Object.entries(told).flatMap(([name, value]) => [tag("dt", "", name), tag("dd", "", String(value))]));
+}

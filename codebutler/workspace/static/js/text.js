@@ -1,0 +1,20 @@
+// What a person types is text: Slack's three control characters travel escaped.
+
+export const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+export const unescape = (text) => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
+
+/** The time of day of a message. */
+export const time = (ts) => new Date(Number(ts) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+
+/** The day of a message, as people say it. */
+export function day(ts) {
+  const date = new Date(Number(ts) * 1000);
+  const today = new Date();
+  if (date.toDateString() === today.toDateString()) return "Today";
+  today.setDate(today.getDate() - 1);
+  if (date.toDateString() === today.toDateString()) return "Yesterday";
+  return date.toLocaleDateString([], { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+}
+
+/** A number of bytes for people. */
+export const size = (bytes) => (bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`);

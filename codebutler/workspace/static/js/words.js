@@ -1,0 +1,40 @@
+// What went wrong, in words a person can do something with. The code of the workspace stands in brackets.
+
+const WORDS = {
+  operation_timeout: "The app did not answer within 3 seconds. Is it running? Try again.",
+  ratelimited: "The workspace asks for a pause (rate limit). Wait a moment and try again.",
+  is_archived: "This channel is archived: nobody writes in it any more.",
+  msg_too_long: "This is longer than a message may be. Shorten it, or attach it as a file.",
+  file_upload_size_restricted: "This file is larger than 100 MB.",
+  not_found: "This dialog is gone. Close it and begin again.",
+  invalid_view_response: "The app answered with a dialog that cannot be shown.",
+  name_taken: "This name is taken.",
+  invalid_name: "A name has 1 to 40 letters, digits, spaces, dots or dashes.",
+  invalid_name_specials: "A channel's name has small letters, digits, - and _ only.",
+  invalid_name_required: "A channel needs a name.",
+  already_in_channel: "They are in this channel already.",
+  not_in_channel: "They are not in this channel.",
+  not_allowed: "Only the owner of this workspace may do that.",
+  too_long: "This is too long.",
+  invalid_arguments: "The workspace does not understand this.",
+  message_not_found: "This message is gone.",
+  already_reacted: "You have reacted with this already.",
+  too_many_emoji: "No more reactions fit under this message.",
+};
+
+/** A sentence for an error of the Api. */
+export function words(error) {
+  const code = error.message;
+  if (error instanceof TypeError) return "The workspace cannot be reached. Is it still running?";
+  if (code === "HTTP 429") return WORDS.ratelimited;
+  if (/^HTTP 5/.test(code)) return `The workspace failed (${code}). Try again.`;
+  return WORDS[code] ? `${WORDS[code]} (${code})` : `That did not work (${code}).`;
+}
+
+/** Say something that needs no answer, where it is seen and read aloud; it goes by itself. */
+export function notice(text, isError = true) {
+  const place = document.getElementById("notices");
+  const item = Object.assign(document.createElement("p"), { textContent: text, className: isError ? "notice error" : "notice" });
+  place.append(item);
+  setTimeout(() => item.remove(), 8000);
+}
