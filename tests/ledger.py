@@ -39,7 +39,7 @@ def rows(path: Path, query: str, *arguments: str) -> list[Row]:
 def unsettled(store: Path) -> list[str]:
     """What the worker's store holds as under way."""
     pending = rows(store, "SELECT op_id FROM outbox WHERE state = 'pending'")
-    turns = rows(store, "SELECT id FROM turns WHERE state IN ('queued', 'running', 'waiting')")
+    turns = rows(store, "SELECT id FROM turns WHERE state IN ('queued', 'running', 'waiting', 'parked')")
     return [str(row[0]) for row in (*pending, *turns)]
 
 

@@ -7,6 +7,8 @@
 | P03 | a typed yes allows |
 | P04 | a worker killed while it asks: the card says that nothing ran, a late click changes nothing |
 | P05 | a question of the agent is answered by its button |
+| P06 | in `permissionMode: plan` the plan is shown; keep planning, then approve; then it asks before it changes |
+| P07 | two calls at once share a card, and one click allows both |
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from tests.programs import require
 LEAVE = "codebutler.allow"
 
 
-async def asking(built: House, repo: Path) -> str:
+async def asking(built: House, repo: Path, mode: str = "ask") -> str:
     """A repository whose agent asks before each command; returns the channel."""
     require("bwrap")
     binary = require("claude")
@@ -30,7 +32,7 @@ async def asking(built: House, repo: Path) -> str:
         repo,
         "sample",
         agent={"debounceSeconds": 0, "default": "claude"},
-        claude={"binary": str(binary), "permissionMode": "ask"},
+        claude={"binary": str(binary), "permissionMode": mode},
     )
     await built.supervise()
     return channel
@@ -137,3 +139,60 @@ async def test_p05_a_question_is_answered_by_its_button(tmp_path: Path, git_repo
         await built.workspace.interactions.click(person, {**pressed, "action_id": "codebutler.answer"})
         await built.answer(channel, ts, "Painted.")
         assert 'Which colour?\\"=\\"Green' in model.said()
+
+
+async def test_p06_a_plan_is_approved(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo, "plan")
+        plan = Reply("", (Call("ExitPlanMode", {"plan": "1. **Trace** it"}),))
+        write = Reply("", (Call("Write", {"file_path": f"{git_repo}/trace", "content": "x"}),))
+        model.play(plan, plan, write, Reply("All done."))
+        ts = await built.say(channel, "make a trace")
+        first, _ = await card(built, channel, ts)
+        assert "1. *Trace* it" in first["text"]
+        await built.say(channel, "no, think of the disk", thread_ts=ts)
+        await model.seen(2)
+        assert "think of the disk" in model.said()
+        second, value = await built.until(
+            "the plan again",
+            lambda: next(iter(later_card(built, channel, ts, first["ts"])), None),
+        )
+        await built.click(channel, second["ts"], LEAVE, value)
+        asked, value = await built.until(
+            "leave for the file",
+            lambda: next(iter(later_card(built, channel, ts, second["ts"])), None),
+        )
+        assert f"{git_repo}/trace" in asked["text"]
+        assert not (git_repo / "trace").exists()
+        await built.click(channel, asked["ts"], LEAVE, value)
+        await built.answer(channel, ts, "All done.")
+        assert (git_repo / "trace").read_text() == "x"
+
+
+async def test_p07_two_calls_share_a_card(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo)
+        calls = tuple(Call("Read", {"file_path": f"/etc/{name}"}) for name in ("passwd", "group"))
+        model.play(Reply("", calls), Reply("All done."))
+        ts = await built.say(channel, "read both")
+        together = await built.answer(channel, ts, "/etc/group")
+        assert "/etc/passwd" in together["text"]
+        assert "/etc/group" in together["text"]
+        rows = [element for block in together["blocks"] for element in block.get("elements", [])]
+        assert rows[-1]["text"]["text"] == "Allow all 2"
+        block_id = together["blocks"][-1]["block_id"]
+        pressed = {"channel": channel, "message_ts": together["ts"], "block_id": block_id, "action_id": LEAVE}
+        await built.workspace.interactions.click(built.workspace.workspace.person, pressed)
+        await built.answer(channel, ts, "All done.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+
+
+def later_card(built: House, channel: str, root: str, after: str) -> list[tuple[Message, str]]:
+    """The cards below ``after`` that ask for leave, with the value of that button."""
+    return [
+        (message, str(element["value"]))
+        for message in built.answers(channel, root, after)
+        for block in message.get("blocks", [])
+        for element in block.get("elements", [])
+        if element.get("action_id") == LEAVE
+    ]

@@ -36,7 +36,7 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer: text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent after the
-    first bytes until ``ModelServer.release`` is set."""
+    first bytes until ``ModelServer.release`` is set. ``headers`` come with an error."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -45,6 +45,7 @@ class Reply:
     hold: bool = False
     input_tokens: int = 100
     output_tokens: int = 20
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ class ModelServer:
         if reply.status != 200:
             kind = ERROR_TYPES.get(reply.status, "api_error")
             error = {"type": "error", "error": {"type": kind, "message": reply.error}}
-            return web.json_response(error, status=reply.status)
+            return web.json_response(error, status=reply.status, headers=dict(reply.headers))
         if not body.get("stream"):
             return web.json_response(message(body, reply) | {"content": blocks(reply)})
         return await self._stream(request, body, reply)

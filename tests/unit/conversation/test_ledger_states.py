@@ -10,7 +10,7 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.model import ButtonClicked, NoRequest
-from codebutler_worker.conversation.clicks import CONTINUED_REASON
+from codebutler_worker.conversation.again import CONTINUED_REASON
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.recovery import recover
@@ -28,6 +28,8 @@ CLICKS = {
     ("running", "max_turns", STOP): ("running", 0, 1),
     ("waiting", "max_turns", STOP): ("waiting", 0, 1),
     ("running", CONTINUED_REASON, STOP): ("running", 0, 1),
+    **{("parked", reason, RETRY): ("stopped", 1, 0) for reason in ("", "max_turns", CONTINUED_REASON)},
+    **{("parked", reason, DROP): ("stopped", 0, 0) for reason in ("", "max_turns", CONTINUED_REASON)},
     ("waiting", CONTINUED_REASON, STOP): ("waiting", 0, 1),
     ("queued", "max_turns", STOP): ("stopped", 0, 0),
     ("queued", CONTINUED_REASON, STOP): ("stopped", 0, 0),

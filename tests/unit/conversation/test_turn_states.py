@@ -32,6 +32,7 @@ ALLOWED = {
     ("waiting", "park"): "parked",
     ("interrupted", "stop"): "stopped",
     ("parked", "stop"): "stopped",
+    ("parked", "start"): "running",
 }
 
 

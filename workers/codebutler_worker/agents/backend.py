@@ -22,6 +22,7 @@ Reason = Literal[
     "unavailable",
     "session_lost",
     "limit",
+    "overloaded",
 ]
 
 
@@ -150,6 +151,7 @@ class Finished:
 
     ``total_cost_usd`` is the session's running total where the agent counts so (kept for the next difference).
     ``exit_code`` is that of the program which was all there was to do, None for other agents.
+    ``resets_at_s``: when a service that refused the agent takes it again (Unix time), where it says so.
     """
 
     ok: bool
@@ -158,6 +160,7 @@ class Finished:
     usage: Usage = Usage()
     total_cost_usd: float | None = None
     exit_code: int | None = None
+    resets_at_s: float | None = None
 
 
 AgentEvent = (

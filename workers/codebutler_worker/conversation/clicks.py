@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
+from codebutler_worker.conversation.again import CONTINUED_REASON, carry_on
 from codebutler_worker.conversation.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.naming import prefixes_of
+from codebutler_worker.conversation.naming import agent_name, prefixes_of
+from codebutler_worker.conversation.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.queueing import (
     FAILED,
     QUEUED,
@@ -18,7 +19,6 @@ from codebutler_worker.conversation.queueing import (
     STOPPED,
     Todo,
     close_turn,
-    key_of,
     place_of,
     swap_reactions,
     withdraw_turn,
@@ -33,11 +33,12 @@ from codebutler_worker.present.notices import (
     interrupted_text,
     stale_text,
 )
+from codebutler_worker.present.parking import ANOTHER
 from codebutler_worker.present.progress import DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler_worker.store.rows import TurnRow
 
-LIMITS = ("max_turns", "timeout")
-CONTINUED_REASON = "continued"
+LIMITS = ("max_turns", "timeout", "auth", "limit", "overloaded")
+"""Failures after which there is something to go on with, once their cause is gone."""
 
 
 def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
@@ -49,15 +50,17 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if event.action_id in DECISIONS:
         return decide_click(draft, config, event)
     handler = _HANDLERS.get(event.action_id)
-    turn = draft.uow.turns.get(event.value) if handler else None
+    turn_id, _, other = event.value.partition(ANOTHER)
+    turn = draft.uow.turns.get(turn_id) if handler else None
     if handler is None or turn is None or turn.channel_id != event.channel:
         return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
+    agent = agent_name(config, other) if other else turn.agent
     if event.action_id == RETRY_ACTION and not rules_allow(
-        config, event.user, event.channel, prefixes_of(turn.agent)
+        config, event.user, event.channel, prefixes_of(agent)
     ):
-        draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
+        draft.post(place_of(turn), f"You are not authorized to use {plain(agent)} here.")
         return Todo().logged("WRN", f"{event.user} may not continue a turn of {turn.agent}")
-    return handler(draft, event, turn)
+    return handler(draft, event, turn, agent)
 
 
 def request_of(draft: Draft, turn: TurnRow) -> str:
@@ -66,53 +69,40 @@ def request_of(draft: Draft, turn: TurnRow) -> str:
     return one_line(messages[0].content) if messages else ""
 
 
-def _stop(draft: Draft, _event: ButtonClicked, turn: TurnRow) -> Todo:
+def _stop(draft: Draft, _event: ButtonClicked, turn: TurnRow, _agent: str) -> Todo:
     if turn.state == "queued":
         withdraw_turn(draft, turn)
     return Todo(stop=(turn.id,)) if turn.state in LIVE else Todo()
 
 
-def _retry(draft: Draft, event: ButtonClicked, turn: TurnRow) -> Todo:
+def _retry(draft: Draft, event: ButtonClicked, turn: TurnRow, agent: str) -> Todo:
+    if turn.state == "parked":
+        carry_on(draft, turn, event.user, agent=agent)
+        unpark(draft, turn, CONTINUED if agent == turn.agent else f"▶ Continued on {plain(agent)}.")
+        return Todo()
     interrupted = turn.state == "interrupted"
     resumable = interrupted or (turn.state == "failed" and turn.reason in LIMITS)
     if not resumable or turn.reason == CONTINUED_REASON:
         return Todo()
     text = _question(draft, turn)
-    follow_up = TurnRow(
-        id=uuid.uuid4().hex,
-        conversation=turn.conversation,
-        channel_id=turn.channel_id,
-        thread_ts=turn.thread_ts,
-        agent=turn.agent,
-        created_at=draft.stamp,
-        not_before=draft.stamp,
-        reason=_why(turn),
-        user_id=event.user,
-    )
-    draft.uow.turns.add(follow_up)
+    follow_up = carry_on(draft, turn, event.user, agent=agent)
     draft.uow.turns.update(turn.id, reason=CONTINUED_REASON)
-    for message in draft.uow.messages.of_turn(turn.id):
-        draft.uow.messages.attach(message.channel_id, key_of(message), follow_up.id)
     swap_reactions(draft, follow_up, remove=() if interrupted else (FAILED,), name=QUEUED)
     draft.edit_ts(place_of(follow_up), event.message_ts, decided(text, CONTINUED))
     return Todo()
 
 
-def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow) -> Todo:
+def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Todo:
+    if turn.state == "parked":
+        drop_parked(draft, turn)
+        return Todo()
     if turn.state != "interrupted" or turn.reason == CONTINUED_REASON:
         return Todo()
     text = _question(draft, turn)
-    close_turn(draft, turn.id, "dropped")
+    close_turn(draft, turn.id, DROPPED_REASON)
     swap_reactions(draft, turn, remove=(), name=STOPPED)
     draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))
     return Todo()
-
-
-def _why(turn: TurnRow) -> str:
-    """Why the follow-up runs, as its prompt tells the agent."""
-    if turn.state == "interrupted":
-        return STALE if turn.reason == STALE else "interrupted"
-    return "limit"
 
 
 def _question(draft: Draft, turn: TurnRow) -> str:
@@ -123,7 +113,7 @@ def _question(draft: Draft, turn: TurnRow) -> str:
     return failed_text(turn.result or "")
 
 
-_HANDLERS: Mapping[str, Callable[[Draft, ButtonClicked, TurnRow], Todo]] = {
+_HANDLERS: Mapping[str, Callable[[Draft, ButtonClicked, TurnRow, str], Todo]] = {
     STOP_ACTION: _stop,
     RETRY_ACTION: _retry,
     DROP_ACTION: _drop,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from codebutler.config.schema import OutputSection
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.clicks import LIMITS
-from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.desk import Draft, iso
 from codebutler_worker.conversation.queueing import (
     DONE,
     FAILED,
+    QUEUED,
     STOPPED,
     WORKING,
     place_of,
@@ -22,18 +24,22 @@ from codebutler_worker.conversation.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, plain, span
 from codebutler_worker.present.notices import failed
+from codebutler_worker.present.parking import parked
 from codebutler_worker.present.progress import Outcome, collapsed
 from codebutler_worker.present.reducer import View
 from codebutler_worker.store.rows import TurnRow
 
 RESPONSE_CHARS = 200
-_EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop"}
-_REACTIONS: dict[Outcome, str] = {"done": DONE, "failed": FAILED, "stopped": STOPPED}
+_EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
+_REACTIONS: dict[Outcome, str] = {"done": DONE, "failed": FAILED, "stopped": STOPPED, "parked": QUEUED}
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Everything known of a turn when it is over. ``elapsed_s`` counts from its start."""
+    """Everything known of a turn when it is over. ``elapsed_s`` counts from its start.
+
+    ``resume_at``: when to carry on with it by itself; ``others`` are the agents that could go on instead.
+    """
 
     turn: TurnRow
     finished: Finished
@@ -42,13 +48,17 @@ class Ending:
     session_id: str | None
     stopping: bool = False
     stopped_by: str = ""
+    resume_at: datetime | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
         """A turn that was done before the stop reached it is done."""
         if self.finished.ok:
             return "done"
-        return "stopped" if self.stopping or self.finished.reason == "stopped" else "failed"
+        if self.stopping or self.finished.reason == "stopped":
+            return "stopped"
+        return "failed" if self.resume_at is None else "parked"
 
     @property
     def usage(self) -> Usage:
@@ -61,7 +71,7 @@ class Ending:
         if self.usage.cost_usd is not None:
             parts.append(money(self.usage.cost_usd))
         lines: list[tuple[LogTag, str]] = [("CLD", " · ".join(parts))]
-        if self.outcome == "failed":
+        if self.outcome in ("failed", "parked"):
             lines.append(("WRN", f"{self.turn.agent}: {one_line(self.finished.text, RESPONSE_CHARS)}"))
         elif self.finished.text:
             lines.append(("RSP", f'"{one_line(self.finished.text, RESPONSE_CHARS)}"'))
@@ -89,6 +99,8 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
         draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
     swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome], after=last)
     current = draft.uow.turns.get(turn.id)
+    if outcome == "parked":
+        _park(draft, ending, last)
     draft.uow.turns.update(
         turn.id,
         state=move(current.state if current else turn.state, _EVENTS[outcome]),
@@ -115,9 +127,19 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
         last = draft.post(place, failed(ending.turn.id, finished.text, resumable=resumable))
+    elif ending.outcome == "parked" and ending.resume_at is not None:
+        card = parked(ending.turn.id, finished.text, ending.resume_at, draft.now, ending.others)
+        last = draft.post(place, card)
     elif ending.stopped_by:
         last = draft.post(place, f"🛑 Stopped by {plain(ending.stopped_by)}.")
     return last
+
+
+def _park(draft: Draft, ending: Ending, card: str | None) -> None:
+    """From now on the card is the message that is kept up to date."""
+    not_before = iso(ending.resume_at) if ending.resume_at else ""
+    attempts = ending.turn.attempts + 1
+    draft.uow.turns.update(ending.turn.id, not_before=not_before, attempts=attempts, progress_op_id=card)
 
 
 def _keep_total_cost(draft: Draft, ending: Ending) -> None:

@@ -25,6 +25,7 @@ from codebutler_worker.conversation.commands import Asked, run_command
 from codebutler_worker.conversation.deciding import decide_typed
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.naming import agent_name, conversation_id
+from codebutler_worker.conversation.parking import drop_parked
 from codebutler_worker.conversation.queueing import (
     QUEUED,
     Incoming,
@@ -79,6 +80,8 @@ class Inbox:
         """Withdraw every queued turn; every live one is to be stopped."""
         for turn in draft.uow.turns.in_states("queued"):
             withdraw_turn(draft, turn)
+        for turn in draft.uow.turns.in_states("parked"):
+            drop_parked(draft, turn)
         return Todo(stop=tuple(turn.id for turn in draft.uow.turns.in_states(*LIVE)))
 
     def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:

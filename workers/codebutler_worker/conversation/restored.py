@@ -10,7 +10,7 @@ from codebutler_worker.conversation.states import move
 def after_restore(draft: Draft, restored: Restored, channel_id: str) -> None:
     """What waits in the backup may have been answered since: it counts as started, so that recovery asks
     instead of running it (again). The channel is told once."""
-    for turn in draft.uow.turns.in_states("queued"):
+    for turn in draft.uow.turns.in_states("queued", "parked"):
         draft.uow.turns.update(turn.id, state=move(turn.state, "start"), started_at=draft.stamp)
     draft.post(Place(channel_id, None), notice(restored))
 

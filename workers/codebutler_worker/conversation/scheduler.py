@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from codebutler.errors import StoreError
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.line import choose, in_line, tell_places
+from codebutler_worker.conversation.parking import resume_due
 from codebutler_worker.conversation.queueing import (
     QUEUED,
     STEERED,
@@ -138,9 +139,11 @@ class Scheduler:
     ) -> tuple[list[Begun], float | None, Mapping[str, int]]:
         # Runs on the store's thread: it gets copies of what the loop changes.
         agent, output = self._desk.settings.config.agent, self._desk.settings.config.output
-        queued = draft.uow.turns.in_states("queued")
         if self._paused:
+            queued = draft.uow.turns.in_states("queued")
             return [], None, dict.fromkeys((turn.id for turn in queued), 0)
+        look_again_s = resume_due(draft)
+        queued = draft.uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
         room = agent.parallel_turns - len(busy)
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room)
@@ -152,7 +155,10 @@ class Scheduler:
             rest = [turn for turn in ready if turn not in choice.start]
             line = in_line(rest, taken, draft.now, room=room - len(choice.start))
             left |= tell_places(draft, line, places)
-        return begun, choice.next_due_s, left
+        # What is parked has to be woken by us: a sleeping worker would not.
+        left |= dict.fromkeys((turn.id for turn in draft.uow.turns.in_states("parked")), 0)
+        due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s) if wait_s is not None]
+        return begun, min(due_s, default=None), left
 
     def _stop_the_late(self) -> None:
         """A stop may come between a turn's commit and its task; one for a turn that has ended is moot."""

@@ -18,7 +18,7 @@ TurnEvent = Literal["start", "ask", "answered", "finish", "fail", "stop", "inter
 STATES: tuple[TurnState, ...] = get_args(TurnState)
 EVENTS: tuple[TurnEvent, ...] = get_args(TurnEvent)
 LIVE: tuple[TurnState, ...] = ("running", "waiting")
-UNFINISHED: tuple[TurnState, ...] = ("queued", "running", "waiting")
+UNFINISHED: tuple[TurnState, ...] = ("queued", "running", "waiting", "parked")
 
 MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
     "queued": {"start": "running", "stop": "stopped"},
@@ -39,7 +39,8 @@ MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
         "park": "parked",
     },
     "interrupted": {"stop": "stopped"},
-    "parked": {"stop": "stopped"},
+    # Begun only in a store that was restored: whether it went on since is not known, so a person is asked.
+    "parked": {"stop": "stopped", "start": "running"},
     "done": {},
     "failed": {},
     "stopped": {},

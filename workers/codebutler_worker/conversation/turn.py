@@ -31,6 +31,7 @@ from codebutler_worker.conversation.luggage import Luggage
 from codebutler_worker.conversation.memory_file import read_memory
 from codebutler_worker.conversation.naming import IMAGE
 from codebutler_worker.conversation.parcels import Parcels
+from codebutler_worker.conversation.parking import resume_at
 from codebutler_worker.conversation.progress import ProgressMessage
 from codebutler_worker.conversation.prompt import Said, attached, system_prompt, user_prompt
 from codebutler_worker.conversation.queueing import (
@@ -290,6 +291,7 @@ class Turn:
 
     async def _conclude(self, finished: Finished) -> None:
         """Commit the outcome; a full disk must not cost an answer, so it is tried until it works."""
+        resume = None if self._stopping else resume_at(finished, self.row.attempts, self._desk.clock.now())
         ending = Ending(
             self.row,
             finished,
@@ -298,6 +300,7 @@ class Turn:
             self._session_id,
             self._stopping,
             self._stopped_by,
+            resume,
         )
         reached("result.before")
         while True:

@@ -23,8 +23,14 @@ STOP_ACTION = "codebutler.stop"
 RETRY_ACTION = "codebutler.retry"
 DROP_ACTION = "codebutler.drop"
 
-Outcome = Literal["done", "failed", "stopped", "interrupted"]
-SIGNS: dict[Outcome, str] = {"done": "✅", "failed": "❌", "stopped": "🛑", "interrupted": "⚠️"}
+Outcome = Literal["done", "failed", "stopped", "interrupted", "parked"]
+SIGNS: dict[Outcome, str] = {
+    "done": "✅",
+    "failed": "❌",
+    "stopped": "🛑",
+    "interrupted": "⚠️",
+    "parked": "⏸️",
+}
 _BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
 _PLAN_LINES = 8
 SECTION_CHARS = 3000

@@ -140,6 +140,7 @@ class ControlResponse(Struct, frozen=True):
 
 class RateLimitInfo(Struct, frozen=True):
     status: str = ""
+    resetsAt: float | None = None  # noqa: N815 - the wire's spelling
     rateLimitType: str | None = None  # noqa: N815 - the wire's spelling
 
 

@@ -73,6 +73,7 @@ class Translator:
         self._follows_messages = False
         self._continuing = False
         self._api_error: str | None = None
+        self._resets_at_s: float | None = None
         self.meter = Meter(cost_before_usd)
         self._tasks = TaskList()
         self._plans = PlanKeeper()
@@ -123,12 +124,17 @@ class Translator:
 
     def verdict(self) -> Verdict | None:
         """What the last result means; None while there is none."""
-        return judge(self.result, self._api_error) if self.result is not None else None
+        if self.result is None:
+            return None
+        return judge(self.result, self._api_error, resets=self._resets_at_s is not None)
 
     def finished(self, verdict: Verdict) -> Finished:
         """The turn's last event. The cost is the difference of the session's running totals."""
         total = self.result.total_cost_usd if self.result else None
-        return Finished(verdict.ok, verdict.text, verdict.reason, self.meter.usage, total)
+        resets_at_s = self._resets_at_s if verdict.reason == "limit" else None
+        return Finished(
+            verdict.ok, verdict.text, verdict.reason, self.meter.usage, total, resets_at_s=resets_at_s
+        )
 
     def _note(self, line: Line | None) -> None:
         match line:
@@ -241,7 +247,8 @@ class Translator:
     def _rate_limit(self, line: RateLimitLine) -> list[AgentEvent]:
         if line.rate_limit_info.status != "rejected":
             return []
-        which = line.rate_limit_info.rateLimitType or "usage"
+        self._resets_at_s = line.rate_limit_info.resetsAt
+        which = (line.rate_limit_info.rateLimitType or "usage").replace("_", "-")
         return [Limit(f"The subscription's {which} limit is reached")]
 
 

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from codebutler_worker.agents.backend import Reason
 from codebutler_worker.agents.claude.schema import ResultLine
 
-LOG_IN = "Claude Code is not logged in: run `claude` in a terminal and log in, or set ANTHROPIC_API_KEY."
+LOG_IN = (
+    "Claude Code is not logged in, or its login has expired: run `claude auth login` on the machine as the user who "
+    "runs CodeButler, or put ANTHROPIC_API_KEY into `~/.codebutler/.env` and restart; then press Continue."
+)
 MAX_TURNS = "Stopped at the limit of model turns (claude.maxTurns): press Continue to go on."
 AS_ROOT = (
     "Claude Code does not skip permissions as root outside a sandbox: run CodeButler as an ordinary user."
 )
 SESSION_LOST = ("No conversation found", "--resume requires a valid session")
 AUTH_ERRORS = frozenset({"authentication_failed", "oauth_org_not_allowed"})
-LIMIT_ERRORS = frozenset({"rate_limit", "overloaded", "billing_error"})
+BUSY_ERRORS = frozenset({"rate_limit", "overloaded"})
+BUSY_STATUS = (429, 529)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,9 @@ class Verdict:
 STOPPED = Verdict("stopped", "Stopped.")
 
 
-def judge(result: ResultLine, api_error: str | None) -> Verdict:
-    """``api_error`` is the CLI's own word for the last API error of the turn, None if there was none."""
+def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) -> Verdict:
+    """``api_error`` is the CLI's own word for the last API error of the turn, None if there was none; ``resets``:
+    a usage limit was reached, and the CLI told when it ends."""
     if not result.is_error:
         return Verdict("done", result.result or "")
     said = one_line(result.result or " ".join(result.errors or []) or "no reason given")
@@ -47,8 +52,10 @@ def judge(result: ResultLine, api_error: str | None) -> Verdict:
         return STOPPED
     if api_error in AUTH_ERRORS or result.api_error_status in (401, 403):
         return Verdict("auth", LOG_IN)
-    if api_error in LIMIT_ERRORS or result.api_error_status in (429, 529):
+    if api_error == "billing_error" or (resets and result.api_error_status == 429):
         return Verdict("limit", f"The model service refuses more for now: {said}")
+    if api_error in BUSY_ERRORS or result.api_error_status in BUSY_STATUS:
+        return Verdict("overloaded", f"The model service is overloaded: {said}")
     return Verdict("failed", said)
 
 

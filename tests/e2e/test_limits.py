@@ -1,0 +1,85 @@
+"""A service that refuses the agent, with the real Claude Code and a subscription's headers.
+
+| case | what happens |
+|---|---|
+| P20 | the five-hour limit parks the turn; a killed worker forgets nothing; a person tries sooner, and it goes on |
+| P21 | a key that is not taken: the command that helps is said, and Continue goes on |
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from tests.e2e.house import House, house, whole_text
+from tests.e2e.test_approvals import card, model_env
+from tests.modelserver.server import ModelServer, Reply
+from tests.programs import require
+
+RETRY = "codebutler.retry"
+
+
+async def working(built: House, repo: Path) -> str:
+    require("bwrap")
+    channel = await built.add_repo(
+        repo,
+        "sample",
+        agent={"debounceSeconds": 0, "default": "claude"},
+        claude={"binary": str(require("claude"))},
+    )
+    await built.supervise()
+    return channel
+
+
+def used_up() -> Reply:
+    """What the service says to a subscription whose five hours are used up."""
+    reset = str(int(time.time()) + 7200)
+    limit = "anthropic-ratelimit-unified"
+    told = {
+        f"{limit}-status": "rejected",
+        f"{limit}-reset": reset,
+        f"{limit}-representative-claim": "five_hour",
+        f"{limit}-5h-status": "rejected",
+        f"{limit}-5h-reset": reset,
+    }
+    return Reply(status=429, error="This request would exceed your limit.", headers=tuple(told.items()))
+
+
+async def test_p20_a_usage_limit_parks_the_turn(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model:
+        env = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-not-a-real-token"}
+        async with house(tmp_path, "sample", extra_env=env) as built:
+            channel = await working(built, git_repo)
+            model.play(used_up(), Reply("Hello again."))
+            ts = await built.say(channel, "hello")
+            message, value = await card(built, channel, ts, RETRY)
+            assert "5-hour limit" in whole_text(message)
+            assert "It goes on by itself at" in whole_text(message)
+            status = await built.until_status(lambda status: status["repos"][0]["turns"]["queued"] == 1)
+            pid = status["repos"][0]["worker"]["pid"]
+            os.kill(pid, signal.SIGKILL)
+            await built.until_status(
+                lambda status: (
+                    status["repos"][0]["worker"]["pid"] not in (None, pid)
+                    and status["repos"][0]["turns"]["queued"] == 1
+                )
+            )
+            assert built.reactions(channel, ts) == {"hourglass_flowing_sand"}
+            await built.click(channel, message["ts"], RETRY, value)
+            await built.answer(channel, ts, "Hello again.")
+            assert await built.outcome(channel, ts) == "white_check_mark"
+            assert len(model.requests) == 2
+            assert "machine stopped" not in "".join(whole_text(each) for each in built.answers(channel, ts))
+
+
+async def test_p21_an_expired_login_names_the_command(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await working(built, git_repo)
+        model.play(*[Reply(status=401, error="OAuth token has expired")] * 5, Reply("Welcome back."))
+        ts = await built.say(channel, "hello")
+        message, value = await card(built, channel, ts, RETRY)
+        assert "claude auth login" in whole_text(message)
+        await built.click(channel, message["ts"], RETRY, value)
+        await built.answer(channel, ts, "Welcome back.")

@@ -1,0 +1,72 @@
+"""Turns whose agent was refused by its service: kept until the service takes it again, then carried on.
+
+When that is and how often is tried are pure decisions over what the agent said and the turn's row; both survive a
+restart. A person may carry on sooner, with another agent too, or drop it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from codebutler_worker.agents.backend import Finished
+from codebutler_worker.conversation.again import CONTINUED_REASON, carry_on
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.queueing import QUEUED, STOPPED, place_of, swap_reactions
+from codebutler_worker.conversation.states import move
+from codebutler_worker.present.notices import DROPPED, decided
+from codebutler_worker.present.parking import RESUMED, parked_text
+from codebutler_worker.store.rows import TurnRow
+
+DROPPED_REASON = "dropped"
+OVERLOAD_PAUSES_S = (30.0, 120.0, 300.0)
+"""After the agent's own retries."""
+MOST_PARKINGS = 5
+SOONEST_S = 30.0
+LATEST_S = 8 * 86_400.0
+"""A week's limit, and a day more; a later time is no time that a service would say."""
+LOOK_AGAIN_S = 60.0
+"""The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
+
+
+def resume_at(finished: Finished, attempts: int, now: datetime) -> datetime | None:
+    """When to carry on with a turn that ended so; None if not by itself. Pure.
+
+    ``attempts``: how often it was parked before.
+    """
+    match finished.reason:
+        case "overloaded" if attempts < len(OVERLOAD_PAUSES_S):
+            return now + timedelta(seconds=OVERLOAD_PAUSES_S[attempts])
+        case "limit" if finished.resets_at_s is not None and attempts < MOST_PARKINGS:
+            wait_s = finished.resets_at_s - now.timestamp()
+            # Also false for what is no number.
+            return now + timedelta(seconds=max(wait_s, SOONEST_S)) if wait_s <= LATEST_S else None
+    return None
+
+
+def resume_due(draft: Draft) -> float | None:
+    """Carry on with every parked turn whose time has come; returns the seconds until the next look, None if
+    nothing is parked."""
+    waiting_s: list[float] = []
+    for turn in draft.uow.turns.in_states("parked"):
+        if turn.not_before > draft.stamp:
+            due = datetime.fromisoformat(turn.not_before)
+            waiting_s.append(max(1.0, (due - draft.now).total_seconds()))
+            continue
+        carry_on(draft, turn, turn.user_id, attempts=turn.attempts)
+        unpark(draft, turn, RESUMED)
+    return min([LOOK_AGAIN_S, *waiting_s]) if waiting_s else None
+
+
+def unpark(draft: Draft, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> None:
+    """The turn waits no more: write why, and say it on its card."""
+    state = move(turn.state, "stop")
+    draft.uow.turns.update(turn.id, state=state, reason=reason, finished_at=draft.stamp)
+    if turn.progress_op_id:
+        at = datetime.fromisoformat(turn.not_before) if turn.not_before else draft.now.astimezone(UTC)
+        draft.edit(place_of(turn), turn.progress_op_id, decided(parked_text(turn.result or "", at), verdict))
+
+
+def drop_parked(draft: Draft, turn: TurnRow) -> None:
+    """Nobody wants it any more."""
+    unpark(draft, turn, DROPPED, DROPPED_REASON)
+    swap_reactions(draft, turn, remove=(QUEUED,), name=STOPPED)
