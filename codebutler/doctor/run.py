@@ -1,0 +1,70 @@
+"""All checks in order: first what everything else needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from codebutler.clock import Clock
+from codebutler.config.paths import Home
+from codebutler.config.resolve import resolve_global
+from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.doctor.machine import check_home, check_repos
+from codebutler.doctor.slack import check_slack
+from codebutler.doctor.worker import check_worker, groups
+from codebutler.errors import ConfigError
+from codebutler.protocol.findings import Finding, fail, ok
+from codebutler.repos import AGENT_VARIABLES, RepoTable, with_env_file
+
+# What of a repository is its own; the rest is the same for all with the same configuration.
+OWN = frozenset({"store"})
+
+
+async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: bool) -> AsyncIterator[Finding]:
+    """Every finding as it is found. ``live``: have each installed agent answer once."""
+    if not home.root.is_dir():
+        yield fail("home", str(home.root), "there is none yet: run `codebutler setup`")
+        return
+    for finding in check_home(home):
+        yield finding
+    try:
+        config = resolve_global(home, env).config
+        table = RepoTable.read(home, env)
+    except ConfigError as error:
+        yield fail("home", "configuration", str(error))
+        return
+    yield ok("home", "configuration", f"{home.config} can be used")
+    async for finding in check_slack(config.slack, table, clock):
+        yield finding
+    for finding in check_repos(home, table):
+        yield finding
+    everything = with_env_file(home, env)
+    settings = [each.settings(everything) for each in table.served]
+    if not settings:
+        # Walls and agents are the machine's; they can be looked at before there is a repository.
+        agents = {name: everything[name] for name in AGENT_VARIABLES if name in everything}
+        settings = [
+            RepoSettings(name="", path="", channel_id="", config=_without_slack(config), agent_env=agents)
+        ]
+    async for finding in _workers(settings, home, env, live=live):
+        yield finding
+
+
+def _without_slack(config: Config) -> Config:
+    """No worker is told a token."""
+    return msgspec.structs.replace(config, slack=SlackSection())
+
+
+async def _workers(
+    settings: list[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
+) -> AsyncIterator[Finding]:
+    alike = groups(settings)
+    for group in alike:
+        async for finding in check_worker(group, home, env, live=live):
+            yield finding if finding.area in OWN or len(alike) == 1 else _named(finding, group)
+
+
+def _named(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
+    names = ", ".join(each.name for each in group[:3]) + (", …" if len(group) > 3 else "")
+    return msgspec.structs.replace(finding, subject=f"{finding.subject} [{names}]")

@@ -1,0 +1,30 @@
+"""`codebutler doctor` in a whole house, with a supervisor at work and the real agents answering."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.house import house
+from tests.e2e.test_matrix import claude, model_env
+from tests.modelserver.server import ModelServer, Reply
+
+
+async def test_in_a_house_that_is_well_nothing_fails_and_each_agent_answers(
+    tmp_path: Path, git_repo: Path
+) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        await claude(built, git_repo)
+        model.play(Reply("READY"))
+        told = json.loads(await built.run("doctor", "--live", "--json"))
+        found = {(each["area"], each["subject"]): each for each in told["findings"]}
+        assert told["ok"], told
+        assert told["counts"] == {"ok": len(told["findings"]), "warn": 0, "FAIL": 0}, told
+        assert found["sandbox", "bwrap"]["level"] == "ok"
+        assert found["agents", "claude (default)"]["text"].startswith("2.")
+        assert found["live", "claude"]["text"].startswith("answered in")
+        assert found["live", "rehearsal"]["text"].startswith("answered in")
+        assert "runs (pid" in found["supervisor", "process"]["text"]
+        assert found["slack", "clock"]["level"] == "ok"
+        assert "not-a-real-key" not in json.dumps(told)
+        assert built.workspace.workspace.bot.token not in json.dumps(told)

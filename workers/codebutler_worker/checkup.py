@@ -1,0 +1,163 @@
+"""What a worker would find in its repository, asked without one: walls, limits, agents, store.
+
+A program of its own, ``python -I -m codebutler_worker.checkup``: a Checkup as JSON comes in on stdin, findings go
+out as JSON lines. It runs with a worker's scrubbed environment, and knows no Slack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import RepoSettings
+from codebutler.errors import CodeButlerError, SandboxUnavailableError
+from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler_worker.agents.backend import Finished, TurnRequest
+from codebutler_worker.agents.survey import Survey, survey
+from codebutler_worker.roster import Roster
+from codebutler_worker.sandbox.limits import Limiter, Limits
+from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.store.migrate import migrate_store
+from codebutler_worker.store.state_dir import STATE_DIR
+
+LIVE_S = 120.0
+PROMPT = "Answer with the one word READY and nothing else. Use no tool."
+# What the offline agent understands.
+REHEARSAL_PROMPT = "list the files"
+TURN_AGENTS = ("claude", "rehearsal", "kimi", "agent")
+
+
+class Checkup(Struct, frozen=True, kw_only=True):
+    """What to look at: repositories whose configuration differs in nothing but the channel, so that one speaks
+    for all but their stores. ``state``: the supervisor's directory, which no agent may see. ``live``: let each
+    agent that is installed answer once, which may cost a little."""
+
+    group: Annotated[tuple[RepoSettings, ...], Meta(min_length=1)]
+    state: str
+    live: bool = False
+
+
+async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
+    """Every finding, as it is found."""
+    settings = checkup.group[0]
+    for each in filter(lambda one: one.path, checkup.group):
+        yield await asyncio.to_thread(_store, each)
+    async for finding in _walls(settings, Path(checkup.state)):
+        yield finding
+    surveyed = await survey(settings, home)
+    for found in surveyed:
+        yield agent_finding(found, settings.config.agent.default)
+    if checkup.live:
+        for found in surveyed:
+            if found.ready and found.prefix in TURN_AGENTS:
+                yield await _live(found.prefix, checkup, home)
+
+
+def agent_finding(found: Survey, default: str) -> Finding:
+    """One that is not there is a fault only where it is the one that plain messages go to."""
+    told = " ".join(part for part in (found.version, found.note) if part) or "ready"
+    subject = f"{found.prefix} (default)" if found.prefix == default else found.prefix
+    if found.ready:
+        return warn("agents", subject, told) if "newer than" in found.note else ok("agents", subject, told)
+    if found.prefix == default:
+        return fail("agents", subject, told)
+    return ok("agents", subject, f"not in use: {told}")
+
+
+def _store(settings: RepoSettings) -> Finding:
+    path = Path(settings.path) / STATE_DIR / "store.db"
+    try:
+        if not path.exists():
+            return ok("store", settings.name, "none yet: it is made at the first start")
+        report = migrate_store(path, check=True)
+    except CodeButlerError as error:
+        return fail("store", settings.name, str(error))
+    if report.needed:
+        return ok("store", settings.name, f"revision {report.from_revision}, migrated at the next start")
+    return ok(
+        "store", settings.name, f"revision {report.to_revision}, {report.rows.get('messages', 0)} messages"
+    )
+
+
+async def _walls(settings: RepoSettings, state: Path) -> AsyncIterator[Finding]:
+    section = settings.config.sandbox
+    try:
+        sandbox = await select_sandbox(section.mode, trusted=True, hidden=(state,))
+    except SandboxUnavailableError as error:
+        yield fail("sandbox", section.mode, str(error))
+        return
+    if sandbox.name == "none":
+        yield warn(
+            "sandbox", "none", "agents run without walls, as you: set sandbox.mode to auto unless you must"
+        )
+    else:
+        yield ok(
+            "sandbox", sandbox.name, "self-test passed: what is started inside sees and writes only its own"
+        )
+    limiter = Limiter.detect(Limits.configured(section))
+    told = limiter.told(walls=sandbox.name != "none")
+    held = not limiter.limits.any or "not enforceable" not in told
+    yield (ok if held else warn)("sandbox", "limits", told)
+    yield ok("sandbox", "network", "open: agents reach any host; git and our own checks none")
+
+
+async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
+    """One turn in an empty repository."""
+    with tempfile.TemporaryDirectory(prefix="codebutler-doctor-") as directory:
+        repo = Path(directory).resolve() / "sample"
+        repo.mkdir()
+        # Readable for the ordinary user that agents become where we are root.
+        repo.parent.chmod(0o755)
+        (repo / "README.md").write_text("A sample.\n", encoding="utf-8")
+        await asyncio.to_thread(
+            subprocess.run, ["git", "init", "-q", str(repo)], check=False, stdout=subprocess.DEVNULL
+        )
+        settings = msgspec.structs.replace(checkup.group[0], path=str(repo), name="sample")
+        roster = Roster(settings, home, Path(checkup.state), SystemClock())
+        began_s = time.monotonic()
+        try:
+            async with asyncio.timeout(LIVE_S):
+                finished = await _turn(roster, name, repo)
+        except TimeoutError:
+            return fail("live", name, f"no answer within {LIVE_S:g} s")
+        except CodeButlerError as error:
+            return fail("live", name, str(error))
+        finally:
+            await roster.close()
+    if finished is None or not finished.ok:
+        return fail("live", name, finished.text if finished else "its turn had no end")
+    cost = f", ${finished.usage.cost_usd:.2f}" if finished.usage.cost_usd else ""
+    return ok("live", name, f"answered in {time.monotonic() - began_s:.1f} s{cost}")
+
+
+async def _turn(roster: Roster, name: str, repo: Path) -> Finished | None:
+    backend = await roster.get(name)
+    prompt = REHEARSAL_PROMPT if name == "rehearsal" else PROMPT
+    request = TurnRequest(turn_id="doctor", conversation="doctor", prompt=prompt, workdir=repo)
+    finished: Finished | None = None
+    # To its end, which closes it.
+    async for event in backend.start(request):
+        finished = event if isinstance(event, Finished) else finished
+    return finished
+
+
+async def main() -> None:
+    """Read what to look at, and tell each finding at once."""
+    checkup = msgspec.json.decode(sys.stdin.buffer.read(), type=Checkup)
+    async for finding in look(checkup, Path.home()):
+        sys.stdout.buffer.write(msgspec.json.encode(finding) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
