@@ -38,4 +38,6 @@ def _why(turn: TurnRow) -> str:
     """Why the follow-up runs, as its prompt tells the agent."""
     if turn.state == "interrupted":
         return STALE if turn.reason == STALE else "interrupted"
+    if turn.state == "stopped":
+        return "stopped" if turn.started_at else ""
     return "limit"
