@@ -1,6 +1,7 @@
 """Envelopes in an agent's text: ``<<<SLACK:type>>> … <<<END_SLACK>>>``. Pure, and safe for text in pieces.
 
-What is not a whole envelope is prose: an unknown form, one that is never closed, one that is too long.
+Case does not matter, and a marker may be cut anywhere. An envelope that is not closed (at the end, for too long, above
+the limit, or because the next one begins) is given as incomplete.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 CLOSING = "<<<END_SLACK>>>"
 MAX_BODY_CHARS = 100_000
 MAX_TYPE_CHARS = 20
+UNCLOSED_S = 30.0
 
-_OPENING = re.compile(rf"<<<SLACK:([a-z]{{1,{MAX_TYPE_CHARS}}})>>>")
-_LONGEST_OPENING = len("<<<SLACK:>>>") + MAX_TYPE_CHARS
-_PART_OF_OPENING = re.compile(
-    rf"<(?:<(?:<(?:S(?:L(?:A(?:C(?:K(?::[a-z]{{0,{MAX_TYPE_CHARS}}}>{{0,2}})?)?)?)?)?)?)?)?\Z"
-)
+# Letters as classes, not re.IGNORECASE: only so "<<<" is a literal prefix, which is searched for at full speed.
+_OPEN = rf"[sS][lL][aA][cC][kK](?::([a-zA-Z]{{1,{MAX_TYPE_CHARS}}}))?"
+_CLOSE = r"(?P<close>[eE][nN][dD]_[sS][lL][aA][cC][kK])"
+_OPENING = re.compile(rf"<<<{_OPEN}>>>")
+_MARKER = re.compile(rf"<<<(?:{_OPEN}|{_CLOSE})>>>")
+_LONGEST_MARKER = len("<<<SLACK:>>>") + MAX_TYPE_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,52 +32,85 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """``body`` is stripped."""
+    """``type`` is lower case, "" if none is given; ``body`` is stripped."""
 
     type: str
     body: str
+    complete: bool = True
 
 
 Part = Prose | Envelope
 
 
 class EnvelopeParser:
-    """Takes text as it comes; gives each part as soon as it is certain what it is."""
+    """Takes text as it comes; gives each part as soon as it is certain what it is.
 
-    def __init__(self) -> None:
-        self._rest = ""
+    Moments are of any monotonic clock; who has none leaves them out.
+    """
 
-    def feed(self, text: str) -> list[Part]:
+    def __init__(self, unclosed_s: float = UNCLOSED_S) -> None:
+        self._unclosed_s = unclosed_s
+        self._rest = ""  # may be the beginning of a marker
+        self._type: str | None = None  # of the envelope that is open
+        self._body: list[str] = []
+        self._body_chars = 0
+        self._opened_s = 0.0
+
+    @property
+    def open(self) -> bool:
+        """An envelope has begun and not ended."""
+        return self._type is not None
+
+    def feed(self, text: str, now_s: float = 0.0) -> list[Part]:
         """The parts that are complete now."""
-        self._rest += text
+        text = self._rest + text
         parts: list[Part] = []
-        while (part := self._next()) is not None:
-            parts.append(part)
+        at = 0
+        while (marker := (_MARKER if self.open else _OPENING).search(text, at)) is not None:
+            self._add(text[at : marker.start()], parts)
+            at = marker.end()
+            closes = self.open and marker["close"] is not None
+            if self.open:
+                parts.append(self._take(complete=closes))
+            if not closes:
+                self._type, self._opened_s = (marker[1] or "").lower(), now_s
+        end = _possible_marker(text, max(at, len(text) - _LONGEST_MARKER))
+        self._add(text[at:end], parts)
+        self._rest = text[end:]
+        if self._body_chars > MAX_BODY_CHARS:
+            parts.append(self._take(complete=False))
         return parts
 
+    def overdue(self, now_s: float) -> list[Part]:
+        """What has stayed open for too long, as an incomplete envelope. What comes after it is prose."""
+        if not self.open or now_s - self._opened_s < self._unclosed_s:
+            return []
+        return [self._take(complete=False)]
+
     def close(self) -> list[Part]:
-        """What is left, as prose: nothing more will come."""
+        """What is left: nothing more will come."""
+        parts: list[Part] = []
         rest, self._rest = self._rest, ""
-        return [Prose(rest)] if rest else []
+        self._add(rest, parts)
+        if self.open:
+            parts.append(self._take(complete=False))
+        return parts
 
-    def _next(self) -> Part | None:
-        opening = _OPENING.search(self._rest)
-        if opening is None:
-            half = _PART_OF_OPENING.search(self._rest, max(0, len(self._rest) - _LONGEST_OPENING))
-            return self._cut(half.start() if half else len(self._rest))
-        if opening.start() > 0:
-            return self._cut(opening.start())
-        end = self._rest.find(CLOSING, opening.end())
-        if end < 0:
-            too_long = len(self._rest) - opening.end() > MAX_BODY_CHARS
-            return self._cut(opening.end()) if too_long else None
-        body = self._rest[opening.end() : end]
-        self._rest = self._rest[end + len(CLOSING) :]
-        return Envelope(opening[1], body.strip())
+    def _add(self, text: str, parts: list[Part]) -> None:
+        if not text:
+            return
+        if self.open:
+            self._body.append(text)
+            self._body_chars += len(text)
+        else:
+            parts.append(Prose(text))
 
-    def _cut(self, end: int) -> Prose | None:
-        prose, self._rest = self._rest[:end], self._rest[end:]
-        return Prose(prose) if prose else None
+    def _take(self, *, complete: bool) -> Envelope:
+        envelope = Envelope(self._type or "", "".join(self._body)[:MAX_BODY_CHARS].strip(), complete)
+        self._type = None
+        self._body.clear()
+        self._body_chars = 0
+        return envelope
 
 
 def parts_of(text: str) -> list[Part]:
@@ -83,11 +119,38 @@ def parts_of(text: str) -> list[Part]:
     return [*parser.feed(text), *parser.close()]
 
 
-def without(parts: Iterable[Part], kind: str) -> str:
-    """The text again, less the envelopes of one type; the others stay as they were."""
-    texts = [_written(part) for part in parts if not (isinstance(part, Envelope) and part.type == kind)]
-    return re.sub(r"\n{3,}", "\n\n", "".join(texts)).strip()
+def prose_of(parts: Iterable[Part]) -> str:
+    """The text outside the envelopes."""
+    text = "".join(part.text for part in parts if isinstance(part, Prose))
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
-def _written(part: Part) -> str:
-    return part.text if isinstance(part, Prose) else f"<<<SLACK:{part.type}>>> {part.body} {CLOSING}"
+def _possible_marker(text: str, start: int) -> int:
+    """Where, from ``start`` on, the beginning of a marker stands at the end of the text; else the text's end."""
+    at = text.find("<", start)
+    while at >= 0:
+        if _begins_marker(text[at:]):
+            return at
+        at = text.find("<", at + 1)
+    return len(text)
+
+
+def _begins_marker(text: str) -> bool:
+    """Whether more could make this a marker."""
+    word = text.removeprefix("<<<")
+    if word == text:
+        return "<<<".startswith(text)
+    upper = word.upper()
+    for name in ("SLACK", "END_SLACK"):
+        if name.startswith(upper):
+            return True
+        if upper.startswith(name):
+            tail = word[len(name) :]
+            letters = tail.removeprefix(":") if name == "SLACK" else tail
+            kind = letters.rstrip(">")
+            typed = (
+                name == "SLACK" and tail.startswith(":") and (not kind or (kind.isascii() and kind.isalpha()))
+            )
+            if (typed or not kind) and len(letters) - len(kind) < 3:
+                return True
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from codebutler.text.envelope import (
     Part,
     Prose,
     parts_of,
-    without,
+    prose_of,
 )
 
 SENT = "Here: <<<SLACK:file>>> out/a b.csv <<<END_SLACK>>> and <<<SLACK:done>>>ready<<<END_SLACK>>>!"
@@ -69,12 +70,11 @@ def test_any_text_comes_out_the_same_in_one_piece_or_by_characters(pieces: list[
     [
         "",
         "plain",
-        "<<<SLACK:file>>> never closed",
-        "<<<SLACK:File>>> x <<<END_SLACK>>>",
-        "<<<SLACK:>>> x <<<END_SLACK>>>",
+        "<<<SLACK:>>> x",
+        "<<<SLACK file>>> x",
         "<<<END_SLACK>>>",
         "a << b <<< c",
-        "<<<SLACK:" + "x" * 50 + ">>> y <<<END_SLACK>>>",
+        "<<<SLACK:" + "x" * 50 + ">>> y",
     ],
 )
 def test_what_is_no_envelope_stays_prose(text: str) -> None:
@@ -82,16 +82,75 @@ def test_what_is_no_envelope_stays_prose(text: str) -> None:
     assert parts == ([Prose(text)] if text else [])
 
 
+@pytest.mark.parametrize(
+    ("text", "envelope"),
+    [
+        ("<<<SLACK>>>hi<<<END_SLACK>>>", Envelope("", "hi")),
+        ("<<<slack:Done>>>hi<<<End_Slack>>>", Envelope("done", "hi")),
+        ("<<<Slack:QUESTION>>>\n a\n b \n<<<END_SLACK>>>", Envelope("question", "a\n b")),
+        ("<<<SLACK:done>>>never closed", Envelope("done", "never closed", complete=False)),
+        ("<<<SLACK>>>a <<< b > c<<<END_SLACK>>>", Envelope("", "a <<< b > c")),
+        ("<<<<SLACK>>>x<<<<END_SLACK>>>", Envelope("", "x<")),
+    ],
+)
+def test_forms_of_an_envelope(text: str, envelope: Envelope) -> None:
+    assert [part for part in parts_of(text) if isinstance(part, Envelope)] == [envelope]
+
+
+def test_the_next_opening_ends_an_envelope_that_was_not_closed() -> None:
+    assert parts_of("<<<SLACK:progress>>>one<<<SLACK:done>>>two<<<END_SLACK>>>") == [
+        Envelope("progress", "one", complete=False),
+        Envelope("done", "two"),
+    ]
+
+
 def test_prose_does_not_wait_for_more() -> None:
     assert EnvelopeParser().feed("all of this is certain") == [Prose("all of this is certain")]
 
 
-def test_an_envelope_that_grows_too_long_is_prose() -> None:
-    text = "<<<SLACK:file>>>" + "x" * (MAX_BODY_CHARS + 1)
+def test_an_envelope_that_stays_open_for_too_long_is_given_as_incomplete() -> None:
+    parser = EnvelopeParser(unclosed_s=30)
+    assert parser.feed("<<<SLACK:warning>>>half", 100.0) == []
+    assert parser.overdue(129.0) == []
+    assert parser.overdue(130.0) == [Envelope("warning", "half", complete=False)]
+    assert parser.feed(" the rest<<<END_SLACK>>>", 131.0) == [Prose(" the rest<<<END_SLACK>>>")]
+
+
+def test_an_envelope_that_grows_too_long_is_given_as_incomplete() -> None:
     parser = EnvelopeParser()
-    assert joined(parser.feed(text)) == [Prose(text)]
+    assert parser.feed("<<<SLACK>>>") == []
+    parts = [part for _ in range(11) for part in parser.feed("x" * (MAX_BODY_CHARS // 10))]
+    assert parts == [Envelope("", "x" * MAX_BODY_CHARS, complete=False)]
 
 
-def test_one_type_is_taken_out_and_the_rest_stays() -> None:
+def test_the_prose_is_what_is_left_without_the_envelopes() -> None:
     text = "One.\n\n<<<SLACK:file>>> a <<<END_SLACK>>>\n\nTwo. <<<SLACK:done>>> b <<<END_SLACK>>>"
-    assert without(parts_of(text), "file") == "One.\n\nTwo. <<<SLACK:done>>> b <<<END_SLACK>>>"
+    assert prose_of(parts_of(text)) == "One.\n\nTwo."
+
+
+MARKERS = [
+    "<<<SLACK>>>",
+    "<<<slack:done>>>",
+    "<<<END_SLACK>>>",
+    "<<<",
+    "<",
+    ">",
+    ">>>",
+    "SLACK",
+    ":x",
+    "text ",
+    "\n",
+]
+
+
+@given(st.lists(st.sampled_from(MARKERS), max_size=30), st.randoms(use_true_random=False))
+def test_random_pieces_of_markers_come_out_the_same_in_any_pieces(pieces: list[str], random: Random) -> None:
+    text = "".join(pieces)
+    parser = EnvelopeParser()
+    found: list[Part] = []
+    at = 0
+    while at < len(text):
+        size = random.randint(1, 9)
+        found += parser.feed(text[at : at + size])
+        at += size
+    assert joined([*found, *parser.close()]) == joined(parts_of(text))

@@ -1,21 +1,27 @@
-"""The files an agent sends: ``<<<SLACK:file>>> path <<<END_SLACK>>>`` in its text becomes an upload."""
+"""What an agent sends while it works: ``<<<SLACK:type>>> … <<<END_SLACK>>>`` in its text is posted at once, and a
+file that it names becomes an upload."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from codebutler.errors import StoreError
-from codebutler.model import Upload
-from codebutler.text.envelope import Envelope, parts_of, without
+from codebutler.model import Post, Upload
+from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, prose_of
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.desk import Desk, Place
 from codebutler_worker.media import shelf
+from codebutler_worker.present.envelopes import posts
 from codebutler_worker.present.files import only_files, unsent
 
 FILE = "file"
 MAX_FILES = 20
+MAX_ENVELOPES = 100
+TOO_MANY = f"⚠️ More than {MAX_ENVELOPES} messages in one turn: the rest is in the session's log only."
+SAID_ABOVE = "Done, see above."
 
 
 class Parcels:
@@ -24,40 +30,77 @@ class Parcels:
     def __init__(self, desk: Desk, place: Place) -> None:
         self._desk = desk
         self._place = place
-        self._asked: set[str] = set()
+        self._parser = EnvelopeParser(desk.settings.config.envelope.unclosed_timeout_ms / 1000)
+        self._seen: set[Envelope] = set()
         self._sent: list[str] = []
-        self._count = 0
+        self._files = self._envelopes = 0
+        self._closing: asyncio.Task[None] | None = None
 
     async def take(self, text: str) -> str:
-        """Send the files that the text names; returns the text without their envelopes."""
-        return await self._take(text, again=True)
+        """Send what the text encloses; returns the text outside."""
+        parts = self._parser.feed(text, self._desk.clock.monotonic())
+        await self._deliver(parts, again=True)
+        if self._parser.open and self._closing is None:
+            self._closing = asyncio.create_task(self._close_in_time(), name="open envelope")
+        return prose_of(parts)
 
     async def finish(self, finished: Finished) -> Finished:
-        """The same for a turn's answer."""
+        """The same for a turn's answer; what is still open is sent as incomplete."""
+        await self.close()
+        await self._deliver(self._parser.close(), again=True)
         if not finished.ok:
             return finished
-        text = await self._take(finished.text, again=False)
-        if not text.strip() and self._sent:
+        parts = parts_of(finished.text)
+        await self._deliver(parts, again=False)
+        text = prose_of(parts)
+        if not text and self._sent:
             text = only_files(self._sent)
+        elif not text and self._envelopes:
+            text = SAID_ABOVE
         return replace(finished, text=text)
 
-    async def _take(self, text: str, *, again: bool) -> str:
-        parts = parts_of(text)
-        paths = [part.body for part in parts if isinstance(part, Envelope) and part.type == FILE]
-        if not paths:
-            return text
-        for path in paths:
-            if again or path not in self._asked:
-                await self._send(path)
-        return without(parts, FILE)
+    async def close(self) -> None:
+        """The turn is over."""
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
 
-    async def _send(self, path: str) -> None:
-        self._asked.add(path)
-        self._count += 1
-        if self._count > MAX_FILES:
+    async def _close_in_time(self) -> None:
+        while self._parser.open:
+            await self._desk.clock.sleep(1.0)
+            await self._deliver(self._parser.overdue(self._desk.clock.monotonic()), again=True)
+        self._closing = None
+
+    async def _deliver(self, parts: Iterable[Part], *, again: bool) -> None:
+        for part in parts:
+            if not isinstance(part, Envelope) or (part in self._seen and not again):
+                continue
+            self._seen.add(part)
+            if part.type == FILE:
+                await self._send(part)
+            else:
+                await self._post(part)
+
+    async def _post(self, envelope: Envelope) -> None:
+        self._envelopes += 1
+        if self._envelopes == MAX_ENVELOPES:
+            await self._commit(TOO_MANY)
+        if self._envelopes >= MAX_ENVELOPES:
+            return
+        limit = self._desk.settings.config.output.max_chars_per_message
+        for post in posts(envelope, self._place.thread_ts, limit):
+            await self._commit(post)
+
+    async def _send(self, envelope: Envelope) -> None:
+        path = envelope.body
+        self._files += 1
+        if self._files > MAX_FILES:
             return
         try:
-            if self._count == MAX_FILES:
+            if not envelope.complete:
+                raise OSError(0, "its envelope was not closed")
+            if self._files == MAX_FILES:
                 raise OSError(0, f"a turn may send {MAX_FILES - 1} files")
             repo = Path(self._desk.settings.path)
             name, content = await asyncio.to_thread(shelf.load, repo, path, self._desk.private)
@@ -70,7 +113,7 @@ class Parcels:
             Upload(filename=name, title=name, content=content, thread_ts=self._place.thread_ts)
         )
 
-    async def _commit(self, said: Upload | str) -> None:
+    async def _commit(self, said: Post | Upload | str) -> None:
         try:
             if isinstance(said, str):
                 await self._desk.commit(lambda draft: draft.post(self._place, said))
@@ -78,4 +121,4 @@ class Parcels:
                 await self._desk.commit(lambda draft: draft.add(self._place, said))
         except StoreError as error:
             # The answer matters more: it is tried until it is kept.
-            self._desk.report.log("ERR", f"a file was not sent: {error}")
+            self._desk.report.log("ERR", f"what the agent sent was not kept: {error}")

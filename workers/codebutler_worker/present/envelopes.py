@@ -1,0 +1,37 @@
+"""An envelope of an agent as posts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from codebutler.model import Post
+from codebutler.text.envelope import Envelope
+from codebutler.text.escape import neutralise
+from codebutler.text.markdown import to_mrkdwn
+from codebutler.text.redact import Redactor
+from codebutler.text.split import split_markdown
+
+SIGNS: Mapping[str, str] = MappingProxyType(
+    {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
+)
+INCOMPLETE = "⚠️ (incomplete)"
+FALLBACK_CHARS = 4_000
+
+
+def posts(envelope: Envelope, thread_ts: str | None, limit: int) -> tuple[Post, ...]:
+    """The envelope's text behind its sign, in posts of ``limit`` characters at most; none for an empty one."""
+    if not envelope.body:
+        return ()
+    signs = [SIGNS.get(envelope.type, ""), "" if envelope.complete else INCOMPLETE]
+    text = " ".join(part for part in (*signs, envelope.body) if part)
+    # Before it is cut: the second half of a key does not look like one any more.
+    parts = split_markdown(neutralise(Redactor().redact(text)), limit)
+    return tuple(
+        Post(
+            text=to_mrkdwn(part)[:FALLBACK_CHARS],
+            thread_ts=thread_ts,
+            blocks=({"type": "markdown", "text": part},),
+        )
+        for part in parts
+    )
