@@ -14,6 +14,7 @@ CLAUDE_VERSION = "2.1.328"
 INSTALL = {
     "claude": f"npm install --prefix .tools @anthropic-ai/claude-code@{CLAUDE_VERSION}",
     "chromium": "apt-get install chromium",
+    "bc": "apt-get install bc",
     "bwrap": "apt-get install bubblewrap",
     "espeak-ng": "apt-get install espeak-ng",
     "git": "apt-get install git",

@@ -11,19 +11,25 @@ from typing import Protocol
 import pytest
 
 from codebutler.clock import SystemClock
+from codebutler.config.programs import RUN
 from codebutler.config.schema import ClaudeSection
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
     Answer,
     Finished,
+    Output,
     Started,
     Text,
     ToolUse,
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.agents.shell.backend import ShellBackend
+from codebutler_worker.agents.shell.command import Surroundings
+from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.sandbox.none import NoSandbox
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
@@ -69,11 +75,42 @@ class RehearsalRig:
         return "wait 300 seconds"
 
 
+@dataclass
+class ShellRig:
+    backend: AgentBackend
+
+    def quick(self) -> str:
+        return "echo answered"
+
+    def endless(self) -> str:
+        return "sleep 300"
+
+
 @pytest.fixture(params=["claude", "rehearsal"])
+async def remembering(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """An agent whose later turns know the earlier ones."""
+    async for made in _rig(request.param, tmp_path):
+        yield made
+
+
+@pytest.fixture(params=["claude", "rehearsal", "run"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """Any agent."""
+    async for made in _rig(request.param, tmp_path):
+        yield made
+
+
+async def _rig(agent: str, tmp_path: Path) -> AsyncIterator[Rig]:
     home = tmp_path / "home"
     home.mkdir()
-    if request.param == "rehearsal":
+    if agent == "run":
+        around = Surroundings(home, "/usr/bin:/bin")
+        logs = SessionLogs(tmp_path, 30)
+        shell = ShellRig(ShellBackend(RUN, NoSandbox(), around, logs, SystemClock(), Pace(flush_s=0.3)))
+        yield shell
+        await shell.backend.close()
+        return
+    if agent == "rehearsal":
         rehearsal = RehearsalRig(RehearsalBackend(NoSandbox(), home, SystemClock()))
         yield rehearsal
         await rehearsal.backend.close()
@@ -105,21 +142,21 @@ def session_of(events: list[AgentEvent]) -> str:
 async def test_a_turn_starts_speaks_and_finishes_once(rig: Rig, git_repo: Path) -> None:
     events = await run(rig, turn(git_repo, rig.quick()))
     assert isinstance(events[0], Started)
-    assert any(isinstance(event, Text) for event in events)
+    assert any(isinstance(event, (Text, Output)) for event in events)
     assert [event for event in events if isinstance(event, Finished)] == [events[-1]]
     assert isinstance(events[-1], Finished)
     assert (events[-1].ok, events[-1].reason) == (True, "done")
     assert events[-1].text
 
 
-async def test_a_later_turn_resumes_the_session(rig: Rig, git_repo: Path) -> None:
-    session = session_of(await run(rig, turn(git_repo, rig.quick())))
-    again = await run(rig, turn(git_repo, rig.quick(), session_id=session))
+async def test_a_later_turn_resumes_the_session(remembering: Rig, git_repo: Path) -> None:
+    session = session_of(await run(remembering, turn(git_repo, remembering.quick())))
+    again = await run(remembering, turn(git_repo, remembering.quick(), session_id=session))
     assert [event for event in again if isinstance(event, Started)] == [Started(session)]
 
 
-async def test_a_session_that_nobody_knows_is_replaced(rig: Rig, git_repo: Path) -> None:
-    events = await run(rig, turn(git_repo, rig.quick(), session_id=UNKNOWN))
+async def test_a_session_that_nobody_knows_is_replaced(remembering: Rig, git_repo: Path) -> None:
+    events = await run(remembering, turn(git_repo, remembering.quick(), session_id=UNKNOWN))
     started = [event for event in events if isinstance(event, Started)]
     assert started[-1].fresh
     assert started[-1].session_id != UNKNOWN

@@ -33,11 +33,15 @@ class Backlog:
     def push(self, data: bytes) -> None:
         """The next bytes. Never blocks for long."""
         with self._lock:
-            if not self._tail and len(self._head) < max(self._room_bytes, TAIL_BYTES):
-                self._head += data
+            if not self._tail:
+                room = max(0, max(self._room_bytes, TAIL_BYTES) - len(self._head))
+                self._head += data[:room]
+                data = data[room:]
+            if not data:
                 return
-            self._tail.append(data)
-            self._tail_bytes += len(data)
+            self._skipped_bytes += max(0, len(data) - TAIL_BYTES)
+            self._tail.append(data[-TAIL_BYTES:])
+            self._tail_bytes += len(self._tail[-1])
             while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
                 gone = self._tail.popleft()
                 self._tail_bytes -= len(gone)
@@ -54,8 +58,7 @@ class Backlog:
             self._tail_bytes = self._skipped_bytes = 0
         if skipped == 0:
             return Batch(head + tail)
-        surplus = max(0, len(tail) - 2 * TAIL_BYTES)
-        return Batch(head, skipped + surplus, tail[surplus:])
+        return Batch(head, skipped, tail)
 
     def rewind(self) -> None:
         """People look at what comes now as closely as at a beginning."""

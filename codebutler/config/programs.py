@@ -1,0 +1,22 @@
+"""The programs behind prefixes: `run` and what `commands` adds. Pure."""
+
+from __future__ import annotations
+
+from codebutler.config.schema import CommandRule, Config
+
+RUN = CommandRule(prefix="run", binary="bash", args=("-c",), description="Run a shell command")
+
+
+def program_of(config: Config, prefix: str) -> CommandRule | None:
+    """The program that the prefix starts under a terminal, None where it names an agent. A configured one with the
+    same prefix replaces `run`."""
+    rule = next((rule for rule in config.commands if rule.prefix == prefix), None)
+    if rule is None:
+        return RUN if prefix == RUN.prefix else None
+    return rule if rule.mode in ("interactive", "one-shot") else None
+
+
+def is_session(config: Config, prefix: str) -> bool:
+    """People type into it, so that it may begin without a word."""
+    rule = program_of(config, prefix)
+    return rule is not None and rule.mode == "interactive"

@@ -1,0 +1,147 @@
+"""ShellBackend: programs of `commands` (and `run`) behind the AgentBackend port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+
+from codebutler.clock import Clock
+from codebutler.config.schema import CommandRule
+from codebutler.errors import CodeButlerError
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Answer,
+    Finished,
+    Started,
+    ToolUse,
+    TurnRequest,
+)
+from codebutler_worker.agents.record import SessionLog, SessionLogs, session_of
+from codebutler_worker.agents.shell import command
+from codebutler_worker.agents.shell.backlog import Backlog
+from codebutler_worker.agents.shell.hearing import Hearing
+from codebutler_worker.agents.shell.pty import PROGRAM, PtyProcess
+from codebutler_worker.agents.shell.run import GONE, Pace, Run
+from codebutler_worker.sandbox.port import Sandbox
+
+SUMMARY_CHARS = 150
+UNRECORDED = "⚠️ The session's log could not be kept: {why}."
+
+
+class ShellBackend:
+    """Starts ``rule``'s program for each turn. It has no sessions to resume: each turn stands alone."""
+
+    def __init__(
+        self,
+        rule: CommandRule,
+        sandbox: Sandbox,
+        around: command.Surroundings,
+        logs: SessionLogs,
+        clock: Clock,
+        pace: Pace,
+    ) -> None:
+        self.name = rule.prefix
+        self._rule = rule
+        self._sandbox = sandbox
+        self._around = around
+        self._logs = logs
+        self._clock = clock
+        self._pace = pace
+        self._instructions = around.instructions if rule.envelope else ""
+        self._runs: dict[str, Run | None] = {}  # None: it is only starting
+        self._unwanted: set[str] = set()  # of those, which are to end at once
+
+    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        """Run the program. Closing the iterator early ends it and everything it started."""
+        self._runs[turn.turn_id] = None
+        try:
+            yield Started(session_of(turn.turn_id))
+            yield ToolUse(turn.turn_id, self.name, " ".join(turn.prompt.split())[:SUMMARY_CHARS])
+            async with aclosing(self._recorded(turn)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._runs.pop(turn.turn_id, None)
+            self._unwanted.discard(turn.turn_id)
+
+    async def _recorded(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
+        log = await asyncio.to_thread(self._logs.open, turn.turn_id, self._clock.now())
+        began_s = self._clock.monotonic()
+        told = "status=failed"
+        try:
+            async with aclosing(self._events(turn, log)) as events:
+                async for event in events:
+                    if isinstance(event, Finished):
+                        told = f"status={event.reason} exit_code={event.exit_code}"
+                    yield event
+        except CodeButlerError as error:
+            yield Finished(ok=False, text=str(error), reason="unavailable")
+        finally:
+            duration_s = self._clock.monotonic() - began_s
+            await asyncio.to_thread(log.close, f"{told} duration_s={duration_s:.3f}", self._clock.now())
+
+    async def type(self, turn_id: str, text: str) -> str:
+        """Type into a running session; "" if that worked, else one line that says why not."""
+        run = self._runs.get(turn_id)
+        return GONE if run is None else await run.type(text)
+
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
+        return False
+
+    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - words for an agent are not typed
+        return False
+
+    async def stop(self, turn_id: str) -> bool | None:
+        """Ctrl-C. A session goes on after it (False); asked twice, it ends."""
+        if run := self._runs.get(turn_id):
+            return not await run.interrupt()
+        if turn_id in self._runs:
+            self._unwanted.add(turn_id)
+        return None
+
+    async def close(self) -> None:
+        """End every program."""
+        self._unwanted.update(self._runs)
+        await asyncio.gather(*(run.end("stopped") for run in list(self._runs.values()) if run is not None))
+
+    async def _events(self, turn: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
+        interactive = self._rule.mode == "interactive"
+        text = "\n\n".join(part for part in (self._instructions, turn.prompt) if part)
+        binary = command.find(self._rule.binary, self._around.path, turn.workdir)
+        words = (*PROGRAM, *command.argv(self._rule, binary, text))
+        launch = self._sandbox.wrap(words, command.policy(self._around, self._rule, binary, turn.workdir))
+        backlog = Backlog()
+        hearing = Hearing(self._pace.unclosed_s) if self._rule.envelope else None
+        sink = Sink(log, backlog, hearing, self._clock)
+        async with await PtyProcess.spawn(launch, sink.take) as process:
+            run = Run(process, backlog, self._clock, self._pace, interactive=interactive, hearing=hearing)
+            self._runs[turn.turn_id] = run
+            if turn.turn_id in self._unwanted:
+                await run.end("stopped")
+            await run.begin(text, delay=bool(self._instructions))
+            async with aclosing(run.events()) as events:
+                async for event in events:
+                    yield event
+            notes = [run.last_note, UNRECORDED.format(why=log.failed) if log.failed else ""]
+            if any(notes):
+                yield replace(run.last, note="\n".join(note for note in notes if note))
+            yield run.finished()
+
+
+class Sink:
+    """Where a program's output goes, on the reader's thread: first of all to disk."""
+
+    def __init__(self, log: SessionLog, backlog: Backlog, hearing: Hearing | None, clock: Clock) -> None:
+        self._log = log
+        self._backlog = backlog
+        self._hearing = hearing
+        self._clock = clock
+
+    def take(self, data: bytes) -> None:
+        self._log.write(data)
+        if self._hearing is not None:
+            self._hearing.feed(data, self._clock.monotonic())
+        else:
+            self._backlog.push(data)

@@ -1,0 +1,258 @@
+"""Run: one program at its terminal, from its first output to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from codebutler.clock import Clock
+from codebutler_worker.agents.backend import Finished, Output, Text
+from codebutler_worker.agents.shell.backlog import Backlog
+from codebutler_worker.agents.shell.command import keys
+from codebutler_worker.agents.shell.hearing import Hearing
+from codebutler_worker.agents.shell.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
+from codebutler_worker.agents.shell.screen import Terminal
+
+FIRST_S = 0.3
+QUIET_S = 0.3
+TICK_S = 1.0
+STOP_GRACE_S = 3.0
+END_OF_FILE = b"\x04"
+NO_INPUT = 8
+"""How many programs of one command may ask for input, and be told at once that there is none."""
+KEPT_LINES = 40
+KEPT_CHARS = 3000
+
+HIDDEN_PROMPT = (
+    "🔒 It asks for a password, and a chat is no place for one: use a key or a token file, or say `!stop`."
+)
+ENDED_AT_PROMPT = "🔒 It asked for a password, and a chat is no place for one: use a key or a token file."
+NOT_TYPED = (
+    "🔒 Nothing was typed: it asks for a password, and a chat is no place for one. Delete your message."
+)
+TOO_LONG = f"Nothing was typed: a line may have {CANONICAL_LINE_BYTES} bytes here."
+NOT_READING = "It does not read what is typed. Say `!stop` to interrupt it."
+GONE = "The session has ended: nothing was typed."
+
+Why = Literal["", "stopped", "timeout", "password"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds: how often output is shown, how long a program may run, how long the echo of what was typed first
+    may take, and how long an envelope may stay open."""
+
+    flush_s: float = 2.0
+    limit_s: float = 1800.0
+    activation_s: float = 1.5
+    unclosed_s: float = 30.0
+
+
+class Run:
+    """One run. ``events`` is its life; ``type``, ``interrupt`` and ``end`` may be called beside it. ``last`` is what
+    it shows, ``why`` the reason of its end if that was not its own.
+
+    ``hearing``, for programs with envelopes: then nothing is shown but those.
+    """
+
+    def __init__(
+        self,
+        process: PtyProcess,
+        backlog: Backlog,
+        clock: Clock,
+        pace: Pace,
+        *,
+        interactive: bool,
+        hearing: Hearing | None = None,
+    ) -> None:
+        self.why: Why = ""
+        self.last = Output()
+        self._process = process
+        self._backlog = backlog
+        self._clock = clock
+        self._pace = pace
+        self._interactive = interactive
+        self._hearing = hearing
+        self._terminal = Terminal()
+        self._rendering = asyncio.Lock()
+        self._rendered: deque[Output] = deque()
+        self._fresh = False
+        self._eager = True
+        self._warned = self._asked_twice = False
+        self._shown_s = self._began_s = clock.monotonic()
+        self._ending: asyncio.Task[None] | None = None
+        self._skipped_bytes = 0
+        self._kept: deque[str] = deque(maxlen=KEPT_LINES)
+
+    async def begin(self, text: str, *, delay: bool) -> None:
+        """Type a session's first words once it is ready for them; say at once that a one-shot has no input."""
+        if not self._interactive:
+            await self._process.write(END_OF_FILE * NO_INPUT)
+        elif text.strip():
+            await self._wait(FIRST_S * 5)
+            await self._calm(FIRST_S * 5)
+            if self._hearing is not None and delay:
+                self._hearing.deaf_until_s = self._clock.monotonic() + self._pace.activation_s
+            await self._process.write(keys(text))
+
+    async def events(self) -> AsyncGenerator[Output | Text]:
+        """What there is to show, until the program has ended."""
+        over = False
+        while not over:
+            await self._due()
+            over = self._process.ended.is_set()
+            if self._hearing is not None:
+                for text in self._hearing.heard(self._clock.monotonic(), over=over):
+                    yield Text(text)
+            await self._render()
+            while self._rendered:
+                output = self._rendered.popleft()
+                if output != self.last and self._hearing is None:
+                    yield output
+                self.last = replace(output, settled=(), fresh=False)
+            await self._watch_over()
+
+    async def type(self, text: str) -> str:
+        """Type a person's message; "" if that worked, else one line that says why not."""
+        data = keys(text)
+        if self._process.hides_typing:
+            return NOT_TYPED
+        if self._process.ended.is_set():
+            return GONE
+        longest = max(len(line) for line in data.split(b"\r"))
+        if self._process.reads_lines and longest > CANONICAL_LINE_BYTES:
+            return TOO_LONG
+        await self._render()
+        self._terminal.turn_page()
+        self._backlog.rewind()
+        self._fresh = self._eager = True
+        self.why = ""
+        if not await self._process.write(data):
+            return NOT_READING
+        self._process.output.set()
+        return ""
+
+    async def interrupt(self) -> bool:
+        """Ctrl-C; asked again without anything typed in between, the end. True if it goes on."""
+        if self.why == "stopped" or self._process.hides_typing:
+            await self.end("stopped")
+            return False
+        self.why = "stopped"
+        self._eager = True
+        await self._process.write(INTERRUPT)
+        if self._interactive:
+            return True
+        self._ending = asyncio.create_task(self._end_later(), name="end after Ctrl-C")
+        return False
+
+    async def end(self, why: Why) -> None:
+        """End it now; ``last`` is what was shown of it in the end."""
+        self.why = why
+        await self._process.stop()
+
+    def finished(self) -> Finished:
+        """How it went."""
+        code = self._process.returncode
+        exit_code = None if code is None else code if code >= 0 else 128 - code
+        text = self._tail()
+        match self.why:
+            case "stopped":
+                return Finished(ok=False, text=text, reason="stopped", exit_code=exit_code)
+            case "timeout":
+                return Finished(ok=False, text=text, reason="timeout", exit_code=exit_code)
+        ok = exit_code == 0
+        return Finished(ok=ok, text=text, reason="done" if ok else "failed", exit_code=exit_code)
+
+    @property
+    def last_note(self) -> str:
+        """What is to be said about its end besides the exit code."""
+        if self.why == "password":
+            return ENDED_AT_PROMPT
+        return self._process.limit_hit if self._process.returncode else ""
+
+    async def _end_later(self) -> None:
+        await self._ended_within(STOP_GRACE_S)
+        if not self._process.ended.is_set():
+            await self.end("stopped")
+
+    async def _due(self) -> None:
+        """Wait until something is to be shown, or to be looked at."""
+        await self._wait(TICK_S)
+        if self._eager:
+            await self._calm(self._pace.flush_s)
+            self._eager = False
+        else:
+            await self._ended_within(self._shown_s + self._pace.flush_s - self._clock.monotonic())
+        self._shown_s = self._clock.monotonic()
+
+    async def _calm(self, at_most_s: float) -> None:
+        """Wait until no output has come for a moment: the answer to what was typed is there."""
+        until_s = self._clock.monotonic() + at_most_s
+        while not self._process.ended.is_set() and self._clock.monotonic() < until_s:
+            self._process.output.clear()
+            if not await self._wait(QUIET_S):
+                return
+
+    async def _render(self) -> None:
+        async with self._rendering:
+            self._process.output.clear()
+            batch = self._backlog.take()
+            if batch.head or batch.tail:
+                await asyncio.to_thread(self._feed, batch.head, batch.skipped_bytes, batch.tail)
+            shown = self._terminal.take()
+            fresh, self._fresh = self._fresh, False
+            note = HIDDEN_PROMPT if self._warned else ""
+            self._kept.extend(shown.settled)
+            self._rendered.append(Output(shown.settled, shown.live, fresh, note, self._skipped_bytes))
+
+    def _feed(self, head: bytes, skipped_bytes: int, tail: bytes) -> None:
+        self._terminal.feed(head)
+        if skipped_bytes:
+            self._skipped_bytes += skipped_bytes
+            self._terminal.skip()
+            # A flood is cut anywhere: begin with a whole line.
+            line, newline, rest = tail.partition(b"\n")
+            self._terminal.feed(rest if newline else line)
+
+    async def _watch_over(self) -> None:
+        """Time limit, and passwords."""
+        if self._process.ended.is_set():
+            return
+        if self._clock.monotonic() - self._began_s >= self._pace.limit_s:
+            await self.end("timeout")
+            return
+        asks = self._process.hides_typing and self._backlog.empty
+        # Twice in a row: a program may switch the echo off for a moment.
+        sure, self._asked_twice = asks and self._asked_twice, asks
+        if sure and not self._interactive:
+            await self.end("password")
+        elif sure != self._warned:
+            self._warned = sure
+            self._process.output.set()
+
+    async def _wait(self, at_most_s: float) -> bool:
+        """True if output came (or the end)."""
+        left_s = self._began_s + self._pace.limit_s - self._clock.monotonic()
+        return await _within(self._clock, self._process.output, min(at_most_s, max(left_s, 0)))
+
+    async def _ended_within(self, seconds: float) -> None:
+        await _within(self._clock, self._process.ended, seconds)
+
+    def _tail(self) -> str:
+        return "\n".join([*self._kept, *self.last.live])[-KEPT_CHARS:]
+
+
+async def _within(clock: Clock, event: asyncio.Event, seconds: float) -> bool:
+    if event.is_set() or seconds <= 0:
+        return event.is_set()
+    waits = [asyncio.create_task(event.wait()), asyncio.create_task(clock.sleep(seconds))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+    return event.is_set()
