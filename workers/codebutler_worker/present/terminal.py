@@ -1,0 +1,204 @@
+"""What a program's terminal shows, as messages. Pure.
+
+Settled lines fill pages; a page that is full never changes again. The last pages show what may still change, and
+are edited. Beyond ``MAX_PAGES`` only the end is shown: the rest is in the session's log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from codebutler.text.redact import Redactor
+from codebutler_worker.agents.backend import Finished, Output
+from codebutler_worker.media.kinds import size
+from codebutler_worker.present.lines import code, one_line, plain, span
+from codebutler_worker.present.progress import STOP_ACTION, Message, button, with_buttons
+
+MAX_PAGES = 10
+PAGE_CHARS = 3500
+"""With what stands around it below the 4,000 characters that Slack lets an edited message have."""
+BUTTON_CHARS = 2800
+RUNNING = "⏳ Running…"
+EMPTY = "⋯"
+HIDDEN_KEY = "[redacted]"
+
+_FENCE = "```"
+_CUT_FENCE = "`\u200b`\u200b`"
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One message: escaped lines, and whether they may still change. ``number`` counts from 0 over all pages."""
+
+    number: int
+    lines: tuple[str, ...]
+    final: bool = False
+    left_out_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Secrets:
+    """Takes secrets out line by line; a private key is one over several lines."""
+
+    redactor: Redactor = field(default_factory=Redactor)
+    in_key: bool = False
+
+    def hide(self, lines: Iterable[str]) -> list[str]:
+        """The lines without secrets."""
+        return [self._line(line) for line in lines]
+
+    def copy(self) -> Secrets:
+        """The same from here on, without a say in what happens to this one."""
+        return Secrets(self.redactor, self.in_key)
+
+    def _line(self, line: str) -> str:
+        if self.in_key:
+            self.in_key = _KEY_ENDS.search(line) is None
+            return HIDDEN_KEY
+        if _KEY_BEGINS.search(line):
+            self.in_key = _KEY_ENDS.search(line) is None
+            return HIDDEN_KEY
+        return self.redactor.redact(line)
+
+
+class Pages:
+    """Takes Outputs as they come; ``due`` is what is to be seen now."""
+
+    def __init__(self, limit: int) -> None:
+        self.note = ""
+        self._limit = min(limit, PAGE_CHARS)
+        self._secrets = Secrets()
+        self._first = 0  # the number of the first page that is open
+        self._since = 0  # the number of the page that was begun afresh last
+        self._open: deque[str] = deque()  # settled lines from there on
+        self._open_chars = 0
+        self._live: tuple[str, ...] = ()
+        self._final: list[Page] = []
+        self._left_out_chars = 0
+        self._skipped_bytes = 0
+        self._last = -1  # the number of the last page there has been
+
+    def take(self, output: Output) -> None:
+        """What the terminal shows now."""
+        if output.fresh:
+            self._begin_afresh()
+        self.note = output.note
+        self._skipped_bytes = output.skipped_bytes
+        for line in self._secrets.hide(output.settled):
+            self._settle(line)
+        self._live = tuple(self._secrets.copy().hide(output.live))
+
+    def due(self) -> list[Page]:
+        """The pages that are not known to be final, in order; those that became final are told once."""
+        final, self._final = self._final, []
+        return [*final, *self._opened()]
+
+    def _opened(self) -> list[Page]:
+        live = (piece for line in self._live for piece in _fitting(line, self._limit))
+        packed = _pack([*self._open, *live], self._limit) or [()]
+        if self._capped:
+            packed = packed[-1:]
+        pages = [Page(self._first + at, lines) for at, lines in enumerate(packed)]
+        pages[0] = replace(pages[0], left_out_bytes=self._skipped_bytes + self._left_out_chars)
+        self._last = max(self._last, pages[-1].number)
+        # What a page showed that is not there any more.
+        return [*pages, *(Page(number, ()) for number in range(pages[-1].number + 1, self._last + 1))]
+
+    @property
+    def _capped(self) -> bool:
+        return self._first - self._since >= MAX_PAGES - 1
+
+    def _begin_afresh(self) -> None:
+        pages = [page for page in self._opened() if page.lines]
+        self._final += [replace(page, final=True) for page in pages]
+        self._first = self._since = self._last + 1 if pages else self._first
+        self._open.clear()
+        self._open_chars = 0
+        self._live = ()
+
+    def _settle(self, line: str) -> None:
+        for piece in _fitting(line, self._limit):
+            cost = len(piece) + 1
+            if self._open_chars + cost > self._limit:
+                self._turn()
+            self._open.append(piece)
+            self._open_chars += cost
+
+    def _turn(self) -> None:
+        """The open page is full."""
+        if not self._capped:
+            self._final.append(Page(self._first, tuple(self._open), final=True))
+            self._last = max(self._last, self._first)
+            self._first += 1
+            self._open.clear()
+            self._open_chars = 0
+            return
+        while self._open and self._open_chars > self._limit // 2:
+            gone = len(self._open.popleft()) + 1
+            self._open_chars -= gone
+            self._left_out_chars += gone
+
+
+def _fitting(line: str, limit: int) -> list[str]:
+    """The line as it is shown in a code block, in pieces that each fit a page."""
+    shown = plain(line).replace(_FENCE, _CUT_FENCE)
+    if len(shown) < limit:
+        return [shown]
+    middle = len(line) // 2
+    return [*_fitting(line[:middle], limit), *_fitting(line[middle:], limit)]
+
+
+def _pack(lines: Sequence[str], limit: int) -> list[tuple[str, ...]]:
+    pages: list[tuple[str, ...]] = []
+    page: list[str] = []
+    chars = 0
+    for line in lines:
+        if page and chars + len(line) + 1 > limit:
+            pages.append(tuple(page))
+            page, chars = [], 0
+        page.append(line)
+        chars += len(line) + 1
+    return [*pages, tuple(page)] if page else pages
+
+
+def shown(page: Page, session: str, *below: str) -> str:
+    """A page as mrkdwn, with the lines ``below`` it."""
+    parts = []
+    if page.left_out_bytes:
+        parts.append(f"… {size(page.left_out_bytes)} left out: `!logs {session}` has everything")
+    body = "\n".join(page.lines).strip("\n")
+    if body.strip():
+        parts.append(f"{_FENCE}\n{body}\n{_FENCE}")
+    return "\n".join([*parts, *(line for line in below if line)]) or EMPTY
+
+
+def running(text: str, turn_id: str) -> Message:
+    """A message about a program at work, with a button that stops it where there is room for one."""
+    if len(text) > BUTTON_CHARS:
+        return Message(text)
+    return with_buttons(text, button("Stop", STOP_ACTION, turn_id, "danger"))
+
+
+def began(name: str, session: str) -> str:
+    """The first message of a session that people type into."""
+    return (
+        f"🚀 Session {code(name)} started. Reply here to type; `!stop` is Ctrl-C, twice ends it. "
+        f"Log: `!logs {session}`"
+    )
+
+
+def ended(finished: Finished, elapsed_s: float, session: str, *, interactive: bool) -> str:
+    """The last line: how it went, or why it could not."""
+    if finished.exit_code is None and finished.reason != "stopped":
+        return f"❌ {plain(one_line(finished.text, 500))}"
+    what = "Session ended" if interactive else ""
+    code_shown = f"exit code {finished.exit_code}" if finished.exit_code is not None else ""
+    sign = {"done": "✅", "stopped": "🛑", "timeout": "⏱️"}.get(finished.reason, "❌")
+    why = {"stopped": "stopped", "timeout": "ended: it met session.timeoutMinutes"}.get(finished.reason, "")
+    parts = [part for part in (what, why, code_shown, span(elapsed_s), f"`!logs {session}`") if part]
+    return f"{sign} {' · '.join(parts)}"
