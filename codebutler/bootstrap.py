@@ -15,6 +15,7 @@ from codebutler.config.resolve import Resolved, resolve_global
 from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
 from codebutler.disk.backups import Backups, Keeper, open_or_restore
+from codebutler.intake.entry import EventRouter
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.observe.audit import AuditLog
@@ -25,6 +26,7 @@ from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import Tasks, beside
 from codebutler.repos import RepoTable, job_sources, secrets_of, with_env_file
+from codebutler.routing.audited import AuditedRouter
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
 from codebutler.schedule.cron import zone_of
@@ -84,7 +86,11 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     parts = await _parts(around, api, table, listeners, stack)
     parent = Parent(parts, table)
     rng = random.Random()  # noqa: S311 - back-off
-    scheduler, desk, own_words = _schedule(around, parts, parent, listeners)
+    audited = AuditedRouter(
+        LocalRouter(parts.supervisor), parts.audit, around.clock, parts.services.nothing_starts
+    )
+    scheduler, desk, own_words = _schedule(around, parts, parent, Voice(parts.sender, listeners), audited)
+    listeners.add(scheduler)
     router = HoldingRouter(own_words)
     intake = Intake(
         repos=parent.repos,
@@ -111,22 +117,21 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
 
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
-    watched = beside(scheduler.run(intake), name="schedule")
-    async with notifying(around.env, around.clock, stopping, status), watched:
+    await stack.enter_async_context(beside(audited.run(), name="audit"))
+    await stack.enter_async_context(beside(scheduler.run(intake), name="schedule"))
+    async with notifying(around.env, around.clock, stopping, status):
         await parent.serve(intake, connection, operator, stopping)
 
 
 def _schedule(
-    around: Surroundings, parts: Parts, parent: Parent, listeners: Listeners
+    around: Surroundings, parts: Parts, parent: Parent, voice: Voice, router: EventRouter
 ) -> tuple[Scheduler, ScheduleDesk, ScheduleRouter]:
-    clock, voice = around.clock, Voice(parts.sender, listeners)
+    clock = around.clock
     files = JobFiles(lambda: job_sources(around.home, parent.table))
     scheduler = Scheduler(parts.journal, voice, files.look, clock, parts.tasks)
-    listeners.add(scheduler)
     desk = ScheduleDesk(scheduler, clock, zone_of(""))
     place = Around(lambda channel: _name(parent.repos().get(channel)), clock.now())
-    local = LocalRouter(parts.supervisor)
-    return scheduler, desk, ScheduleRouter(local, desk, voice, parts.journal, parts.tasks, place)
+    return scheduler, desk, ScheduleRouter(router, desk, voice, parts.journal, parts.tasks, place)
 
 
 def _name(repo: Repo | None) -> str:
@@ -174,6 +179,7 @@ async def _parts(
         redactor=redactor,
         logs=logs,
         journal=journal,
+        audit=audit,
         sender=sender,
         services=services,
         supervisor=supervisor,

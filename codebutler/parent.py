@@ -18,6 +18,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.control.wire import Control, control_server
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
+from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import Tasks
@@ -46,6 +47,7 @@ class Parts:
     redactor: Redactor
     logs: Logs
     journal: Journal
+    audit: AuditLog
     sender: Sender
     services: ParentServices
     supervisor: Supervisor

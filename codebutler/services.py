@@ -11,9 +11,10 @@ from codebutler.control.listeners import Listeners
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.authorise import Decision
+from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Operation, Post
-from codebutler.observe.audit import Act, AuditLog
+from codebutler.observe.audit import Act, AuditLog, act_of
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, LogTag
@@ -95,7 +96,7 @@ class ParentServices:
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         """An audit line always; the person is told when ``tell`` says so."""
-        self._audit.append(_act(event, kind, f"refused: {decision.reason}"))
+        self._audit.append(act_of(event, kind, f"refused: {decision.reason}"))
         if tell:
             root = event.root_ts if isinstance(event, MessagePosted) else getattr(event, "thread_ts", None)
             self._tasks.start(
@@ -106,9 +107,18 @@ class ParentServices:
         """An audit line. Should the disk take none, a command still goes on: our own words run nothing, and
         !stop must work just then."""
         try:
-            self._audit.append(_act(event, kind, "allowed"))
+            self._audit.append(act_of(event, kind, "allowed"))
         except OSError as error:
             self._logs.record("", "ERR", f"the audit log cannot be written: {error.strerror}")
+
+    def nothing_starts(self, entry: Entry) -> None:
+        """The audit log takes no line: who waits for something to start is told why it does not."""
+        text = (
+            "⚠️ The audit log cannot be written (`codebutler logs` says why): nothing is started until it can. "
+            "Your message is kept."
+        )
+        root = getattr(entry.event, "root_ts", None)
+        self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def restored(self, restored: Restored, channels: Iterable[str]) -> None:
         """The journal is a backup: the log and every channel hear of it."""
@@ -129,14 +139,3 @@ class ParentServices:
             )
         except ChatError as error:
             self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")
-
-
-def _act(event: Event, kind: str, decision: str) -> Act:
-    return Act(
-        user=event.user,
-        channel=event.channel,
-        thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
-        kind=kind,
-        text=getattr(event, "text", ""),
-        decision=decision,
-    )

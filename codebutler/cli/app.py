@@ -46,6 +46,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("stop", "Stop what runs in a repository, or in all.", "codebutler.cli.stop:run"),
     Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:run"),
     Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:run"),
+    Row("audit", "What was executed or refused; verify the record.", "codebutler.cli.audit:run"),
     Row("jobs", "What is scheduled; run, pause or resume a job.", "codebutler.cli.jobs:run"),
     Row("migrate", "Bring WhatsApp-era files up to date.", "codebutler.cli.migrate:run"),
     Row("doctor", "Check everything it needs, and say what to do.", "codebutler.cli.doctor:run"),

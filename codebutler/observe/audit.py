@@ -1,15 +1,18 @@
 """The audit log: one JSON object per executed or refused command, each bound to the line before.
 
 ``prev`` is the SHA-256 (hex) of the previous line without its newline, "" in the first. The chain shows that
-a line was changed, removed or inserted; it cannot show that the newest lines are missing.
+a line was changed, removed or inserted; it cannot show that the newest lines are missing. A full file is put
+aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,9 +21,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from codebutler.clock import Clock
+from codebutler.model import Event
 
 TORN = "torn"
 TAIL_BYTES = 2**20
+ROTATE_BYTES = 64 * 2**20
+_ROTATED = re.compile(r"\.(\d{6})\.jsonl$")
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -54,8 +60,15 @@ class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class AuditLog:
     """``with AuditLog(path, clock, redact) as audit``. A line torn by a crash stays; the next says so."""
 
-    def __init__(self, path: Path, clock: Clock, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        redact: Callable[[str], str],
+        rotate_bytes: int = ROTATE_BYTES,
+    ) -> None:
         self._path = path
+        self._rotate_bytes = rotate_bytes
         self._clock = clock
         self._redact = redact
         self._lock = threading.Lock()
@@ -65,10 +78,9 @@ class AuditLog:
     def __enter__(self) -> AuditLog:
         """Raises OSError if the file cannot be opened."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(self._path, flags, 0o600)
+        self._fd = self._open()
         last, torn = _last_line(self._fd)
-        self._prev = _digest(last) if last else ""
+        self._prev = _digest(last) if last else self._end_of_rotated()
         if torn:
             os.write(self._fd, b"\n")
             self.append(Act(kind="audit", user="", channel="", text="the line before is torn", decision=TORN))
@@ -81,35 +93,118 @@ class AuditLog:
 
     def append(self, act: Act) -> None:
         """Write one line; any thread may. Raises OSError, and the line is then not part of the chain."""
-        fields = {name: _clean(value) for name, value in structs.asdict(act).items()}
-        fields["text"] = self._redact(fields["text"])
+        self._append([act], sync=False)
+
+    def keep(self, acts: Sequence[Act]) -> None:
+        """Write lines and sync them to the disk: what they speak of may begin. Blocks. Raises OSError."""
+        self._append(acts, sync=True)
+
+    def _append(self, acts: Sequence[Act], *, sync: bool) -> None:
         with self._lock:
             stamp = self._clock.now().isoformat(timespec="milliseconds")
-            line = AuditLine(time=stamp, prev=self._prev, **fields)
-            data = msgspec.json.encode(line)
-            _write_whole(self._fd, data + b"\n")
-            self._prev = _digest(data)
+            prev, lines = self._prev, []
+            for act in acts:
+                fields = {name: _clean(value) for name, value in structs.asdict(act).items()}
+                fields["text"] = self._redact(fields["text"])
+                lines.append(msgspec.json.encode(AuditLine(time=stamp, prev=prev, **fields)))
+                prev = _digest(lines[-1])
+            _write_whole(self._fd, b"".join(line + b"\n" for line in lines))
+            self._prev = prev
+            if sync:
+                os.fsync(self._fd)
+            if os.fstat(self._fd).st_size > self._rotate_bytes:
+                self._rotate()
+
+    def _rotate(self) -> None:
+        numbers = [0, *map(_number, rotated(self._path))]
+        self._path.rename(self._path.with_suffix(f".{max(numbers) + 1:06}.jsonl"))
+        os.close(self._fd)
+        self._fd = self._open()
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self._path, flags, 0o600)
+
+    def _end_of_rotated(self) -> str:
+        files = rotated(self._path)
+        if not files:
+            return ""
+        fd = os.open(files[-1], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            last, _ = _last_line(fd)
+        finally:
+            os.close(fd)
+        return _digest(last) if last else ""
+
+
+def act_of(event: Event, kind: str, decision: str) -> Act:
+    """What an event of the chat asked for."""
+    return Act(
+        user=event.user,
+        channel=event.channel,
+        thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
+        kind=kind,
+        text=getattr(event, "text", ""),
+        decision=decision,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The first line (from 1) that does not fit the one before."""
+
+    path: Path
+    line: int
+
+
+def rotated(path: Path) -> list[Path]:
+    """The full files that were put aside, oldest first."""
+    return sorted(
+        (each for each in path.parent.glob(f"{path.stem}.*.jsonl") if _ROTATED.search(each.name)), key=_number
+    )
+
+
+def verify_all(path: Path) -> Break | None:
+    """The first break of the chain over all its files, None if there is none. Raises OSError."""
+    prev = ""
+    files = [*rotated(path), path]
+    for file in files:
+        number, prev = _verify(file, prev)
+        if number is not None:
+            return Break(file, number)
+    return None
+
+
+def _number(path: Path) -> int:
+    match = _ROTATED.search(path.name)
+    return int(match[1]) if match else 0
 
 
 def verify(path: Path) -> int | None:
-    """The number (from 1) of the first line that does not fit the one before, None if all do.
+    """The number (from 1) of the first line of a file that begins the chain that does not fit the one before, None
+    if all do. Raises OSError."""
+    return _verify(path, "")[0]
+
+
+def _verify(path: Path, prev: str) -> tuple[int | None, str]:
+    """(the first line that does not fit, the digest of the last).
 
     An unreadable line is accepted only where the next one is the note of a crash.
     """
-    prev, unreadable = "", 0
+    unreadable = 0
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             line = _decode(raw)
             if unreadable and (line is None or line.decision != TORN):
-                return unreadable
+                return unreadable, prev
             if line is None:
                 unreadable = number
             elif line.prev != prev:
-                return unreadable or number
+                return unreadable or number, prev
             else:
                 unreadable = 0
             prev = _digest(raw.removesuffix(b"\n"))
-    return unreadable or None
+    return unreadable or None, prev
 
 
 def _clean(value: Any) -> Any:

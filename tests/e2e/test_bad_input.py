@@ -341,6 +341,7 @@ async def test_b13_the_log_and_the_audit(tmp_path: Path, git_repo: Path) -> None
         assert any(f" MSG  [sample] {built.workspace.workspace.person.id}" in line for line in lines)
         audit = [json.loads(line) for line in (built.home / "logs" / "audit.jsonl").read_text().splitlines()]
         assert [(act["kind"], act["text"], act["decision"]) for act in audit] == [
+            ("prompt", "list the files", "allowed"),
             ("rehearsal", "list the files", "done"),
             ("command ping", "!ping", "allowed"),
         ]

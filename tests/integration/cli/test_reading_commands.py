@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.clock import ManualClock
 from codebutler.config.registry import Registry, RepoEntry
+from codebutler.observe.audit import Act, AuditLog
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import BOT_TOKEN
 from tests.programs import require
@@ -138,6 +140,23 @@ def test_logs_follow_what_is_added_through_rotation(cli: Cli) -> None:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_audit_shows_the_last_lines_and_finds_a_change(cli: Cli) -> None:
+    said = cli("audit")
+    assert (said.code, "no audit log" in said.err) == (1, True)
+    cli.home.ensure()
+    with AuditLog(cli.home.audit, ManualClock(), str) as audit:
+        for text in ("make test", "rm -r build"):
+            audit.append(Act(kind="run", user="U1", channel="C1", text=text, decision="done", exit_code=0))
+    assert "rm -r build" in cli("audit", "-n", "1").out
+    assert "make test" not in cli("audit", "-n", "1").out
+    assert [row["text"] for row in json.loads(cli("audit", "--json").out)] == ["make test", "rm -r build"]
+    assert cli("audit", "verify").out == "The audit log is whole.\n"
+    cli.home.audit.write_bytes(cli.home.audit.read_bytes().replace(b"make test", b"make wish"))
+    said = cli("audit", "verify")
+    assert (said.code, "line 2 does not fit" in said.err) == (1, True)
+    assert cli("audit", "dance").code == 2
 
 
 def test_manifest_is_json_and_its_link_a_url(cli: Cli) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.observe.audit import Act, AuditLog, verify
+from codebutler.observe.audit import Act, AuditLog, Break, rotated, verify, verify_all
 
 
 def act(text: str = "ls") -> Act:
@@ -107,3 +107,31 @@ def test_a_symlink_is_refused(tmp_path: Path) -> None:
     (tmp_path / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"), AuditLog(tmp_path / "audit.jsonl", ManualClock(), hide):
         pass
+
+
+def test_a_full_file_is_put_aside_and_the_chain_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    for life in range(3):
+        with AuditLog(path, ManualClock(), hide, rotate_bytes=1000) as audit:
+            for number in range(5):
+                audit.append(act(f"{life} {number}"))
+    assert len(rotated(path)) >= 2
+    files = [*rotated(path), path]
+    texts = [json.loads(line)["text"] for file in files for line in file.read_text().splitlines()]
+    assert texts == [f"{life} {number}" for life in range(3) for number in range(5)]
+    assert verify_all(path) is None
+    first = files[0]
+    first.write_bytes(first.read_bytes().replace(b"0 1", b"0 9"))
+    assert verify_all(path) == Break(first, 3)
+    first.unlink()
+    assert verify_all(path) == Break(files[1], 1)
+
+
+def test_what_is_kept_together_is_a_chain_too(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path, ManualClock(), hide) as audit:
+        audit.keep([act("a"), act("b")])
+        audit.keep([])
+        audit.append(act("c"))
+    assert len(path.read_bytes().splitlines()) == 3
+    assert verify_all(path) is None

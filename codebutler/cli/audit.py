@@ -1,0 +1,58 @@
+"""`codebutler audit`: what was executed or refused, and whether the record is whole."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from codebutler.cli.output import print_json, print_table, say
+from codebutler.cli.surroundings import home
+from codebutler.errors import CodeButlerError
+from codebutler.observe.audit import verify_all
+
+
+def run(
+    action: Annotated[str, typer.Argument(help="show, or verify the chain.")] = "show",
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many lines from the end.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the end of the audit log, or verify that no line of it was changed, removed or inserted."""
+    path = home().audit
+    if action not in ("show", "verify"):
+        raise typer.BadParameter("say `codebutler audit` or `codebutler audit verify`")
+    if not path.is_file():
+        raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` begins it")
+    if action == "verify":
+        broken = verify_all(path)
+        if broken is not None:
+            raise CodeButlerError(
+                f"{broken.path}: line {broken.line} does not fit the one before: "
+                "it, or a line before it, was changed, removed or inserted"
+            )
+        say("The audit log is whole.")
+        return
+    with path.open("rb") as file:
+        last = [row for raw in deque(file, maxlen=lines) if (row := _row(raw)) is not None]
+    if as_json:
+        print_json(last)
+    else:
+        print_table(("TIME", "USER", "KIND", "DECISION", "TEXT"), [_cells(row) for row in last])
+
+
+def _row(raw: bytes) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None  # torn by a crash; `verify` speaks of it
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    text = " ".join(str(row.get("text", "")).split())
+    return (
+        str(row.get("time", ""))[:19],
+        *(str(row.get(key, "")) for key in ("user", "kind", "decision")),
+        text[:80],
+    )
