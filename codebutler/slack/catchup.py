@@ -12,47 +12,27 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from codebutler.clock import Clock
-from codebutler.errors import (
-    ChatAuthError,
-    ChatError,
-    ChatOutcomeUnknownError,
-    ChatRateLimitedError,
-    ChatUnreachableError,
-    StoreError,
-)
+from codebutler.errors import ChatError, StoreError
 from codebutler.intake.catchup import Gap, Shown, Window, missed, threads, unsettled, window
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.routing.holding import HoldingRouter
-from codebutler.slack.backoff import full_jitter_s
+from codebutler.slack.bygone import PASSING, Bygone, Reader
 from codebutler.slack.link import cancel
-from codebutler.slack.payloads import PayloadError, shown
-from codebutler.slack.port import Identity, Page
+from codebutler.slack.port import Identity
 
 AT_ONCE = 4
-MAX_PAGES = 50
 MAX_THREADS = 200
 REMEMBERED = 10_000
 # Order is worth a short wait, an answer is worth more.
 HOLD_S = 2.0
-BACKOFF_BASE_S = 1.0
-BACKOFF_CAP_S = 60.0
 # A message may still be on its way over the socket for so long.
 UNDER_WAY_S = 8.0
-PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, ChatAuthError)
 
 log = logging.getLogger("codebutler.slack.catchup")
-
-
-class Reader(Protocol):
-    """History, within the rate limits."""
-
-    async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
-    ) -> Page: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +66,9 @@ class CatchUp:
         rng: Random,
         repos: Callable[[], Mapping[str, Repo]],
     ) -> None:
-        self._reader = reader
+        self._bygone = Bygone(reader, clock, rng)
         self._shelf = shelf
         self._clock = clock
-        self._rng = rng
         self._repos = repos
         self._losses = 0
         self._read: OrderedDict[tuple[str, str], str] = OrderedDict()
@@ -152,8 +131,7 @@ class CatchUp:
         mark = await self._shelf.journal.high_water(channel)
         if not mark:
             return set()
-        page = await self._reader.history(channel, oldest=mark)
-        shown = {each.ts for each in _readable(page, channel, me) if each.event}
+        shown = {each.ts for each in await self._bygone.glance(channel, mark, me) if each.event}
         return shown - {each.ts for each in await self._shelf.journal.seen(channel)}
 
     async def _open_gaps(self) -> None:
@@ -165,7 +143,7 @@ class CatchUp:
             except StoreError as error:
                 failures += 1
                 log.warning("cannot note that messages may be missed: %s", error)
-                await self._pause(failures)
+                await self._bygone.pause(failures)
 
     async def _all(self, me: Identity) -> None:
         """What is new first, in every channel: what was changed takes many more calls, and nobody waits for
@@ -197,7 +175,7 @@ class CatchUp:
                 except StoreError as error:
                     failures += 1
                     log.warning("catching up in %s waits for the disk: %s", self._name(channel), error)
-                    await self._pause(failures)
+                    await self._bygone.pause(failures)
                 except ChatError as error:
                     log.warning("cannot catch up in %s: %s", self._name(channel), error)
                     break
@@ -214,7 +192,7 @@ class CatchUp:
             return
         frame = window(gap, self._clock.now())
         complete: set[str | None] = set()
-        fetched, whole = await self._pages(channel, None, frame.oldest_ts, me)
+        fetched, whole = await self._bygone.read(channel, None, frame.oldest_ts, me)
         if whole:
             complete.add(None)
         else:
@@ -258,7 +236,7 @@ class CatchUp:
     async def _replies(self, found: _Round, root: str, me: Identity) -> None:
         channel = found.gap.channel
         try:
-            replies, whole = await self._pages(channel, root, found.frame.look_ts, me)
+            replies, whole = await self._bygone.read(channel, root, found.frame.look_ts, me)
         except PASSING:
             raise
         except ChatError as error:
@@ -268,44 +246,6 @@ class CatchUp:
         if whole:
             found.complete.add(root)
 
-    async def _pages(
-        self, channel: str, thread_ts: str | None, oldest: str, me: Identity
-    ) -> tuple[list[Shown], bool]:
-        found: list[Shown] = []
-        cursor = ""
-        for _ in range(MAX_PAGES):
-            page = await self._page(channel, thread_ts, oldest, cursor)
-            found += _readable(page, channel, me)
-            cursor = page.next_cursor
-            if not cursor:
-                return found, True
-        return found, False
-
-    async def _page(self, channel: str, thread_ts: str | None, oldest: str, cursor: str) -> Page:
-        """As often as it takes: a page that cannot be had now is had later."""
-        failures = 0
-        while True:
-            try:
-                return await self._reader.history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
-            except PASSING as error:
-                failures += 1
-                if failures == 1:
-                    log.warning("catching up waits: %s", error)
-                await self._pause(failures)
-
-    async def _pause(self, failures: int) -> None:
-        await self._clock.sleep(full_jitter_s(self._rng, failures, BACKOFF_BASE_S, BACKOFF_CAP_S))
-
     def _name(self, channel: str) -> str:
         repo = self._repos().get(channel)
         return f"{repo.name} ({channel})" if repo else channel
-
-
-def _readable(page: Page, channel: str, me: Identity) -> list[Shown]:
-    found = []
-    for message in page.messages:
-        try:
-            found.append(shown(message, channel, me))
-        except PayloadError as error:
-            log.debug("a message of %s was left out: %s", channel, error)
-    return found
