@@ -33,6 +33,7 @@ from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.queueing import Todo
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler
+from codebutler_worker.conversation.states import UNFINISHED
 
 HEARTBEAT_S = 5.0
 END_AGENTS_S = 5.0
@@ -67,18 +68,9 @@ class Worker:
         tasks = []
         try:
             self._channel.send(Ready())
-            reached("restore.before")
-            await self._desk.outbox.restore()
-            reached("recover.before")
-            interrupted = await self._desk.commit(recover)
-            reached("recover.after")
-            for record in interrupted:
-                self._desk.report.audit(record)
-            if interrupted:
-                self._desk.report.log(
-                    "WRN", f"{len(interrupted)} turns were interrupted; their threads are asked"
-                )
-            tasks.append(asyncio.create_task(self._scheduler.run(), name="scheduler"))
+            if left := await self._desk.store.anything_open(UNFINISHED):
+                await self._take_up()
+            tasks.append(asyncio.create_task(self._scheduler.run(at_once=left), name="scheduler"))
             tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
             for task in tasks:
                 task.add_done_callback(self._ended)
@@ -87,6 +79,18 @@ class Worker:
             return self._exit_code
         finally:
             await self._close([*tasks, *([self._ending] if self._ending else [])])
+
+    async def _take_up(self) -> None:
+        """Go on with what an earlier life left: all that ``Store.anything_open`` asks for."""
+        reached("restore.before")
+        await self._desk.outbox.restore()
+        reached("recover.before")
+        interrupted = await self._desk.commit(recover)
+        reached("recover.after")
+        for record in interrupted:
+            self._desk.report.audit(record)
+        if interrupted:
+            self._desk.report.log("WRN", f"{len(interrupted)} turns were interrupted; their threads are asked")
 
     def end(self, grace_s: float) -> None:
         """End as if the parent had said Shutdown (a signal did)."""

@@ -17,8 +17,18 @@ from sqlalchemy.exc import IntegrityError
 
 from codebutler.clock import ManualClock
 from codebutler.errors import StoreError
+from codebutler_worker.conversation.states import STATES, UNFINISHED
 from codebutler_worker.store.open import open_store
-from codebutler_worker.store.rows import ApprovalRow, MessageRow, OutboxRow, SessionRow, TurnRow, message_id
+from codebutler_worker.store.rows import (
+    ApprovalRow,
+    ErrandRow,
+    MessageRow,
+    OutboxRow,
+    SessionRow,
+    TurnRow,
+    TurnState,
+    message_id,
+)
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 
 
@@ -135,6 +145,34 @@ async def test_a_full_disk_is_told_in_one_line_without_what_people_wrote(store: 
     assert "\n" not in str(caught.value)
     store._raw.execute("PRAGMA max_page_count = 1000000")
     await store.run(lambda uow: uow.messages.add(a_message("1.0")))
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_it_knows_whether_a_turn_is_unfinished(store: Store, state: TurnState) -> None:
+    assert not await store.anything_open(UNFINISHED)
+    await store.run(lambda uow: uow.turns.add(replace(a_turn("t1"), state=state)))
+    assert await store.anything_open(UNFINISHED) is (state in UNFINISHED)
+
+
+async def test_it_knows_whether_an_operation_waits(store: Store) -> None:
+    await store.run(lambda uow: uow.outbox.add(an_operation("op1")))
+    assert await store.anything_open(UNFINISHED)
+    await store.run(lambda uow: uow.outbox.posted("op1", "2.0"))
+    assert not await store.anything_open(UNFINISHED)
+
+
+async def test_it_knows_whether_an_errand_is_left(store: Store) -> None:
+    errand = ErrandRow(id="e1", name="c", conversation="C1:1.0", user_id="U1", created_at="2026")
+    await store.run(lambda uow: uow.errands.add(errand))
+    assert await store.anything_open(UNFINISHED)
+    await store.run(lambda uow: uow.errands.done("e1"))
+    assert not await store.anything_open(UNFINISHED)
+
+
+async def test_asked_what_is_open_a_store_taken_away_says_so(store: Store, path: Path) -> None:
+    path.rename(path.with_name("elsewhere.db"))
+    with pytest.raises(StoreError, match="was removed or replaced"):
+        await store.anything_open(UNFINISHED)
 
 
 async def test_a_closed_store_says_so(path: Path) -> None:

@@ -72,8 +72,14 @@ class Scheduler:
         """Start nothing any more."""
         self._paused = True
 
-    async def run(self) -> None:
-        """Start due turns for ever. A store that fails for a while delays them, it does not end them."""
+    async def run(self, *, at_once: bool = True) -> None:
+        """Start due turns for ever; unless ``at_once`` look for them only when there is news.
+
+        A store that fails for a while delays them, it does not end them.
+        """
+        if not at_once and not self._news:
+            self._idle.set()
+            await self._wake.wait()
         while True:
             self._wake.clear()
             next_due_s: float | None = STORE_RETRY_S

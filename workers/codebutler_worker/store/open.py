@@ -99,5 +99,6 @@ def schema() -> list[str]:
     return [*statements, f"INSERT INTO alembic_version VALUES ('{tables.HEAD}')"]  # noqa: S608
 
 
+@cache
 def _columns() -> dict[str, frozenset[str]]:
     return {table.name: frozenset(table.columns.keys()) for table in tables.metadata.sorted_tables}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
@@ -25,9 +25,16 @@ from codebutler_worker.store.attachments import Attachments
 from codebutler_worker.store.conversations import Inbox, Messages, Turns
 from codebutler_worker.store.errands import Errands
 from codebutler_worker.store.outbox import Approvals, Outbox
+from codebutler_worker.store.rows import TurnState
 from codebutler_worker.store.sessions import Sessions
 
 T = TypeVar("T")
+
+_OPEN = """
+SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'pending')
+    OR EXISTS (SELECT 1 FROM turns WHERE state IN ({}))
+    OR EXISTS (SELECT 1 FROM errands)
+"""
 
 
 class UnitOfWork:
@@ -66,7 +73,7 @@ class Store:
         self._raw = raw
         self._clock = clock
         self._anchor = sqlitefile.Anchor(path)
-        self._connection: Connection = _engine(raw).connect()
+        self._connection: Connection | None = None
         self._thread = thread or store_thread()
         self._closed = False
 
@@ -77,10 +84,15 @@ class Store:
         StoreError when the disk or the file is at fault (nothing is kept then; trying again later is safe).
         If the caller is cancelled while the work runs, the transaction still ends, one way or the other.
         """
-        if self._closed:
-            raise StoreError(f"{self._path} is closed")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, partial(self._transact, work))
+        return await self._on_thread(partial(self._transact, work))
+
+    async def anything_open(self, unfinished: Collection[TurnState]) -> bool:
+        """Whether an operation or an errand is left, or a turn in one of these states. Raises StoreError.
+
+        Asked of SQLite itself: at most starts nothing is, and SQLAlchemy, whose first use costs a worker
+        megabytes of memory that it shared until then, waits for the first event.
+        """
+        return await self._on_thread(partial(self._anything_open, tuple(unfinished)))
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
@@ -99,8 +111,23 @@ class Store:
     ) -> None:
         await self.close()
 
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreError(f"{self._path} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _anything_open(self, unfinished: tuple[TurnState, ...]) -> bool:
+        self._anchor.check()
+        try:
+            query = _OPEN.format(", ".join("?" * len(unfinished)))
+            return bool(self._raw.execute(query, unfinished).fetchone()[0])
+        except sqlite3.Error as error:
+            raise sqlitefile.store_error(self._path, error) from error
+
     def _transact(self, work: Callable[[UnitOfWork], T]) -> T:
         self._anchor.check()
+        if self._connection is None:
+            self._connection = _engine(self._raw).connect()
         try:
             with self._connection.begin():
                 self._connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -116,8 +143,9 @@ class Store:
                 self._raw.rollback()
 
     def _shut(self) -> None:
-        self._connection.close()
-        self._connection.engine.dispose()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection.engine.dispose()
         self._raw.close()
         self._lock.release()
 
