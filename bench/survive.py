@@ -17,7 +17,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:  # noqa: ARG001 - it
     survived = sum(outcome.survived(kind) for kind in {tried.kind for tried in outcome.tried})
     tried, messages = len(outcome.tried), outcome.messages
     return [
-        limit(f"faults not survived, of {tried} tried", tried - survived, 0, ""),
+        Figure(what="faults tried", measured=tried, against=survived, against_what="survived", unit=""),
         limit(f"messages lost, of {messages}", outcome.count("lost"), 0, ""),
         limit("answers or work doubled", outcome.count("doubled"), 0, ""),
         limit("messages out of order", outcome.count("disordered"), 0, ""),
