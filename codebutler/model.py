@@ -140,12 +140,14 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     """Say something. ``text`` is mrkdwn and the notification; ``blocks`` (Block Kit) win where shown.
 
     ``only_for``: the one user who sees it, until their client forgets it; it cannot be edited or found again.
+    ``mention``: a user to be called at its top, by the parent and only if allowed to talk to us.
     """
 
     text: str
     thread_ts: str | None = None
     blocks: tuple[dict[str, Any], ...] = ()
     only_for: str = ""
+    mention: str = ""
 
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):

@@ -19,7 +19,7 @@ from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import harmless
+from codebutler.slack.outgoing import addressed, harmless
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.text.escape import escape
@@ -55,12 +55,13 @@ class ParentServices:
         self._tasks = tasks
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
-        """Do ``operation`` in the repository's own channel, where it can ping nobody.
+        """Do ``operation`` in the repository's own channel, where it can ping nobody but whom it is for.
 
         Raises ChatError if it is refused for good.
         """
         operation = harmless(operation)
-        ts = await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure)
+        called = addressed(operation, repo.config.slack.allowed_users)
+        ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure)
         self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 

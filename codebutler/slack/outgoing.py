@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +20,7 @@ TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
 )
 MAX_DEPTH = 40
+_USER = re.compile(r"[UW][A-Z0-9]{1,30}")
 BLOCKS = frozenset({"markdown", "section", "actions", "context", "divider", "header"})
 """The kinds of blocks that workers use; Slack finds a mention in their texts only."""
 
@@ -95,6 +97,22 @@ def harmless(operation: Operation) -> Operation:
             )
         case React():
             return operation
+
+
+def addressed(operation: Operation, allowed: Collection[str]) -> Operation:
+    """The post with a call to the user it is for, if that is one of ``allowed``: nobody else can be pinged.
+
+    The call is a block of its own: whether a mention in a Markdown block reaches anybody, Slack does not say.
+    """
+    if not isinstance(operation, Post) or not operation.mention:
+        return operation
+    post = msgspec.structs.replace(operation, mention="")
+    if operation.mention not in allowed or not _USER.fullmatch(operation.mention):
+        return post
+    call = f"<@{operation.mention}>"
+    block = {"type": "section", "text": {"type": "mrkdwn", "text": call}}
+    blocks = (block, *post.blocks) if post.blocks else ()
+    return msgspec.structs.replace(post, text=f"{call} {post.text}", blocks=blocks)
 
 
 def plainer(operation: Operation) -> Operation | None:

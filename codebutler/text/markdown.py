@@ -20,14 +20,44 @@ from codebutler.text.inline import inline, plain, safe
 BULLETS = "•◦▪"
 RULE = "─" * 20
 INDENT = "    "
+BEGINNING_CHARS = 20_000
+CUT = "\n…"
+FENCE_END = "\n```"
 
 _TASK = re.compile(r"\[([ xX])\](?= )")
 
 
 def to_mrkdwn(markdown: str) -> str:
     """The text of a Slack message that shows ``markdown``. Never raises; any input is safe to post."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    return "\n".join(_spaced(_tree(parser.parse(markdown)).children, depth=0)).strip("\n")
+    return "\n".join(_spaced(_tree(parser().parse(markdown)).children, depth=0)).strip("\n")
+
+
+def beginning(markdown: str) -> str:
+    """The first block of a text, with the headings above it; what there is of it within 20,000 characters."""
+    start = markdown[:BEGINNING_CHARS]
+    for token in parser().parse(start):
+        if token.map and token.level == 0 and token.type not in ("heading_open", "heading_close", "hr"):
+            return "\n".join(start.split("\n")[: token.map[1]])
+    return start
+
+
+def clip_mrkdwn(text: str, limit: int) -> str:
+    """At most ``limit`` characters of mrkdwn of ours: no half entity, no half link, no open fence at the cut."""
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - len(CUT) - len(FENCE_END)]
+    line = cut.rfind("\n")
+    if line > len(cut) // 2:
+        cut = cut[:line]
+    opened = max(cut.rfind("&"), cut.rfind("<"))
+    if opened > max(cut.rfind(";"), cut.rfind(">")):
+        cut = cut[:opened]
+    return cut.rstrip() + (FENCE_END if cut.count("```") % 2 else "") + CUT
+
+
+def parser() -> MarkdownIt:
+    """Reads Markdown as Slack does: CommonMark with tables and strikethrough."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
 @dataclass

@@ -208,7 +208,7 @@ async def test_a_long_answer_is_split_and_a_very_long_one_is_a_file(tmp_path: Pa
         file = next(operation for operation in parent.operations if isinstance(operation, Upload))
         assert file.filename == "answer.md"
         assert len(file.content) > 90_000
-        assert "The whole answer is in the file" in parent.posts[-1].text
+        assert "Full answer attached" in parent.posts[-1].text
 
 
 async def test_a_failed_turn_says_what_to_do(tmp_path: Path) -> None:

@@ -59,15 +59,33 @@ def test_fences_are_closed_in_every_part() -> None:
     assert parts[-1].endswith(FOOT)
 
 
-def test_a_very_long_answer_is_a_file_and_its_beginning() -> None:
-    text = "word " * 5000
+def test_a_very_long_answer_is_a_file_and_its_first_paragraph() -> None:
+    text = "# Report\n\nAll is **well**.\n\n" + "word " * 5000
     post, file = answer(text, FOOT, "100.1", 3500)
-    assert shown(post).endswith(FOOT)
-    assert len(shown(post)) <= 3500
+    assert shown(post) == f"# Report\n\nAll is **well**.\n\n_Full answer attached._\n\n{FOOT}"
     assert isinstance(file, Upload)
     assert file.filename == "answer.md"
     assert file.content.decode() == text.strip()
     assert file.thread_ts == "100.1"
+
+
+@pytest.mark.parametrize(
+    "text", ["word " * 5000, "```\n" + "code\n" * 5000 + "```", "| a | b |\n|--|--|\n" + "| c | d |\n" * 2000]
+)
+def test_a_first_paragraph_without_end_is_cut(text: str) -> None:
+    post, file = answer(text, FOOT, None, 1000)
+    assert len(shown(post)) <= 1000
+    assert shown(post).count("```") % 2 == 0
+    assert shown(post).endswith(f"_Full answer attached._\n\n{FOOT}")
+    assert isinstance(file, Upload)
+
+
+@pytest.mark.parametrize("text", ["short", "long enough " * 500, "very long " * 3000])
+def test_the_asker_is_called_once_on_the_last_post(text: str) -> None:
+    posts = [
+        operation for operation in answer(text, FOOT, None, 3500, "U0ANA") if isinstance(operation, Post)
+    ]
+    assert [post.mention for post in posts] == ["" for _ in posts[1:]] + ["U0ANA"]
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=3000), st.integers(200, 400))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.slack.outgoing import harmless
+from codebutler.slack.outgoing import addressed, harmless
 
 PINGS = "<!channel> <@U0ANA> <!subteam^S1> @here @everyone &lt;!here&gt;"
 
@@ -55,3 +55,22 @@ def test_a_mention_that_is_no_text_is_left_out() -> None:
 )
 def test_all_else_stays_as_it_is(operation: Operation) -> None:
     assert harmless(operation) == operation
+
+
+def test_only_the_one_whom_a_post_is_for_is_called() -> None:
+    post = Post(text="done", blocks=({"type": "markdown", "text": "done"},), mention="U0ANA")
+    called = addressed(harmless(post), ("U0ANA", "U0BOB"))
+    assert isinstance(called, Post)
+    assert called.text == "<@U0ANA> done"
+    assert called.blocks[0] == {"type": "section", "text": {"type": "mrkdwn", "text": "<@U0ANA>"}}
+    assert called.blocks[1:] == post.blocks
+    plain = addressed(Post(text="done", mention="U0ANA"), ("U0ANA",))
+    assert (plain.text, plain.blocks) == ("<@U0ANA> done", ())  # type: ignore[union-attr]  # a post
+
+
+@pytest.mark.parametrize("user", ["U0EVE", "operator", "!channel", "U0ANA> <!channel", "S0TEAM", ""])
+def test_who_may_not_talk_to_us_is_not_called(user: str) -> None:
+    called = addressed(
+        Post(text="done", mention=user), ("U0ANA", "operator", "!channel", "U0ANA> <!channel", "S0TEAM")
+    )
+    assert called == Post(text="done")

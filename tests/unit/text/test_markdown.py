@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.text.escape import ZERO_WIDTH_SPACE
-from codebutler.text.markdown import to_mrkdwn
+from codebutler.text.markdown import beginning, clip_mrkdwn, to_mrkdwn
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,31 @@ def test_any_input_is_safe(markdown: str) -> None:
     assert not re.search(r"&(?!amp;|lt;|gt;)", shown)
     for target in re.findall(r"<([^<>]*)>", shown):
         assert re.match(r"(https?|mailto):", target, re.IGNORECASE), shown
+
+
+@pytest.mark.parametrize(
+    ("markdown", "first"),
+    [
+        ("One.\nTwo.\n\nThree.", "One.\nTwo."),
+        ("# Title\n\n## Part\n\nOne.\n\nTwo.", "# Title\n\n## Part\n\nOne."),
+        ("- a\n\n- b\n\nTwo.", "- a\n\n- b\n"),
+        ("```\na\n\nb\n```\nTwo.", "```\na\n\nb\n```"),
+        ("# Only a title", "# Only a title"),
+        ("", ""),
+    ],
+)
+def test_the_beginning_is_the_first_block_below_the_headings(markdown: str, first: str) -> None:
+    assert beginning(markdown) == first
+
+
+@given(st.one_of(st.text(max_size=400), MARKUP), st.integers(20, 200))
+def test_a_cut_leaves_nothing_half(markdown: str, limit: int) -> None:
+    shown = clip_mrkdwn(to_mrkdwn(markdown), limit)
+    assert len(shown) <= limit
+    assert not re.search(r"&(?!amp;|lt;|gt;)", shown)
+    assert shown.count("<") == shown.count(">") - len(re.findall(r"^\s*>", shown, re.MULTILINE))
+    if shown.endswith("…"):
+        assert shown.count("```") % 2 == 0
 
 
 @pytest.mark.parametrize(

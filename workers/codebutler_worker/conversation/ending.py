@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from codebutler.config.schema import OutputSection
+from codebutler.model import Post
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.clicks import LIMITS
-from codebutler_worker.conversation.desk import Draft, iso
+from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.queueing import (
     DONE,
     FAILED,
@@ -25,11 +26,13 @@ from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, plain, span
 from codebutler_worker.present.notices import failed
 from codebutler_worker.present.parking import parked
-from codebutler_worker.present.progress import Outcome, collapsed
+from codebutler_worker.present.progress import Message, Outcome, collapsed
 from codebutler_worker.present.reducer import View
 from codebutler_worker.store.rows import TurnRow
 
 RESPONSE_CHARS = 200
+LONG_S = 30.0
+"""After longer work the asker has looked away: the last message calls them."""
 _EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
 _REACTIONS: dict[Outcome, str] = {"done": DONE, "failed": FAILED, "stopped": STOPPED, "parked": QUEUED}
 
@@ -119,17 +122,20 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
 def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     """Returns the last operation's id: the final mark must not be there before the answer is."""
     place, finished = place_of(ending.turn), ending.finished
+    mention = ending.turn.user_id if ending.elapsed_s > LONG_S else ""
     last = None
     if ending.outcome == "done":
         foot = footer(ending.usage, ending.elapsed_s)
-        for operation in answer(finished.text, foot, place.thread_ts, output.max_chars_per_message):
+        limit = output.max_chars_per_message
+        for operation in answer(finished.text, foot, place.thread_ts, limit, mention):
             last = draft.add(place, operation)
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
-        last = draft.post(place, failed(ending.turn.id, finished.text, resumable=resumable))
+        said = failed(ending.turn.id, finished.text, resumable=resumable)
+        last = draft.add(place, _called(said, place, mention))
     elif ending.outcome == "parked" and ending.resume_at is not None:
         card = parked(ending.turn.id, finished.text, ending.resume_at, draft.now, ending.others)
-        last = draft.post(place, card)
+        last = draft.add(place, _called(card, place, mention))
     elif ending.stopped_by:
         last = draft.post(place, f"🛑 Stopped by {plain(ending.stopped_by)}.")
     return last
@@ -140,6 +146,10 @@ def _park(draft: Draft, ending: Ending, card: str | None) -> None:
     not_before = iso(ending.resume_at) if ending.resume_at else ""
     attempts = ending.turn.attempts + 1
     draft.uow.turns.update(ending.turn.id, not_before=not_before, attempts=attempts, progress_op_id=card)
+
+
+def _called(message: Message, place: Place, mention: str) -> Post:
+    return Post(text=message.text, blocks=message.blocks, thread_ts=place.thread_ts, mention=mention)
 
 
 def _keep_total_cost(draft: Draft, ending: Ending) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from codebutler.model import Operation, Post, Upload
 from codebutler.text.escape import neutralise
-from codebutler.text.markdown import to_mrkdwn
+from codebutler.text.markdown import beginning, clip_mrkdwn, to_mrkdwn
 from codebutler.text.redact import Redactor
 from codebutler.text.split import split_markdown
+from codebutler.text.tables import whole_tables
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.present.lines import count, money, span
 
@@ -15,7 +16,7 @@ FILE_OVER_PARTS = 10
 FALLBACK_CHARS = 4_000
 MAX_ANSWER_CHARS = 2_000_000
 NO_TEXT = "(no text)"
-IN_FILE = "_The whole answer is in the file below._"
+IN_FILE = "_Full answer attached._"
 
 
 def footer(usage: Usage, elapsed_s: float) -> str:
@@ -30,26 +31,32 @@ def footer(usage: Usage, elapsed_s: float) -> str:
     return f"_{' • '.join(parts)}_"
 
 
-def answer(markdown: str, foot: str, thread_ts: str | None, limit: int) -> tuple[Operation, ...]:
-    """The posts (each of ``limit`` characters at most, the last one footed), and a very long text's file."""
+def answer(
+    markdown: str, foot: str, thread_ts: str | None, limit: int, mention: str = ""
+) -> tuple[Operation, ...]:
+    """The posts (each of ``limit`` characters at most, the last one footed), and a very long text's file.
+
+    ``mention``: the user whom the last post calls.
+    """
     # Before it is cut: the second half of a key does not look like one any more.
     text = neutralise(Redactor().redact(markdown[:MAX_ANSWER_CHARS])).strip() or NO_TEXT
-    parts = split_markdown(text, limit)
+    parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
     if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
-        head = split_markdown(text, limit - len(IN_FILE) - len(foot) - 4)[0]
+        head = split_markdown(beginning(text), limit - len(IN_FILE) - len(foot) - 4)[0]
         file = Upload(
             filename="answer.md", title="Answer", content=text.encode("utf-8", "replace"), thread_ts=thread_ts
         )
-        return (_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts), file)
+        return (_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts, mention), file)
     if len(parts[-1]) + len(foot) + 2 > limit:
         parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
-    parts[-1] = f"{parts[-1]}\n\n{foot}"
-    return tuple(_post(part, thread_ts) for part in parts)
+    last = f"{parts.pop()}\n\n{foot}"
+    return (*(_post(part, thread_ts) for part in parts), _post(last, thread_ts, mention))
 
 
-def _post(part: str, thread_ts: str | None) -> Post:
+def _post(part: str, thread_ts: str | None, mention: str = "") -> Post:
     return Post(
-        text=to_mrkdwn(part)[:FALLBACK_CHARS],
+        text=clip_mrkdwn(to_mrkdwn(part), FALLBACK_CHARS),
         thread_ts=thread_ts,
         blocks=({"type": "markdown", "text": part},),
+        mention=mention,
     )

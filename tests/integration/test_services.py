@@ -1,0 +1,63 @@
+"""What a worker can make the parent say, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import ManualClock
+from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.control.listeners import Listeners
+from codebutler.intake.journal import Journal
+from codebutler.model import Post
+from codebutler.observe.audit import AuditLog
+from codebutler.observe.logs import Logs
+from codebutler.process.tasks import Tasks
+from codebutler.services import Chat, ParentServices
+from codebutler.slack.api import SlackApi
+from codebutler.slack.download import Downloads
+from codebutler.slack.memory import MemoryChat
+from codebutler.slack.sender import Sender
+
+REPO = RepoSettings(
+    name="sample",
+    path="/nowhere",
+    channel_id="C1",
+    config=Config(slack=SlackSection(allowed_users=("U0ANA",))),
+)
+
+
+def same(text: str) -> str:
+    return text
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat]]:
+    clock, chat = ManualClock(), MemoryChat()
+    async with AsyncExitStack() as stack:
+        sender = await stack.enter_async_context(Sender(chat, clock, same))
+        journal = Journal.open(tmp_path / "journal.db", clock)
+        stack.push_async_callback(journal.close)
+        services = ParentServices(
+            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock)),
+            journal=journal,
+            audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
+            logs=stack.enter_context(Logs(None, "info", same, stream=None)),
+            listeners=Listeners(),
+            tasks=Tasks(lambda name, error: None),
+        )
+        yield services, chat
+
+
+async def test_the_asker_is_called_and_nobody_else(desk: tuple[ParentServices, MemoryChat]) -> None:
+    services, chat = desk
+    await services.send(REPO, "1", Post(text="done, <@U0BOB> <!channel>", mention="U0ANA"), unsure=False)
+    await services.send(REPO, "2", Post(text="done", mention="U0BOB"), unsure=False)
+    first, second = (done.operation for done in chat.done)
+    assert isinstance(first, Post)
+    assert first.text.startswith("<@U0ANA> done")
+    assert first.text.count("<@") + first.text.count("<!") == 1
+    assert second == Post(text="done")
