@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import errno
 import secrets
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Self, TypeVar
 
-import uvicorn
 from msgspec import Struct
 
 from codebutler.clock import Clock, SystemClock
 from codebutler.errors import CodeButlerError
+from codebutler.web.serving import listen, serving
 from codebutler.workspace import render
 from codebutler.workspace.api import WebApi
 from codebutler.workspace.app import create_app
@@ -82,8 +79,7 @@ class WorkspaceServer:
         self.people = People(self.house)
         for name in (*options.guests, *options.guest_bots):
             self._let_in(name, is_bot=name in options.guest_bots)
-        self._server: _Server | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._served = contextlib.AsyncExitStack()
 
     def _let_in(self, name: str, *, is_bot: bool) -> None:
         try:
@@ -129,7 +125,7 @@ class WorkspaceServer:
         }
 
     async def __aenter__(self) -> Self:
-        listener = listen(self.options.port)
+        listener = listen(HOST, self.options.port)
         host = f"{HOST}:{listener.getsockname()[1]}"
         self.house.url = f"http://{host}"
         self.house.socket_url = f"ws://{host}"
@@ -138,29 +134,14 @@ class WorkspaceServer:
         panel = Panel(self.hub, self.faults, self.limits)
         desks = Desks(self.interactions, self.dialogs, self.people, panel)
         pages = Pages(self.house, self.stream, desks, self.options.offers)
-        config = uvicorn.Config(
-            create_app(self.house, api, pages),
-            http="h11",
-            ws="websockets-sansio",
-            ws_per_message_deflate=False,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = _Server(config)
-        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="workspace-server")
+        app = create_app(self.house, api, pages)
+        await self._served.enter_async_context(serving(app, listener))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        assert self._task is not None
         self.stream.close()
         await self.hub.close()
-        self._server.should_exit = True
-        await self._task
+        await self._served.aclose()
 
     def add_user(self, name: str, *, is_bot: bool = False) -> User:
         """Another person, or another app's bot, in every channel; ``.token`` is theirs."""
@@ -205,26 +186,3 @@ def new_tokens() -> Tokens:
         app=f"xapp-1-{secrets.token_hex(20)}",
         user=f"xoxp-{secrets.token_hex(20)}",
     )
-
-
-def listen(port: int) -> socket.socket:
-    """A listening socket on loopback. Raises CodeButlerError when the port cannot be had."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise CodeButlerError(f"port {port} is in use: choose another with --port") from None
-        raise CodeButlerError(f"cannot listen on port {port}: {error.strerror}") from None
-    return listener
-
-
-class _Server(uvicorn.Server):
-    """uvicorn as a part of a program: signals stay the program's."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -1,0 +1,1 @@
+"""What the supervisor serves on loopback."""
