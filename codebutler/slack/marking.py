@@ -91,7 +91,7 @@ class Marking:
         if mark is None:
             self._room.release()
             return
-        mark.busy = True
+        self._marks.begin(mark)
         call = asyncio.create_task(self._call(step, method, mark), name=f"slack-{method}-{mark.channel}")
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -163,14 +163,13 @@ class Marking:
     def _put_off(self, marks: list[ItemMark]) -> None:
         """Nobody shall wait for a mark that says what is past when it comes."""
         for mark in marks:
-            mark.put_off = True
-            self._tell(mark)
+            self._settle(self._marks.put_off(mark))
 
     def _done_if_right(self, mark: ItemMark) -> None:
         if mark.right:
-            self._tell(mark)
+            self._settle(mark.told())
             self._marks.drop(mark)
 
-    def _tell(self, mark: ItemMark) -> None:
-        for item in mark.told():
+    def _settle(self, items: list[Item]) -> None:
+        for item in items:
             self._items.settle(item, "")

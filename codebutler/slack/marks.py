@@ -21,6 +21,8 @@ Spot = tuple[str, str]
 BRIEF: Mapping[str, int] = MappingProxyType({"hourglass_flowing_sand": 4, "eyes": 8})
 """The marks for a while, and below how many waiting removals each may still be set."""
 REMEMBERED = 10_000
+# Of one channel; a worker that asks without end must not fill our memory.
+PUT_OFF = 50
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +66,8 @@ class Marks(Generic[Waiter]):
     def __init__(self) -> None:
         self._open: dict[Spot, dict[str, Mark[Waiter]]] = {}
         self._known: OrderedDict[tuple[str, str, str], bool] = OrderedDict()
+        self._served: dict[str, int] = {}
+        self._calls = 0
 
     def ask(
         self, channel: str, ts: str, name: str, waiter: Waiter, *, wanted: bool, unsure: bool
@@ -102,16 +106,29 @@ class Marks(Generic[Waiter]):
         return marks
 
     def next(self, step: Step) -> Mark[Waiter] | None:
-        """The mark to do that with now, None if there is none."""
-        room = self.removals_due
-        best = None
-        for mark in self._all():
-            if self._step(mark) != step or (step == "add" and mark.brief and room >= BRIEF[mark.name]):
-                continue
-            if not mark.brief or step != "add":
-                return mark
-            best = best or mark
-        return best
+        """The mark to do that with now, None if there is none. Those that stay go first, and the channels take
+        turns: no worker can keep the others waiting."""
+        due = self.removals_due
+        ready = [mark for mark in self._all() if self._step(mark) == step]
+        if step == "add":
+            ready = [mark for mark in ready if not mark.brief or due < BRIEF[mark.name]]
+        return min(ready, key=self._order, default=None)
+
+    def begin(self, mark: Mark[Waiter]) -> None:
+        """A call for it is under way."""
+        mark.busy = True
+        self._calls += 1
+        self._served[mark.channel] = self._calls
+
+    def put_off(self, mark: Mark[Waiter]) -> list[Waiter]:
+        """Set it when there is room, if that comes while few others wait for it. Returns those to be told."""
+        waiters = mark.told()
+        mark.put_off = True
+        waiting = [other for other in self._all() if other.put_off and other.channel == mark.channel]
+        for other in waiting[:-PUT_OFF]:
+            if not (other.busy or other.waiters):
+                self.drop(other)
+        return waiters
 
     @property
     def removals_due(self) -> int:
@@ -126,6 +143,9 @@ class Marks(Generic[Waiter]):
         """Those of them for which too many removals wait."""
         due = self.removals_due
         return [mark for mark in self.unhurried() if due >= BRIEF[mark.name]]
+
+    def _order(self, mark: Mark[Waiter]) -> tuple[bool, int]:
+        return mark.brief, self._served.get(mark.channel, 0)
 
     def _all(self) -> Iterator[Mark[Waiter]]:
         for names in self._open.values():
