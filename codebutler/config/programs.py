@@ -20,3 +20,9 @@ def is_session(config: Config, prefix: str) -> bool:
     """People type into it, so that it may begin without a word."""
     rule = program_of(config, prefix)
     return rule is not None and rule.mode == "interactive"
+
+
+def program_names(config: Config) -> frozenset[str]:
+    """Every prefix that starts a program."""
+    named = {RUN.prefix, *(rule.prefix for rule in config.commands)}
+    return frozenset(name for name in named if program_of(config, name) is not None)

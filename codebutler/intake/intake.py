@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from codebutler.clock import Clock
+from codebutler.config.programs import RUN, is_session
 from codebutler.config.schema import Config
 from codebutler.intake.authorise import Ask, Decision, ask_of, authorise, kind_of
 from codebutler.intake.catchup import dated
@@ -35,7 +36,7 @@ class Repo:
     def prefixes(self) -> frozenset[str]:
         """The words that name an agent here."""
         configured = {rule.prefix for rule in self.config.commands}
-        return frozenset(configured | {self.config.agent.default, "rehearsal"})
+        return frozenset(configured | {self.config.agent.default, "rehearsal", RUN.prefix})
 
 
 class Refusals(Protocol):
@@ -125,7 +126,7 @@ def _not_for_us(config: Config, event: Event, request: Request) -> bool:
     """With ``agent.mention: mention`` plain talk passes us by; our own words are always meant for us."""
     if isinstance(event, MessagePosted | MessageEdited) and isinstance(request, Prompt):
         if not request.text.strip() and not getattr(event, "files", ()):
-            return True
+            return not (request.prefix and is_session(config, request.prefix))
         if config.agent.mention == "mention" and request.prefix is None:
             return isinstance(event, MessagePosted) and event.origin == "slack" and not event.mentioned
     return isinstance(request, Command) and not request.name

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from codebutler.clock import Clock
-from codebutler.config.schema import RepoSettings
+from codebutler.config.programs import program_of
+from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
@@ -44,6 +45,11 @@ class Roster:
             # It starts no program, so it needs no walls.
             service = MediaService(self._settings.config.openai, self._settings.agent_env)
             return self._made.setdefault(name, ImageBackend(service))
+        if (rule := program_of(self._settings.config, name)) is not None:
+            async with self._making:
+                if name not in self._made:
+                    self._made[name] = await self._program(rule)
+                return self._made[name]
         make = _MAKERS.get(name)
         if make is None:
             works = " and ".join(f"`{known}:`" for known in _MAKERS)
@@ -56,6 +62,12 @@ class Roster:
     async def close(self) -> None:
         """End every process of every agent."""
         await asyncio.gather(*(backend.close() for backend in self._made.values()))
+
+    async def _program(self, rule: CommandRule) -> AgentBackend:
+        # A terminal emulator is not for every worker's memory.
+        from codebutler_worker.agents.shell.made import shell_backend
+
+        return shell_backend(rule, self._settings, await self._walls(), self._home, self._clock)
 
     async def _walls(self) -> Sandbox:
         if self._sandbox is None:

@@ -138,6 +138,7 @@ class Worker:
             self._desk.report.log(tag, text)
         self._scheduler.stop(todo.stop)
         self._scheduler.steer(todo.steer)
+        self._scheduler.type(todo.typed)
         self._scheduler.tell(todo.verdicts)
 
     def _shut_down(self, order: Shutdown) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 Reason = Literal[
     "done",
@@ -186,6 +186,14 @@ class Answer:
 
     allow: bool
     text: str = ""
+
+
+@runtime_checkable
+class Keyboard(Protocol):
+    """An agent that is a program at a terminal, into which people type."""
+
+    async def type(self, turn_id: str, text: str) -> str:
+        """Type into the running turn; "" if that worked, else one line for people that says why not."""
 
 
 class AgentBackend(Protocol):

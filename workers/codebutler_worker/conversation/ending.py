@@ -21,6 +21,7 @@ from codebutler_worker.conversation.queueing import (
     place_of,
     swap_reactions,
 )
+from codebutler_worker.conversation.showing import Showing
 from codebutler_worker.conversation.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, plain, span
@@ -53,6 +54,7 @@ class Ending:
     stopped_by: str = ""
     resume_at: datetime | None = None
     others: tuple[str, ...] = ()
+    showing: Showing | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -88,6 +90,7 @@ class Ending:
             kind=self.turn.agent,
             text=one_line(prompt, 1000),
             decision=self.outcome,
+            exit_code=self.finished.exit_code,
             duration_s=round(self.elapsed_s, 3),
         )
 
@@ -97,7 +100,7 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     turn, outcome = ending.turn, ending.outcome
     close_all(draft, turn.id, WITHDRAWN)
     last = _say(draft, output, ending)
-    if turn.progress_op_id:
+    if turn.progress_op_id and ending.showing is None:
         view = replace(ending.view, usage=ending.usage)
         draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
     swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome], after=last)
@@ -124,6 +127,8 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     place, finished = place_of(ending.turn), ending.finished
     mention = ending.turn.user_id if ending.elapsed_s > LONG_S else ""
     last = None
+    if ending.showing is not None:
+        return ending.showing.finish(draft, finished, ending.elapsed_s, ending.turn.user_id)
     if ending.outcome == "done":
         foot = footer(ending.usage, ending.elapsed_s)
         limit = output.max_chars_per_message

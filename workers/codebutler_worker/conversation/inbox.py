@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from codebutler.config.programs import is_session
 from codebutler.config.schema import RepoSettings
 from codebutler.model import (
     ButtonClicked,
@@ -38,6 +39,7 @@ from codebutler_worker.conversation.queueing import (
     withdraw_turn,
 )
 from codebutler_worker.conversation.states import LIVE
+from codebutler_worker.conversation.typing import type_in
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
 
@@ -86,7 +88,7 @@ class Inbox:
 
     def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:
         note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
-        if isinstance(request, Prompt) and not request.text.strip() and not event.files:
+        if isinstance(request, Prompt) and not event.files and self._says_nothing(request):
             draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), SAY_WHAT)
         elif isinstance(request, Prompt):
             decided = decide_typed(draft, self.settings.config, event, request)
@@ -103,12 +105,17 @@ class Inbox:
                 files=event.files,
             )
             take = park if event.stale else enqueue
-            return take(draft, self.settings.config, said).logged("MSG", note)
+            todo = type_in(draft, self.settings.config, said) or take(draft, self.settings.config, said)
+            return todo.logged("MSG", note)
         elif isinstance(request, Command) and event.stale:
             draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
         elif isinstance(request, Command):
             return self._command(draft, request, event.channel, event.thread_ts, event.ts).logged("MSG", note)
         return Todo().logged("MSG", note)
+
+    def _says_nothing(self, request: Prompt) -> bool:
+        bare = not request.text.strip()
+        return bare and not (request.prefix and is_session(self.settings.config, request.prefix))
 
     def _slash(self, draft: Draft, event: SlashCommand, request: Request) -> Todo:
         note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'

@@ -20,8 +20,22 @@ class Choice:
     next_due_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Agents that take none of the others' room, but ``room`` of their own: the programs."""
+
+    agents: frozenset[str]
+    room: int
+
+
 def choose(
-    queued: Sequence[TurnRow], busy: Collection[str], now: datetime, *, debounce_s: float, room: int
+    queued: Sequence[TurnRow],
+    busy: Collection[str],
+    now: datetime,
+    *,
+    debounce_s: float,
+    room: int,
+    apart: Apart | None = None,
 ) -> Choice:
     """Oldest first, one per conversation, in each conversation in order, ``room`` at most. Pure.
 
@@ -30,6 +44,7 @@ def choose(
     taken = set(busy)
     start: list[TurnRow] = []
     due_in_s: list[float] = []
+    rooms = {False: room, True: apart.room if apart else 0}
     for turn in queued:
         if turn.conversation in taken:
             continue
@@ -37,7 +52,10 @@ def choose(
         wait_s = _seconds_until(turn.not_before, now)
         if 0 < wait_s <= debounce_s + 1:
             due_in_s.append(wait_s)
-        elif len(start) < room:
+            continue
+        aside = apart is not None and turn.agent in apart.agents
+        if rooms[aside] > 0:
+            rooms[aside] -= 1
             start.append(turn)
     return Choice(tuple(start), min(due_in_s, default=None))
 
@@ -48,10 +66,17 @@ def _seconds_until(moment: str, now: datetime) -> float:
     return (datetime.fromisoformat(moment) - now) / timedelta(seconds=1)
 
 
-def in_line(queued: Sequence[TurnRow], busy: Collection[str], now: datetime, *, room: int) -> list[TurnRow]:
+def in_line(
+    queued: Sequence[TurnRow],
+    busy: Collection[str],
+    now: datetime,
+    *,
+    room: int,
+    apart: Apart | None = None,
+) -> list[TurnRow]:
     """Those that could not start even if they were due, in order. Pure."""
     due = [replace(turn, not_before="") for turn in queued]
-    starting = {turn.id for turn in choose(due, busy, now, debounce_s=0, room=room).start}
+    starting = {turn.id for turn in choose(due, busy, now, debounce_s=0, room=room, apart=apart).start}
     return [turn for turn in queued if turn.id not in starting]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from codebutler.config.programs import program_of
 from codebutler.config.schema import Config
 from codebutler.model import File
 from codebutler.protocol.messages import LogTag
@@ -78,12 +79,23 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """A message that is to be typed into the session of a running turn."""
+
+    turn_id: str
+    channel: str
+    ts: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Todo:
     """What remains to be done outside the transaction, once it is committed."""
 
     stop: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     steer: tuple[Steer, ...] = ()
+    typed: tuple[Typed, ...] = ()
     log: tuple[tuple[LogTag, str], ...] = ()
 
     def logged(self, tag: LogTag, text: str) -> Todo:
@@ -100,13 +112,14 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
     agent = agent_name(config, said.prefix)
     live = [turn for turn in draft.uow.turns.in_states(*LIVE) if turn.conversation == conversation]
-    turn = _joinable(draft, conversation, agent, said)
+    is_program = program_of(config, agent) is not None
+    turn = None if is_program else _joinable(draft, conversation, agent, said)
     if turn is None and live and config.agent.busy == "reject":
-        _keep(draft, said, None)
+        keep_message(draft, said, None)
         draft.post(Place(conversation, said.root_ts or None), BUSY)
         return Todo()
     turn = _joined(draft, config, turn, said) if turn else _opened(draft, config, said, conversation)
-    _keep(draft, said, turn.id)
+    keep_message(draft, said, turn.id)
     draft.react(place_of(turn), said.ts, QUEUED)
     if live and config.agent.busy == "steer" and live[0].agent == agent:
         return Todo(steer=(Steer(live[0].id, turn.id),))
@@ -123,7 +136,7 @@ def park(draft: Draft, config: Config, said: Incoming) -> Todo:
         turn = replace(queued, state="interrupted", reason=STALE)
         draft.uow.turns.update(turn.id, state=turn.state, reason=STALE, finished_at=draft.stamp)
         draft.post(place_of(turn), stale(turn.id, said.text))
-    _keep(draft, said, turn.id)
+    keep_message(draft, said, turn.id)
     return Todo()
 
 
@@ -221,7 +234,8 @@ def _opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> 
         thread_ts=said.root_ts,
         agent=agent_name(config, said.prefix),
         created_at=draft.stamp,
-        not_before=_due(draft, config),
+        # Nobody completes a command with a second message.
+        not_before=_due(draft, config) if program_of(config, agent_name(config, said.prefix)) is None else "",
         user_id=said.user,
     )
     draft.uow.turns.add(turn)
@@ -232,7 +246,8 @@ def _due(draft: Draft, config: Config) -> str:
     return iso(draft.now + timedelta(seconds=config.agent.debounce_seconds))
 
 
-def _keep(draft: Draft, said: Incoming, turn_id: str | None) -> None:
+def keep_message(draft: Draft, said: Incoming, turn_id: str | None) -> None:
+    """Write the message and its files, or what has become of it, as part of a turn (None = of none)."""
     files = _files(said)
     for file in files:
         draft.uow.attachments.add(file)

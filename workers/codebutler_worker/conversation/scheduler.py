@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import replace
+from functools import partial
 
+from codebutler.config.programs import program_names, program_of
 from codebutler.errors import StoreError
 from codebutler_worker.conversation.desk import Desk, Draft
-from codebutler_worker.conversation.line import choose, in_line, tell_places
+from codebutler_worker.conversation.line import Apart, choose, in_line, tell_places
 from codebutler_worker.conversation.parking import resume_due
 from codebutler_worker.conversation.queueing import (
     QUEUED,
     STEERED,
     WORKING,
     Steer,
+    Typed,
     Verdict,
     close_turn,
     key_of,
     swap_reactions,
 )
 from codebutler_worker.conversation.turn import Begun, Turn, begin
+from codebutler_worker.conversation.typing import GONE, Outcome, settle
 from codebutler_worker.conversation.waiting import wait_for
 
 STORE_RETRY_S = 5.0
+MAX_PROGRAMS = 20
+"""Commands and sessions at once, besides the turns of agents."""
 
 
 class Scheduler:
@@ -37,6 +45,8 @@ class Scheduler:
         self._running: dict[str, tuple[Turn, asyncio.Task[None]]] = {}
         self._stop_at_start: dict[str, str] = {}
         self._steering: set[str] = set()
+        self._typing: deque[Typed] = deque()
+        self._keyboard = asyncio.Lock()
         self._errands: set[asyncio.Task[None]] = set()
         self._places: Mapping[str, int] = {}
         self._queued = 0
@@ -113,6 +123,12 @@ class Scheduler:
             if found := self._running.get(verdict.turn_id):
                 self._errand(found[0].decided(verdict), f"tell {verdict.turn_id}")
 
+    def type(self, messages: Collection[Typed]) -> None:
+        """Type messages into running sessions, in order."""
+        if messages:
+            self._typing.extend(messages)
+            self._errand(self._type(), "type")
+
     async def close(self) -> None:
         """Cancel what runs; it stays recorded as running, so that the next start finds it interrupted."""
         tasks = [*(task for _, task in self._running.values()), *self._errands]
@@ -122,10 +138,11 @@ class Scheduler:
 
     async def _start_due(self) -> float | None:
         busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
+        programs = sum(turn.is_program for turn, _ in self._running.values())
         steering = frozenset(self._steering)
         seen, places = self._news, self._places
         begun, next_due_s, queued = await self._desk.commit(
-            lambda draft: self._begin_due(draft, busy, steering, places)
+            lambda draft: self._begin_due(draft, busy, programs, steering, places)
         )
         self._queued, self._places = len(queued), queued
         self._seen = seen
@@ -141,7 +158,12 @@ class Scheduler:
         return next_due_s
 
     def _begin_due(
-        self, draft: Draft, busy: frozenset[str], steering: frozenset[str], places: Mapping[str, int]
+        self,
+        draft: Draft,
+        busy: frozenset[str],
+        programs: int,
+        steering: frozenset[str],
+        places: Mapping[str, int],
     ) -> tuple[list[Begun], float | None, Mapping[str, int]]:
         # Runs on the store's thread: it gets copies of what the loop changes.
         agent, output = self._desk.settings.config.agent, self._desk.settings.config.output
@@ -151,15 +173,23 @@ class Scheduler:
         look_again_s = resume_due(draft)
         queued = draft.uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
-        room = agent.parallel_turns - len(busy)
-        choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room)
+        room = agent.parallel_turns - (len(busy) - programs)
+        apart = Apart(program_names(self._desk.settings.config), MAX_PROGRAMS - programs)
+        choice = choose(
+            ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart
+        )
         quiet = output.verbosity == "quiet"
-        begun = [begin(draft, turn, quiet=quiet) for turn in choice.start]
+        config = self._desk.settings.config
+        begun = [
+            begin(draft, turn, quiet=quiet, program=program_of(config, turn.agent)) for turn in choice.start
+        ]
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), 0)
         if not quiet:
             taken = busy | {turn.conversation for turn in choice.start}
             rest = [turn for turn in ready if turn not in choice.start]
-            line = in_line(rest, taken, draft.now, room=room - len(choice.start))
+            aside = sum(turn.agent in apart.agents for turn in choice.start)
+            left_apart = replace(apart, room=apart.room - aside)
+            line = in_line(rest, taken, draft.now, room=room - len(choice.start) + aside, apart=left_apart)
             left |= tell_places(draft, line, places)
         # What is parked has to be woken by us: a sleeping worker would not.
         left |= dict.fromkeys((turn.id for turn in draft.uow.turns.in_states("parked")), 0)
@@ -190,6 +220,15 @@ class Scheduler:
         self._errands.discard(task)
         if not task.cancelled() and (error := task.exception()):
             self._desk.report.log("ERR", f"{task.get_name()} broke: {error!r}")
+
+    async def _type(self) -> None:
+        async with self._keyboard:
+            while self._typing:
+                typed = self._typing.popleft()
+                found = self._running.get(typed.turn_id)
+                refusal = await found[0].type(typed.text) if found else GONE
+                outcome = Outcome(typed, refusal)
+                await self._desk.commit(partial(settle, outcome=outcome))
 
     async def _steer(self, steer: Steer) -> None:
         try:

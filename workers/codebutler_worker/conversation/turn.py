@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codebutler.config.schema import CommandRule
 from codebutler.errors import CodeButlerError, StoreError
 from codebutler.process.killpoints import reached
 from codebutler_worker.agents.backend import (
@@ -18,6 +19,8 @@ from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
     Finished,
+    Keyboard,
+    Output,
     Question,
     Started,
     Text,
@@ -42,7 +45,9 @@ from codebutler_worker.conversation.queueing import (
     place_of,
     swap_reactions,
 )
+from codebutler_worker.conversation.showing import Showing, opening
 from codebutler_worker.conversation.states import move
+from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
 from codebutler_worker.present.files import NOTHING_LEFT
@@ -70,16 +75,20 @@ class Begun:
     attachments: tuple[AttachmentRow, ...]
     progress_op_id: str | None
     cost_before_usd: float
+    program: CommandRule | None
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
         """The messages with what came of their files; an image is drawn from their words alone."""
         if self.turn.agent == IMAGE:
             return "\n\n".join(said.text for said in self.said)
+        if self.program is not None:
+            return "\n\n".join(said.text for said in self.said)
         return user_prompt(attached(self.said, files, repo_path), self.turn.reason or "")
 
 
-def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
-    """Write the turn as running, show it on its messages, and gather what was asked."""
+def begin(draft: Draft, turn: TurnRow, *, quiet: bool, program: CommandRule | None = None) -> Begun:
+    """Write the turn as running, show it on its messages, and gather what was asked. ``program``: what it runs
+    instead of an agent; its output is shown however quiet it is."""
     session = draft.uow.sessions.get(turn.conversation, turn.agent)
     place = place_of(turn)
     rows = draft.uow.messages.of_turn(turn.id)
@@ -87,10 +96,10 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
     if turn.reason != STALE and any(row.late and not row.acked for row in rows):
         draft.post(place, LATE)
     posted = turn.progress_op_id
-    showing = progress.running(View(), 0, turn.id, turn.agent)
+    showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
     if posted is not None:
         draft.edit(place, posted, showing)
-    elif not quiet:
+    elif not quiet or program:
         posted = draft.post(place, showing)
     session_id = session.session_id if session else None
     draft.uow.turns.update(
@@ -109,6 +118,7 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool) -> Begun:
         tuple(file for file in draft.uow.attachments.of_turn(turn.id) if file.message_id in new),
         posted,
         session.total_cost_usd if session else 0.0,
+        program,
     )
 
 
@@ -132,10 +142,18 @@ class Turn:
         self._luggage = Luggage(desk, self._place, begun.attachments)
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, load_changed)
+        self._showing: Showing | None = None
+        if begun.program is not None:
+            self._showing = Showing(desk, self._place, begun.turn.id, begun.program, begun.progress_op_id)
 
     @property
     def row(self) -> TurnRow:
         return self._begun.turn
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it runs a program instead of an agent."""
+        return self._begun.program is not None
 
     async def run(self) -> None:
         """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
@@ -152,17 +170,27 @@ class Turn:
         finally:
             for task in (drive, showing):
                 task.cancel()
-            await asyncio.gather(drive, showing, self._asking.close(), return_exceptions=True)
+            closing = (self._asking.close(), self._parcels.close())
+            await asyncio.gather(drive, showing, *closing, return_exceptions=True)
 
     async def stop(self, by: str = "") -> None:
         """Ask the agent to end; force it if it does not. ``by`` is told in the thread."""
         self._stopping = True
         self._stopped_by = by
-        if self._backend is not None:
-            await self._backend.stop(self.row.id)
+        ask = self._backend
+        if ask is not None and await ask.stop(self.row.id) is False and not by:
+            # Ctrl-C for a session, which goes on. Who stops everything wants it to end.
+            self._stopping = False
+            return
+        if ask is not None and by:
+            await ask.stop(self.row.id)
         if self._drive is not None:
             await wait_for(self._desk.clock, self._over, STOP_GRACE_S if self._backend else 0)
             self._drive.cancel()
+
+    async def type(self, text: str) -> str:
+        """Type into the session that runs; "" if that worked, else one line that says why not."""
+        return await self._backend.type(self.row.id, text) if isinstance(self._backend, Keyboard) else GONE
 
     async def steer(self, text: str) -> bool:
         """Put text into the running agent; False if it cannot take it."""
@@ -246,6 +274,9 @@ class Turn:
                 event = Text(await self._parcels.take(text))
             case Approval() | Question():
                 await self._asking.heard(backend, event, self._session_id or "")
+            case Output():
+                if self._showing is not None:
+                    self._showing.take(event)
             case Withdrawn():
                 await self._asking.withdrawn(event)
         view = reduce(self._view, event)
@@ -262,6 +293,8 @@ class Turn:
         session_id = self._session_id or ""
         draft.uow.messages.acknowledge(turn.id)
         draft.uow.turns.update(turn.id, session_id=session_id)
+        if self.is_program:
+            return
         draft.uow.sessions.put(
             SessionRow(
                 conversation=turn.conversation,
@@ -275,6 +308,8 @@ class Turn:
         )
 
     def _show_progress(self) -> asyncio.Task[None]:
+        if self._showing is not None:
+            return asyncio.create_task(self._showing.run(), name=f"terminal of {self.row.id}")
         if self._begun.progress_op_id is not None:
             self._progress = ProgressMessage(
                 self._desk, self._place, self._begun.progress_op_id, self._render
@@ -301,6 +336,7 @@ class Turn:
             self._stopping,
             self._stopped_by,
             resume,
+            showing=self._showing,
         )
         reached("result.before")
         while True:

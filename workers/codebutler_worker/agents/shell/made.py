@@ -1,0 +1,33 @@
+"""A ShellBackend from a repository's settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from codebutler.clock import Clock
+from codebutler.config.schema import CommandRule, RepoSettings
+from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.agents.shell.backend import ShellBackend
+from codebutler_worker.agents.shell.command import Surroundings
+from codebutler_worker.agents.shell.run import Pace
+from codebutler_worker.agents.teaching import instructions
+from codebutler_worker.sandbox.port import Sandbox
+
+
+def shell_backend(
+    rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
+) -> ShellBackend:
+    """The agent behind ``rule``'s prefix."""
+    config = settings.config
+    repo = Path(settings.path)
+    path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+    taught = instructions(repo, config.envelope.prompt_file) if rule.envelope else ""
+    pace = Pace(
+        flush_s=config.output.flush_interval_ms / 1000,
+        limit_s=config.session.timeout_minutes * 60,
+        activation_s=config.envelope.activation_delay_ms / 1000,
+        unclosed_s=config.envelope.unclosed_timeout_ms / 1000,
+    )
+    around = Surroundings(home, path, settings.agent_env, taught)
+    return ShellBackend(rule, sandbox, around, SessionLogs(repo, config.logs.retention_days), clock, pace)

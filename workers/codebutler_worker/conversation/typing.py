@@ -1,0 +1,79 @@
+"""What people write in the thread of a session goes to its terminal, and to no agent.
+
+The message is kept with the session's turn until it has been typed: if the worker dies first, it is marked with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codebutler.config.programs import is_session
+from codebutler.config.rules import rules_allow
+from codebutler.config.schema import Config
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.naming import prefixes_of
+from codebutler_worker.conversation.queueing import (
+    DONE,
+    FAILED,
+    Incoming,
+    Todo,
+    Typed,
+    keep_message,
+    place_of,
+)
+from codebutler_worker.conversation.states import LIVE
+from codebutler_worker.present.lines import plain
+
+LATE = "🕰️ You wrote this while I was away: it was not typed. Write it again if it still counts."
+GONE = "The session has ended: nothing was typed."
+WORDS_ONLY = "📎 Files cannot be typed into a session."
+
+
+def type_in(draft: Draft, config: Config, said: Incoming) -> Todo | None:
+    """Take a plain message for the session that runs in its thread; None if none does."""
+    if said.prefix is not None or said.thread_ts is None:
+        return None
+    live = draft.uow.turns.in_states(*LIVE)
+    turn = next(
+        (each for each in live if each.thread_ts == said.thread_ts and is_session(config, each.agent)), None
+    )
+    if turn is None:
+        return None
+    place = place_of(turn)
+    refused = ""
+    if not rules_allow(config, said.user, said.channel, prefixes_of(turn.agent)):
+        # The parent has let it in as a prompt for the default agent.
+        refused = f"You are not authorized to use {plain(turn.agent)} here."
+    elif said.late:
+        refused = LATE
+    elif not said.text.strip():
+        refused = WORDS_ONLY
+    if refused:
+        keep_message(draft, said, None)
+        draft.post(place, refused)
+        draft.react(place, said.ts, FAILED)
+        return Todo()
+    keep_message(draft, said, turn.id)
+    return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a typed message; ``refusal`` is "" if it was typed."""
+
+    typed: Typed
+    refusal: str
+
+
+def settle(draft: Draft, outcome: Outcome) -> None:
+    """Mark a message as typed, or say why it was not."""
+    typed = outcome.typed
+    turn = draft.uow.turns.get(typed.turn_id)
+    message = draft.uow.messages.get(typed.channel, typed.ts)
+    if turn is None or message is None or message.turn_id != turn.id:
+        return
+    draft.uow.messages.detach(typed.channel, typed.ts)
+    place = place_of(turn)
+    if outcome.refusal:
+        draft.post(place, outcome.refusal)
+    draft.react(place, typed.ts, FAILED if outcome.refusal else DONE)
