@@ -31,10 +31,11 @@ from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
 from codebutler.schedule.cron import zone_of
 from codebutler.schedule.desk import ScheduleDesk
-from codebutler.schedule.files import JobFiles
+from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.router import Around, ScheduleRouter
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.voice import Voice
+from codebutler.schedule.watch import Watchers
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.catchup import CatchUp, Shelf
@@ -42,6 +43,7 @@ from codebutler.slack.connection import Care, SlackConnection
 from codebutler.slack.download import Downloads
 from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
+from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.sender import Sender
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
@@ -49,6 +51,7 @@ from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.orphans import kill_orphans
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.text.redact import Redactor
+from codebutler.web.hooks import HookServer
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,12 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         jobs=desk,
     )
     echo = Echo(parts.sender, parts.journal, catch_up.channels, around.clock)
-    connection = SlackConnection(api, slack.app_token, intake, Care(catch_up, echo), around.clock, rng)
+    homecoming = Homecoming(
+        parts.sender, parts.journal, around.clock, catch_up.channels, lambda: catch_up.is_busy
+    )
+    parts.services.on_interrupted = homecoming.interrupted
+    care = Care(catch_up, echo, homecoming)
+    connection = SlackConnection(api, slack.app_token, intake, care, around.clock, rng)
 
     def status() -> str:
         return f"repositories: {len(parent.table.served)}, Slack {connection.status.state}"
@@ -118,7 +126,12 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     await stack.enter_async_context(beside(audited.run(), name="audit"))
-    await stack.enter_async_context(beside(scheduler.run(intake), name="schedule"))
+    hooks = HookServer(scheduler, around.resolved.config.dashboard, around.clock)
+    watchers = Watchers(parent.path_of, scheduler.changed)
+    stack.push_async_callback(watchers.close)
+    outside = partial(_use, hooks, watchers)
+    await stack.enter_async_context(beside(hooks.run(), name="hooks"))
+    await stack.enter_async_context(beside(scheduler.run(intake, outside), name="schedule"))
     async with notifying(around.env, around.clock, stopping, status):
         await parent.serve(intake, connection, operator, stopping)
 
@@ -127,11 +140,16 @@ def _schedule(
     around: Surroundings, parts: Parts, parent: Parent, voice: Voice, router: EventRouter
 ) -> tuple[Scheduler, ScheduleDesk, ScheduleRouter]:
     clock = around.clock
-    files = JobFiles(lambda: job_sources(around.home, parent.table))
+    files = JobFiles(lambda: job_sources(around.home, parent.table, around.env))
     scheduler = Scheduler(parts.journal, voice, files.look, clock, parts.tasks)
     desk = ScheduleDesk(scheduler, clock, zone_of(""))
     place = Around(lambda channel: _name(parent.repos().get(channel)), clock.now())
     return scheduler, desk, ScheduleRouter(router, desk, voice, parts.journal, parts.tasks, place)
+
+
+def _use(hooks: HookServer, watchers: Watchers, found: Found) -> None:
+    hooks.use(found.hooks)
+    watchers.use(found.jobs.values())
 
 
 def _name(repo: Repo | None) -> str:

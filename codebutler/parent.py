@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -142,6 +143,11 @@ class Parent:
     def repos(self) -> dict[str, Repo]:
         """Channel ID to repository, as served now."""
         return self._by_channel
+
+    def path_of(self, repo: str) -> Path | None:
+        """Where a served repository is; None if it is not there."""
+        served = self.table.named(repo)
+        return path if served is not None and (path := Path(served.entry.path)).is_dir() else None
 
     async def reload(self) -> str:
         """Read the registry and the configurations again; returns what changed, in a line.

@@ -147,7 +147,7 @@ class RepoTable:
         return found
 
 
-def job_sources(home: Home, table: RepoTable) -> list[Source]:
+def job_sources(home: Home, table: RepoTable, env: Mapping[str, str]) -> list[Source]:
     """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
     places = tuple(
         Place(each.entry.name, each.config.slack.channel_id, each.config.slack.channel_name)
@@ -157,7 +157,7 @@ def job_sources(home: Home, table: RepoTable) -> list[Source]:
         Source(place.repo, RepoPaths(Path(each.entry.path)).open, place_at(place), (place,))
         for each, place in zip(table.served, places, strict=True)
     ]
-    return [Source("", home.open, place_in(places), places), *own]
+    return [Source("", home.open, place_in(places), places, env), *own]
 
 
 def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:

@@ -77,9 +77,9 @@ def reconcile(book: Book, jobs: Iterable[Job], now: datetime) -> Book:
 
 def _known(state: JobState | None, job: Job, now: datetime) -> JobState:
     if state is None:
-        return JobState(digest=job.digest, next=job.cron.after(now))
+        return JobState(digest=job.digest, next=job.next(now))
     if state.digest != job.digest:
-        return replace(state, digest=job.digest, next=job.cron.after(now), failures=0, paused="")
+        return replace(state, digest=job.digest, next=job.next(now), failures=0, paused="")
     return state
 
 
@@ -93,8 +93,8 @@ def _begun(state: JobState, job: Job, now: datetime) -> JobState:
     if state.next is None or state.next > now:
         return state
     due = state.next
-    moved = replace(state, next=job.cron.after(now))
-    if state.paused or not job.enabled or _runs(state, now):
+    moved = replace(state, next=job.next(now))
+    if state.paused or not job.enabled or is_running(state, now):
         return moved
     late_s = (now - _last_due(job, due, now)).total_seconds()
     if late_s > LATE_S and (job.missed == "skip" or late_s > job.catch_up_s):
@@ -102,7 +102,7 @@ def _begun(state: JobState, job: Job, now: datetime) -> JobState:
     return replace(moved, begun=due)
 
 
-def _runs(state: JobState, now: datetime) -> bool:
+def is_running(state: JobState, now: datetime) -> bool:
     """One run at a time: what comes due meanwhile is left out."""
     if state.begun is not None:
         return True
@@ -113,7 +113,7 @@ def _last_due(job: Job, due: datetime, now: datetime) -> datetime:
     """Of all that came due until now, the last; looked for in a day's worth, more makes no difference."""
     start = max(due - timedelta(seconds=1), now - timedelta(days=1))
     last = due
-    while (after := job.cron.after(start)) is not None and after <= now:
+    while (after := job.next(start)) is not None and after <= now:
         last = start = after
     return max(last, due)
 

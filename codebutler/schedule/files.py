@@ -8,24 +8,28 @@ from dataclasses import dataclass, field
 from codebutler.config.files import PrivateDir
 from codebutler.errors import CodeButlerError
 from codebutler.schedule.book import key_of
-from codebutler.schedule.jobs import FILE_NAME, Job, Place, Spec, parse_jobs
+from codebutler.schedule.hooks import Hook
+from codebutler.schedule.jobs import FILE_NAME, Contents, Job, Place, Where, parse_file
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's."""
+    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``."""
 
     repo: str
     open: Callable[[], PrivateDir]
-    place: Callable[[Spec], Place | None]
+    where: Where
     places: tuple[Place, ...]
+    env: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All jobs by their key. ``news``: (repository or "", one line) of what has changed since the last look."""
+    """All jobs by their key, all hooks by name. ``news``: (repository or "", one line) of what has changed since
+    the last look."""
 
     jobs: Mapping[str, Job]
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
     news: tuple[tuple[str, str], ...] = ()
 
 
@@ -33,7 +37,7 @@ class Found:
 class _Read:
     data: bytes | None
     places: tuple[Place, ...]
-    jobs: tuple[Job, ...] = ()
+    contents: Contents
     trouble: str = ""
 
 
@@ -57,14 +61,15 @@ class JobFiles:
                 news += [(source.repo, line) for line in _news(before, now)]
             elif before is None and now.trouble:
                 news.append((source.repo, now.trouble))
-            for job in now.jobs:
+            for job in now.contents.jobs:
                 jobs.setdefault(key_of(job), job)
         self._read = current
-        return Found(jobs, tuple(news))
+        hooks = {hook.name: hook for read in current.values() for hook in read.contents.hooks}
+        return Found(jobs, hooks, tuple(news))
 
 
 def _look(source: Source, before: _Read | None) -> _Read:
-    kept = before.jobs if before is not None else ()
+    kept = before.contents if before is not None else Contents()
     try:
         with source.open() as directory:
             data = directory.read(FILE_NAME)
@@ -77,9 +82,9 @@ def _look(source: Source, before: _Read | None) -> _Read:
     if before is not None and (before.data, before.places) == (data, source.places):
         return before
     if data is None:
-        return _Read(None, source.places)
+        return _Read(None, source.places, Contents())
     try:
-        return _Read(data, source.places, parse_jobs(data, str(path), source.place))
+        return _Read(data, source.places, parse_file(data, str(path), source.where, source.env))
     except CodeButlerError as error:
         return _Read(data, source.places, kept, f"{error}; the jobs stay as they were")
 
@@ -87,7 +92,7 @@ def _look(source: Source, before: _Read | None) -> _Read:
 def _news(before: _Read, now: _Read) -> list[str]:
     if now.trouble:
         return [now.trouble]
-    old, new = ({job.name: job.digest for job in each.jobs} for each in (before, now))
+    old, new = ({job.name: job.digest for job in each.contents.jobs} for each in (before, now))
     words = [
         ("added", sorted(new.keys() - old.keys())),
         ("removed", sorted(old.keys() - new.keys())),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from codebutler.config.explain import explain
 from codebutler.errors import ConfigError
 from codebutler.schedule.cron import Cron, parse, zone_of
+from codebutler.schedule.hooks import Hook, HookSpec, hook_of
 
 FILE_NAME = "jobs.yaml"
 MAX_JOBS = 200
@@ -25,14 +27,16 @@ Missed = Literal["once", "skip"]
 class Spec(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
 ):
-    """One entry of the file as it is written. ``repo`` is for the home's file only.
+    """One entry of the file as it is written. ``repo`` is for the home's file only. It is due by ``cron``, or when
+    a file of the repository that fits one of ``watch`` changes.
 
     ``missed``: what becomes of runs that came due while nothing was there to run them: ``once`` = one run, if the
     last was due within ``catch_up_hours``; ``skip`` = none.
     """
 
     name: str
-    cron: str
+    cron: str = ""
+    watch: tuple[str, ...] = ()
     command: str = ""
     prompt: str = ""
     agent: str = ""
@@ -48,6 +52,7 @@ class Spec(
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: tuple[Spec, ...] = ()
+    hooks: tuple[HookSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that can be run: ``text`` is said in ``channel`` whenever ``cron`` is due.
+    """A job that can be run: ``text`` is said in ``channel`` whenever ``cron`` is due, or one of ``watch`` changes.
 
     ``digest`` changes with anything that the file says of it.
     """
@@ -70,16 +75,38 @@ class Job:
     repo: str
     channel: str
     text: str
-    cron: Cron
+    cron: Cron | None
+    watch: tuple[str, ...]
     label: str
     missed: Missed
     catch_up_s: float
     enabled: bool
     digest: str
 
+    def next(self, moment: datetime) -> datetime | None:
+        """When it is due after ``moment``; None if no clock starts it."""
+        return None if self.cron is None else self.cron.after(moment)
 
-def parse_jobs(data: bytes, source: str, place: Callable[[Spec], Place | None]) -> tuple[Job, ...]:
-    """The jobs of a file; ``place`` knows which repository an entry means.
+    @property
+    def when(self) -> str:
+        """Its cron line, or what it watches."""
+        return self.cron.line if self.cron is not None else f"watch {' '.join(self.watch)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file says."""
+
+    jobs: tuple[Job, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+
+
+Where = Callable[[str, str], Place | None]
+"""Which repository is meant by (``repo``, ``channel``) of an entry."""
+
+
+def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | None = None) -> Contents:
+    """The jobs and hooks of a file. Hooks are taken only with ``env``, which holds their secrets.
 
     Raises ConfigError with file, entry and what was expected.
     """
@@ -90,63 +117,79 @@ def parse_jobs(data: bytes, source: str, place: Callable[[Spec], Place | None]) 
         raise ConfigError(f"{source}: {key}: {what}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ConfigError(f"{source} is no YAML: {_first_line(error)}") from None
-    specs = parsed.jobs if parsed is not None else ()
+    parsed = parsed or _File()
+    specs = parsed.jobs
     if len(specs) > MAX_JOBS:
         raise ConfigError(f"{source}: {len(specs)} jobs, at most {MAX_JOBS} are taken")
-    _refuse_twins(specs, source)
-    return tuple(_job(spec, f"{source}: jobs[{number}]", place) for number, spec in enumerate(specs))
+    if parsed.hooks and env is None:
+        raise ConfigError(f"{source}: hooks belong into the jobs.yaml of the home")
+    _refuse_twins([*specs], source)
+    _refuse_twins([*parsed.hooks], source)
+    jobs = tuple(_job(spec, f"{source}: jobs[{number}]", where) for number, spec in enumerate(specs))
+    hooks = [_hook(spec, f"{source}: hooks[{n}]", where, env or {}) for n, spec in enumerate(parsed.hooks)]
+    return Contents(jobs, tuple(hooks))
 
 
-def place_in(home: Sequence[Place]) -> Callable[[Spec], Place | None]:
+def place_in(home: Sequence[Place]) -> Where:
     """For the home's file: the repository that is named, or whose channel is, or the only one."""
-    return lambda spec: next((each for each in home if _meant(spec, each, alone=len(home) == 1)), None)
+
+    def where(repo: str, channel: str) -> Place | None:
+        if not repo and not channel:
+            return home[0] if len(home) == 1 else None
+        return next((each for each in home if repo in ("", each.repo) and _fits(channel, each)), None)
+
+    return where
 
 
-def _meant(spec: Spec, place: Place, *, alone: bool) -> bool:
-    if spec.repo:
-        return spec.repo == place.repo and _fits(spec, place)
-    return _fits(spec, place) if spec.channel else alone
-
-
-def place_at(place: Place) -> Callable[[Spec], Place | None]:
+def place_at(place: Place) -> Where:
     """For a repository's own file: that repository, in its own channel."""
-    return lambda spec: place if spec.repo in ("", place.repo) and _fits(spec, place) else None
+    return lambda repo, channel: place if repo in ("", place.repo) and _fits(channel, place) else None
 
 
-def _fits(spec: Spec, place: Place) -> bool:
-    return spec.channel.lstrip("#") in ("", place.channel, place.channel_name or place.channel)
+def _fits(channel: str, place: Place) -> bool:
+    return channel.lstrip("#") in ("", place.channel, place.channel_name or place.channel)
 
 
-def _refuse_twins(specs: Sequence[Spec], source: str) -> None:
+def _refuse_twins(specs: Sequence[Spec | HookSpec], source: str) -> None:
     seen: set[str] = set()
     for spec in specs:
         if spec.name in seen:
-            raise ConfigError(f"{source}: two jobs are named {spec.name}: give each a name of its own")
+            raise ConfigError(f"{source}: two entries are named {spec.name}: give each a name of its own")
         seen.add(spec.name)
 
 
-def _job(spec: Spec, where: str, place: Callable[[Spec], Place | None]) -> Job:
-    if not _NAME.fullmatch(spec.name):
-        raise ConfigError(f"{where}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
-    if bool(spec.command.strip()) == bool(spec.prompt.strip()):
-        raise ConfigError(f"{where} ({spec.name}): give it a command or a prompt, one of the two")
-    if spec.agent and spec.command:
-        raise ConfigError(f"{where}.agent ({spec.name}): a command runs without an agent")
-    if not 0 <= spec.catch_up_hours <= 24 * 365:
-        raise ConfigError(f"{where}.catchUpHours ({spec.name}): from 0 to 8760")
-    found = place(spec)
+def _hook(spec: HookSpec, at: str, where: Where, env: Mapping[str, str]) -> Hook:
+    found = where(spec.repo, spec.channel)
     if found is None:
-        raise ConfigError(f"{where} ({spec.name}): no repository served here fits its repo or channel")
+        raise ConfigError(f"{at} ({spec.name}): no repository served here fits its repo or channel")
+    return hook_of(spec, at, env, (found.repo, found.channel))
+
+
+def _job(spec: Spec, at: str, where: Where) -> Job:
+    if not _NAME.fullmatch(spec.name):
+        raise ConfigError(f"{at}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
+    if bool(spec.command.strip()) == bool(spec.prompt.strip()):
+        raise ConfigError(f"{at} ({spec.name}): give it a command or a prompt, one of the two")
+    if spec.agent and spec.command:
+        raise ConfigError(f"{at}.agent ({spec.name}): a command runs without an agent")
+    if not 0 <= spec.catch_up_hours <= 24 * 365:
+        raise ConfigError(f"{at}.catchUpHours ({spec.name}): from 0 to 8760")
+    found = where(spec.repo, spec.channel)
+    if found is None:
+        raise ConfigError(f"{at} ({spec.name}): no repository served here fits its repo or channel")
+    if bool(spec.cron) == bool(spec.watch):
+        raise ConfigError(f"{at} ({spec.name}): give it a cron line or files to watch, one of the two")
     try:
-        cron = parse(spec.cron, zone_of(spec.timezone))
+        cron = parse(spec.cron, zone_of(spec.timezone)) if spec.cron else None
     except ValueError as error:
-        raise ConfigError(f"{where} ({spec.name}): {error}") from None
+        raise ConfigError(f"{at} ({spec.name}): {error}") from None
     return Job(
         name=spec.name,
         repo=found.repo,
         channel=found.channel,
         text=_text(spec),
         cron=cron,
+        watch=spec.watch,
         label=spec.label.strip() or spec.name,
         missed=spec.missed,
         catch_up_s=spec.catch_up_hours * 3600,

@@ -19,6 +19,7 @@ from codebutler.process.tasks import Tasks
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found
+from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Job
 from codebutler.text.escape import escape
 
@@ -56,20 +57,23 @@ class Scheduler:
     ) -> None:
         self.book = Book()
         self.jobs: Mapping[str, Job] = {}
+        self.hooks: Mapping[str, Hook] = {}
         self._notes = notes
         self._mouth = mouth
         self._look = look
         self._clock = clock
         self._tasks = tasks
         self._door: Door | None = None
+        self._on_read: Callable[[Found], None] = lambda _: None
         self._wake = asyncio.Event()
         self._speaking: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()
         self._ready = asyncio.Event()
 
-    async def run(self, door: Door) -> None:
-        """Until cancelled. A disk that takes nothing is waited for."""
+    async def run(self, door: Door, on_read: Callable[[Found], None] = lambda _: None) -> None:
+        """Until cancelled. A disk that takes nothing is waited for. ``on_read`` hears what the files say."""
         self._door = door
+        self._on_read = on_read
         while True:
             try:
                 await self._tick()
@@ -96,6 +100,22 @@ class Scheduler:
         """Say a run now; nothing happens if that is being done."""
         self._start(run.key, self._say_run(run))
 
+    def changed(self, job: Job) -> None:
+        """Files that the job watches have changed. What it changes itself while it runs does not count."""
+        state = self.book.jobs.get(books.key_of(job))
+        if state is not None and not state.paused and not books.is_running(state, self._clock.now()):
+            self.say(Run(job, f"job:{books.key_of(job)}:{uuid4().hex}", OPERATOR))
+
+    async def called(self, hook: Hook, body: object, key: str) -> None:
+        """A hook was called; the same ``key`` again is no second call. Raises ChatError, StoreError."""
+        await self._ready.wait()
+        header = Post(text=f"🪝 *{escape(hook.label)}*: starting…")
+        name = f"hook:{hook.name}:{key}"
+        ts = await self._mouth.post(hook.channel, name, header, unsure=self._is_unsure(name))
+        await self._handed_in(
+            MessagePosted(channel=hook.channel, ts=ts, user=OPERATOR, text=hook.text(body), origin="schedule")
+        )
+
     def hears(self, channel: str) -> bool:
         """Whether a job of ours works in the channel."""
         return any(
@@ -117,6 +137,8 @@ class Scheduler:
         self.jobs = found.jobs
         if not self._ready.is_set():
             self._tried |= {run.key for run in books.runs(self.book, self.jobs, OPERATOR)}
+        self.hooks = found.hooks
+        self._on_read(found)
         for repo, line in found.news:
             await self._tell(repo, line)
         now = self._clock.now()

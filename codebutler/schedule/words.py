@@ -77,9 +77,11 @@ def _state(job: Job, state: JobState, now: datetime, zone: tzinfo) -> str:
         return f"is paused: {state.paused} (`!jobs resume {job.name}`){last}"
     if not job.enabled:
         return f"is switched off in the file{last}"
-    due = "never" if state.next is None else when(state.next, now, zone)
+    due = (
+        "" if job.cron is None else " never" if state.next is None else f" next {when(state.next, now, zone)}"
+    )
     running = ", running now" if state.awaited else ""
-    return f"`{job.cron.line}` next {due}{running}{last}"
+    return f"`{job.when}`{due}{running}{last}"
 
 
 def _verdict(state: JobState) -> str:

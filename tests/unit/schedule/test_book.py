@@ -25,14 +25,14 @@ from codebutler.schedule.book import (
     with_timer,
     without_timer,
 )
-from codebutler.schedule.jobs import Job, Place, parse_jobs, place_at
+from codebutler.schedule.jobs import Job, Place, parse_file, place_at
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
 
 def job(cron: str = "0 * * * *", extra: str = "", command: str = "make test") -> Job:
     text = f"jobs: [{{name: tests, cron: '{cron}', command: {command}, timezone: UTC{extra}}}]"
-    return parse_jobs(text.encode(), "jobs.yaml", place_at(Place("shop", "C1")))[0]
+    return parse_file(text.encode(), "jobs.yaml", place_at(Place("shop", "C1"))).jobs[0]
 
 
 KEY = key_of(job())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from codebutler.errors import ConfigError
-from codebutler.schedule.jobs import Job, Place, parse_jobs, place_at, place_in
+from codebutler.schedule.jobs import Job, Place, parse_file, place_at, place_in
+from codebutler.schedule.watch import concerns
 
 HERE = Place("shop", "C1", "shop-dev")
 THERE = Place("blog", "C2")
 
 
 def jobs(text: str) -> tuple[Job, ...]:
-    return parse_jobs(text.encode(), "jobs.yaml", place_at(HERE))
+    return parse_file(text.encode(), "jobs.yaml", place_at(HERE)).jobs
 
 
 def refusal(text: str) -> str:
@@ -55,7 +58,10 @@ def test_an_empty_file_has_no_jobs(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("jobs: [{name: a}]", "cron"),
+        ("jobs: [{name: a}]", "a command or a prompt"),
+        ("jobs: [{name: a, command: x}]", "a cron line or files to watch"),
+        ("jobs: [{name: a, command: x, cron: '@daily', watch: ['*.py']}]", "a cron line or files to watch"),
+        ("hooks: [{name: a, secretEnv: S, prompt: x}]", "belong into the jobs.yaml of the home"),
         ("jobs: [{name: a, cron: '@daily'}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, prompt: y}]", "a command or a prompt"),
         ("jobs: [{name: a, cron: '@daily', command: x, agent: claude}]", "without an agent"),
@@ -64,7 +70,10 @@ def test_an_empty_file_has_no_jobs(text: str) -> None:
         ("jobs: [{name: a, cron: '@daily', command: x, channel: C2}]", "no repository served here"),
         ("jobs: [{name: a, cron: '@daily', command: x, when: now}]", "when"),
         ("jobs: [{name: 'a b', cron: '@daily', command: x}]", "letters, digits"),
-        ("jobs: [{name: a, cron: '@daily', command: x}, {name: a, cron: '@daily', command: y}]", "two jobs"),
+        (
+            "jobs: [{name: a, cron: '@daily', command: x}, {name: a, cron: '@daily', command: y}]",
+            "two entries",
+        ),
         ("jobs: [{name: a, cron: '@daily', command: x, catchUpHours: -1}]", "catchUpHours"),
         ("jobs: [{name: a, cron: '@daily', command: x, missed: all}]", "missed"),
         ("jobs: {", "is no YAML"),
@@ -83,11 +92,22 @@ def test_the_homes_file_names_the_repository() -> None:
         b"{name: b, cron: '@daily', prompt: y, channel: C1}",
     )
     file = b"jobs: [%b, %b]" % (named, placed)
-    assert [job.repo for job in parse_jobs(file, "jobs.yaml", place_in([HERE, THERE]))] == ["blog", "shop"]
+    assert [job.repo for job in parse_file(file, "jobs.yaml", place_in([HERE, THERE])).jobs] == [
+        "blog",
+        "shop",
+    ]
     with pytest.raises(ConfigError, match="no repository"):
-        parse_jobs(b"jobs: [{name: a, cron: '@daily', command: x}]", "jobs.yaml", place_in([HERE, THERE]))
+        parse_file(b"jobs: [{name: a, cron: '@daily', command: x}]", "jobs.yaml", place_in([HERE, THERE]))
 
 
 def test_the_digest_tells_changes() -> None:
     one, two = (jobs(f"jobs: [{{name: a, cron: '@daily', command: {x}}}]")[0] for x in "xy")
     assert one.digest != two.digest
+
+
+def test_a_job_may_wait_for_files() -> None:
+    (job,) = jobs("jobs: [{name: a, watch: ['src/*.py', Makefile], command: make}]")
+    assert (job.when, job.next(datetime(2026, 1, 1, tzinfo=UTC))) == ("watch src/*.py Makefile", None)
+    assert concerns(job.watch, ["src/deep/x.py"])
+    assert concerns(job.watch, ["README.md", "Makefile"])
+    assert not concerns(job.watch, ["README.md", "src/x.js"])

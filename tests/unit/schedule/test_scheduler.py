@@ -18,7 +18,7 @@ from codebutler.model import OPERATOR, Event, MessagePosted, Post, React
 from codebutler.process.tasks import Tasks, beside
 from codebutler.schedule.desk import Asker, ScheduleDesk
 from codebutler.schedule.files import Found
-from codebutler.schedule.jobs import Place, parse_jobs, place_at
+from codebutler.schedule.jobs import Place, parse_file, place_at
 from codebutler.schedule.scheduler import Scheduler
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -50,7 +50,7 @@ class World:
             raise Killed
 
     def look(self) -> Found:
-        jobs = parse_jobs(self.file.encode(), "jobs.yaml", place_at(Place("shop", "C1")))
+        jobs = parse_file(self.file.encode(), "jobs.yaml", place_at(Place("shop", "C1"))).jobs
         return Found({f"{job.repo}/{job.name}": job for job in jobs})
 
     async def note(self, name: str) -> str:

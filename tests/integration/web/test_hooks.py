@@ -1,0 +1,123 @@
+"""Hooks over real HTTP, and files that really change."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import DashboardSection
+from codebutler.errors import ChatError
+from codebutler.process.tasks import beside
+from codebutler.schedule.hooks import Hook
+from codebutler.schedule.jobs import Job, Place, parse_file, place_at, place_in
+from codebutler.schedule.watch import Watchers
+from codebutler.web.hooks import MAX_BODY_BYTES, PER_MINUTE, HookServer
+
+SECRET = "a-secret-of-some-length"
+FILE = b"hooks: [{name: ci, secretEnv: S, prompt: look}]"
+BEARER = {"authorization": f"Bearer {SECRET}"}
+
+
+class Schedule:
+    """What was called, once a key."""
+
+    def __init__(self) -> None:
+        hooks = parse_file(FILE, "jobs.yaml", place_in([Place("shop", "C1")]), {"S": SECRET}).hooks
+        self.hooks: Mapping[str, Hook] = {hook.name: hook for hook in hooks}
+        self.calls: list[tuple[str, object, str]] = []
+        self.broken = False
+
+    async def called(self, hook: Hook, body: object, key: str) -> None:
+        if self.broken:
+            raise ChatError("channel_not_found")
+        self.calls.append((hook.name, body, key))
+
+
+@asynccontextmanager
+async def served(schedule: Schedule, port: int = 0) -> AsyncIterator[httpx.AsyncClient]:
+    server = HookServer(schedule, DashboardSection(port=port), SystemClock())
+    server.use(schedule.hooks)
+    async with beside(server.run(), name="hooks"), asyncio.timeout(30):
+        await server.listening.wait()
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+            yield client
+
+
+async def test_a_call_is_taken_with_its_body_and_key() -> None:
+    schedule = Schedule()
+    async with served(schedule) as client:
+        answer = await client.post("ci", json={"a": 1}, headers={**BEARER, "X-GitHub-Delivery": "d1"})
+        assert (answer.status_code, answer.text) == (202, "accepted\n")
+        await client.post("ci", content=b"plain \xff", headers=BEARER)
+    assert schedule.calls[0] == ("ci", {"a": 1}, "d1")
+    assert schedule.calls[1][1] == "plain \ufffd"
+
+
+async def test_strangers_learn_nothing() -> None:
+    schedule = Schedule()
+    async with served(schedule) as client:
+        answers = [
+            await client.post(name, headers=headers)
+            for name in ("ci", "no")
+            for headers in ({}, {"authorization": "Bearer x"})
+        ]
+        answers.append(await client.post("no", headers=BEARER))
+        assert {(answer.status_code, answer.text) for answer in answers} == {
+            (401, "no such hook, or the wrong secret\n")
+        }
+        assert (await client.get("ci")).status_code == 405
+        assert (
+            await client.post("ci", content=b"x" * (MAX_BODY_BYTES + 1), headers=BEARER)
+        ).status_code == 413
+    assert schedule.calls == []
+
+
+async def test_a_flood_and_a_failure_are_told() -> None:
+    schedule = Schedule()
+    async with served(schedule) as client:
+        schedule.broken = True
+        assert (await client.post("ci", headers=BEARER)).status_code == 503
+        schedule.broken = False
+        statuses = [(await client.post("ci", headers=BEARER)).status_code for _ in range(PER_MINUTE + 1)]
+    assert statuses == [202] * (PER_MINUTE - 1) + [429] * 2
+
+
+async def test_a_port_in_use_is_stepped_over() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        async with served(Schedule(), port) as client:
+            assert client.base_url.port != port
+            assert (await client.post("ci", headers=BEARER)).status_code == 202
+
+
+@pytest.mark.parametrize("changed", ["src/deep/a.py", "Makefile"])
+async def test_a_change_of_a_watched_file_starts_the_job(tmp_path: Path, changed: str) -> None:
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    file = b"jobs: [{name: t, watch: ['src/*.py', Makefile], command: make}]"
+    job = parse_file(file, "jobs.yaml", place_at(Place("shop", "C1"))).jobs[0]
+    started: asyncio.Queue[Job] = asyncio.Queue()
+    watchers = Watchers(lambda _: tmp_path, started.put_nowait)
+    watchers.use([job])
+    try:
+        async with asyncio.timeout(30):
+            assert await changed_until(tmp_path / changed, started) is job
+    finally:
+        await watchers.close()
+
+
+async def changed_until(file: Path, started: asyncio.Queue[Job]) -> Job:
+    """Change the file until that is noticed: nobody tells when a watcher is up."""
+    while True:
+        file.write_text(file.read_text() + "x" if file.exists() else "")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                return await started.get()
