@@ -7,91 +7,12 @@ from typing import Any
 
 import pytest
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
-from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.workspace.server import WorkspaceServer
 from codebutler.workspace.state import Json, MethodError
-
-TARGETS = [
-    {"text": {"type": "plain_text", "text": name}, "value": name.lower()}
-    for name in ("Staging", "Production")
-]
-
-
-def deploy_form(title: str = "Deploy") -> Json:
-    plain = {"type": "plain_text", "text": title}
-    inputs: list[tuple[str, Json]] = [
-        ("reason", {"type": "plain_text_input", "action_id": "text", "min_length": 3}),
-        ("target", {"type": "static_select", "action_id": "name", "options": TARGETS}),
-    ]
-    blocks = [
-        {"type": "input", "block_id": block_id, "label": plain, "element": element}
-        for block_id, element in inputs
-    ]
-    return {
-        "type": "modal",
-        "callback_id": "deploy",
-        "title": plain,
-        "submit": plain,
-        "notify_on_close": True,
-        "blocks": blocks,
-    }
-
-
-def page(title: str, callback_id: str = "deploy") -> Json:
-    text = {"type": "plain_text", "text": title}
-    return {
-        "type": "modal",
-        "callback_id": callback_id,
-        "title": text,
-        "submit": text,
-        "blocks": [{"type": "section", "text": text}],
-    }
-
-
-class Deployer:
-    """A Bolt app with a form: what it was told, and what it answers a submission with."""
-
-    def __init__(self, client: AsyncWebClient) -> None:
-        self.app = AsyncApp(client=client)
-        self.told: list[Json] = []
-        self.answer: Json = {}
-        self.silent = False
-        self.app.command("/deploy")(self.command)
-        self.app.view("deploy")(self.submitted)
-        self.app.view_closed("deploy")(self.closed)
-        self.app.action("more")(self.more)
-        self.app.event("app_home_opened")(self.home)
-
-    async def command(self, ack: Any, body: Json, client: Any) -> None:
-        await ack()
-        await client.views_open(trigger_id=body["trigger_id"], view=deploy_form())
-        self.told.append(body)
-
-    async def submitted(self, ack: Any, body: Json) -> None:
-        if self.silent:
-            return
-        await ack(**self.answer)
-        self.told.append(body)
-
-    async def closed(self, ack: Any, body: Json) -> None:
-        await ack()
-        self.told.append(body)
-
-    async def more(self, ack: Any, body: Json, client: Any) -> None:
-        await ack()
-        await client.views_push(trigger_id=body["trigger_id"], view=page("More"))
-        self.told.append(body)
-
-    async def home(self, event: Json, client: Any) -> None:
-        blocks = [{"type": "actions", "elements": [button("refresh")]}]
-        await client.views_publish(user_id=event["user"], view={"type": "home", "blocks": blocks})
-
-
-def button(action_id: str) -> Json:
-    return {"type": "button", "action_id": action_id, "text": {"type": "plain_text", "text": action_id}}
+from tests.integration.workspace.deployer import TARGETS, Deployer, button, deploy_form, page
 
 
 @pytest.fixture
@@ -228,7 +149,7 @@ async def test_the_home_tab_is_published_pressed_and_opens_a_modal(
 ) -> None:
     server.dialogs.open_home(visitor.user, {})
     home = await server.until(lambda: server.dialogs.shown_to(visitor.user)["home"])
-    assert home["blocks"][0]["elements"][0]["action_id"] == "refresh"
+    assert home["blocks"][1]["elements"][0]["action_id"] == "refresh"
     view_id = await visitor.open_form()
     await bot.views_update(view_id=view_id, view={**page("Deploy"), "blocks": [row("more")]})
     await server.dialogs.act(visitor.user, {"view_id": view_id, "action_id": "more"})

@@ -37,6 +37,11 @@ export function field(label, control, hint = "") {
   return box;
 }
 
+/** What is wider than its place can be scrolled by the keys, too. */
+export function reachable(root) {
+  for (const wide of root.querySelectorAll("pre, table")) if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
+}
+
 const PATHS = {
   menu: "M3 5h14M3 10h14M3 15h14",
   close: "M5 5l10 10M15 5L5 15",

@@ -1,6 +1,6 @@
 // The app's home tab: what it has published for this person.
 
-import { tag } from "./dom.js";
+import { reachable, tag } from "./dom.js";
 import { Form } from "./form.js";
 import { notice, words } from "./words.js";
 
@@ -9,6 +9,7 @@ export class Home {
     Object.assign(this, { root, api, model, blocks });
     this.shown = "";
     this.form = null;
+    root.addEventListener("grown", ({ target }) => reachable(target));
     model.addEventListener("views", () => { if (model.atHome) this.#draw(); });
   }
 
@@ -16,9 +17,11 @@ export class Home {
   async open() {
     this.shown = "";
     this.#draw();
+    const since = this.model.changes;
     try {
       const { home, channel } = await this.api.page("home", { tab: "home" });
-      this.model.home = home;
+      // What the app has published meanwhile came over the stream, and is newer than this answer.
+      if (this.model.changes === since) this.model.home = home;
       this.#draw();
       return channel;
     } catch (error) {
@@ -35,5 +38,6 @@ export class Home {
     if (this.form?.context.view_id !== home?.id) this.form = new Form({ view_id: home?.id });
     const nothing = tag("p", "empty", `${this.model.bot.name} has put nothing here yet.`);
     this.root.replaceChildren(...(home ? this.blocks.nodes(home.blocks, this.form) : [nothing]));
+    reachable(this.root);
   }
 }

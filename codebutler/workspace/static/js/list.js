@@ -1,6 +1,6 @@
 // A list of messages that follows the model: draws what is missing, replaces what changed, keeps to the bottom.
 
-import { tag } from "./dom.js";
+import { reachable, tag } from "./dom.js";
 import { day } from "./text.js";
 
 const NEAR_BOTTOM_PX = 80;
@@ -14,7 +14,7 @@ export class MessageList {
     this.inThread = inThread;
     this.atBottom = true;
     this.root.addEventListener("scroll", () => { this.atBottom = this.#nearBottom(); }, { passive: true });
-    this.root.addEventListener("grown", () => this.#follow());
+    this.root.addEventListener("grown", ({ target }) => { reachable(target); this.#follow(); });
     new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
@@ -32,6 +32,7 @@ export class MessageList {
     });
     this.root.replaceChildren(...items);
     if (!messages.length && empty) this.root.append(empty);
+    reachable(this.root);
     this.#toBottom();
   }
 
@@ -42,6 +43,7 @@ export class MessageList {
     if (!message) old?.remove();
     else if (old) this.#replace(old, message);
     else this.#insert(message);
+    if (message) reachable(this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`));
     if (show) this.#toBottom();
     else this.#follow();
   }

@@ -126,7 +126,7 @@ export class MessageView {
     menu.setAttribute("aria-label", "Reactions");
     menu.append(...REACTIONS.map((name) => button(emoji(name), "", () => { menu.hidePopover(); this.#react(message, name, false); }, name)));
     menu.addEventListener("toggle", ({ newState }) => { if (newState === "closed") menu.remove(); });
-    document.body.append(menu);
+    opener.closest("main, aside").append(menu);
     menu.showPopover();
     const { right, bottom, top } = opener.getBoundingClientRect();
     const above = bottom + menu.offsetHeight + 8 > innerHeight;

@@ -1,6 +1,6 @@
 // The app's modals, one over another: only the uppermost is shown. What was typed stays until it was accepted.
 
-import { button, icon, tag, uniqueId } from "./dom.js";
+import { button, icon, reachable, tag, uniqueId } from "./dom.js";
 import { plain } from "./elements.js";
 import { Form } from "./form.js";
 import { words } from "./words.js";
@@ -14,6 +14,7 @@ export class Modals {
     this.problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
     // Escape leaves the uppermost view, as its own button does.
     this.box.addEventListener("cancel", (event) => { event.preventDefault(); this.#leave(false); });
+    this.box.addEventListener("grown", ({ target }) => reachable(target));
     document.body.append(this.box);
     model.addEventListener("views", () => this.draw());
   }
@@ -27,6 +28,7 @@ export class Modals {
     this.shown = key;
     this.#fill(view);
     if (!this.box.open) this.box.showModal();
+    reachable(this.box);
     (this.body.querySelector("input, textarea, select") || this.box.querySelector("footer button"))?.focus();
     return undefined;
   }

@@ -1,0 +1,127 @@
+"""A browser at the workspace's page, with a Bolt app on the other side: one of each for a whole module."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, async_playwright, expect
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+
+from codebutler.workspace.pages import Offers, SlashCommand
+from codebutler.workspace.server import Options, WorkspaceServer
+from codebutler.workspace.socket import Timing
+from codebutler.workspace.state import Json
+from tests.integration.workspace.conftest import client_for
+from tests.integration.workspace.deployer import Deployer
+from tests.programs import require
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PATIENCE_MS = 10_000
+OFFERS = Offers(
+    commands=(
+        SlashCommand(command="/deploy", description="Opens the form"),
+        SlashCommand(command="/butler", words={"status": "what runs", "stop": "ends it"}),
+    ),
+    words={"help": "what there is", "stop": "ends it"},
+)
+
+
+class Stage:
+    """The workspace, the app, the browser. Each test writes in a channel of its own."""
+
+    def __init__(self, server: WorkspaceServer, app: Deployer, browser: Browser) -> None:
+        self.server = server
+        self.app = app
+        self.browser = browser
+        self._numbers = count(1)
+
+    def channel(self) -> tuple[str, str]:
+        """A new channel's ID and name; everybody is in it."""
+        name = f"room-{next(self._numbers)}"
+        made = self.server.call("conversations.create", self.server.user_token, name=name)["channel"]
+        for user in self.server.workspace.users.values():
+            self.server.workspace.channel(made["id"]).members.add(user.id)
+        return str(made["id"]), name
+
+    def post(self, channel: str, blocks: list[Json] | None = None, **more: Any) -> str:
+        """A message of the bot; its ts."""
+        given = {"channel": channel, "text": "text", "blocks": blocks, **more}
+        return str(self.server.call("chat.postMessage", self.server.bot_token, **given)["ts"])
+
+    @asynccontextmanager
+    async def page(
+        self, name: str = "", width: int = 1280, height: int = 800, scheme: Any = "light"
+    ) -> AsyncIterator[Page]:
+        """A page in the named channel; no script may fail while it is open."""
+        you = self.server.workspace.person.id
+        for left_open in self.server.house.views.stack(you)[:1]:
+            self.server.house.views.close(left_open)
+        errors: list[str] = []
+        context = await self.browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        await page.goto(self.server.url)
+        await expect(page.locator("#connection")).to_have_text("connected")
+        if name:
+            await enter(page, name)
+        yield page
+        assert not errors, errors
+        await context.close()
+
+
+async def enter(page: Page, name: str) -> None:
+    """Go to a channel as the keys do."""
+    await page.keyboard.press("Control+k")
+    await page.get_by_label("Jump or search").get_by_role("combobox").fill(f"#{name}")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#channel-name")).to_have_text(f"# {name}")
+    await expect(page.get_by_label(f"Message #{name}")).to_be_focused()
+
+
+async def clean(page: Page) -> None:
+    """axe finds nothing to blame in what is shown now."""
+    results = await Axe().run(page, options={"resultTypes": ["violations"]})
+    found = [
+        f"{violation['id']}: {node['html'][:160]}"
+        for violation in results.response["violations"]
+        for node in violation["nodes"]
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage() -> AsyncIterator[Stage]:
+    options = Options(
+        channels=("general",),
+        timing=Timing(ack_s=1.0),
+        offers=OFFERS,
+        guests=("stranger",),
+        guest_bots=("robo",),
+    )
+    async with WorkspaceServer(options) as server, async_playwright() as playwright:
+        app = Deployer(client_for(server, server.bot_token))
+        handler: Any = AsyncSocketModeHandler(app.app, server.app_token, ping_interval=0.5)
+        handler.client.proxy = None
+        await handler.connect_async()
+        await server.until(lambda: server.hub.connections == 1)
+        chromium = str(require("chromium"))
+        browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield Stage(server, app, browser)
+        await browser.close()
+        await handler.close_async()

@@ -1,0 +1,292 @@
+"""The page as a place to work in: keys, search, people, unread marks, channels, faults, light and dark, a phone."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import FilePayload, Locator, Page, expect
+
+from tests.integration.workspace.browser import Stage, clean, enter, stage
+from tests.integration.workspace.deployer import button
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+__all__ = ["stage"]
+
+
+def box_of(page: Page, name: str) -> Locator:
+    return page.get_by_label(f"Message #{name}")
+
+
+async def write(page: Page, name: str, text: str) -> None:
+    await box_of(page, name).fill(text)
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#messages .message", has_text=text)).to_be_visible()
+
+
+async def test_the_keys(stage: Stage) -> None:
+    channel, name = stage.channel()
+    async with stage.page(name) as page:
+        box = box_of(page, name)
+        await write(page, name, "frist")
+        await page.keyboard.press("ArrowUp")
+        await expect(box).to_have_value("frist")
+        await box.fill("first")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages")).to_contain_text("(edited)")
+        await page.locator("#messages .message").first.hover()
+        await page.get_by_label("Reply in thread").first.click()
+        await expect(page.get_by_label("Reply…")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#thread")).to_be_hidden()
+        await page.locator("#channel-name").click()
+        await page.keyboard.press("/")
+        await expect(box).to_have_value("/")
+        await box.fill("")
+        await page.keyboard.press("Alt+ArrowUp")
+        await expect(page.locator("#channel-name")).not_to_have_text(f"# {name}")
+        await page.keyboard.press("Alt+ArrowDown")
+        await expect(page.locator("#channel-name")).to_have_text(f"# {name}")
+        await expect(box).to_be_focused()
+        await page.locator("#channel-name").click()
+        await page.keyboard.press("?")
+        keys = page.get_by_role("dialog", name="Keys")
+        await expect(keys).to_contain_text("Jump to a channel")
+        await clean(page)
+        await page.keyboard.press("Escape")
+        await expect(keys).to_have_count(0)
+        assert stage.server.workspace.channel(channel).messages
+
+
+async def test_what_may_follow_is_offered_and_taken(stage: Stage) -> None:
+    _, name = stage.channel()
+    async with stage.page(name) as page:
+        box, offered = box_of(page, name), page.get_by_role("option")
+        await box.press_sequentially("/bu")
+        await expect(offered).to_have_count(1)
+        await page.keyboard.press("Tab")
+        await expect(box).to_have_value("/butler ")
+        await expect(offered).to_have_count(2)
+        await clean(page)
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(box).to_have_value("/butler stop ")
+        await box.fill("ask @str")
+        await page.keyboard.press("Tab")
+        await expect(box).to_have_value("ask @stranger ")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages .mention", has_text="@stranger")).to_be_visible()
+        await box.fill(":rock")
+        await page.keyboard.press("Escape")
+        await expect(offered).to_have_count(0)
+        await expect(box).to_have_value(":rock")
+
+
+async def test_a_message_is_found_by_its_words_and_shown_in_its_thread(stage: Stage) -> None:
+    channel, name = stage.channel()
+    root = stage.server.say(channel, "a question")
+    stage.server.say(channel, "the lighthouse keeper", thread_ts=root)
+    async with stage.page() as page:
+        await page.get_by_role("button", name="Jump or search").click()
+        await page.get_by_role("combobox", name="Jump or search").fill("lighthouse")
+        found = page.get_by_role("option", name="the lighthouse keeper")
+        await expect(found).to_be_visible()
+        await clean(page)
+        await found.click()
+        await expect(page.locator("#channel-name")).to_have_text(f"# {name}")
+        await expect(page.locator("#replies .message.found")).to_contain_text("the lighthouse keeper")
+        await page.keyboard.press("Control+k")
+        await page.get_by_role("combobox", name="Jump or search").fill("no such words")
+        await expect(page.get_by_role("dialog")).to_contain_text("No message has")
+
+
+async def test_one_acts_as_a_stranger_as_a_bot_and_as_oneself_again(stage: Stage) -> None:
+    channel, name = stage.channel()
+    async with stage.page(name) as page:
+        await page.locator("#me").click()
+        await clean(page)
+        await page.get_by_role("dialog").get_by_role("button", name="stranger").click()
+        await expect(page.locator("#me")).to_contain_text("stranger")
+        await enter(page, name)
+        await write(page, name, "let me in")
+        await page.locator("#me").click()
+        await expect(page.get_by_role("button", name="Add a bot")).to_have_count(0)
+        await page.get_by_role("dialog").get_by_role("button", name="robo").click()
+        await expect(page.locator("#me")).to_contain_text("robo")
+        await enter(page, name)
+        await write(page, name, "beep")
+        await expect(page.locator("#messages .message", has_text="beep").locator(".tag")).to_have_text("APP")
+        await page.locator("#me").click()
+        await page.get_by_role("dialog").get_by_role("button", name="you").click()
+        await expect(page.locator("#me")).to_contain_text("you")
+        await page.locator("#me").click()
+        await page.get_by_label("Name").fill("robo")
+        await page.get_by_role("button", name="Add a bot").click()
+        await expect(page.get_by_role("alert").filter(has_text="taken")).to_be_visible()
+        await page.get_by_label("Name").fill("ci")
+        await page.get_by_role("button", name="Add a bot").click()
+        await expect(page.locator("#me")).to_contain_text("ci")
+    users = stage.server.workspace.users
+    said = [
+        (users[message.user].name, message.by_app)
+        for message in stage.server.workspace.channel(channel).messages.values()
+    ]
+    assert said == [("stranger", False), ("robo", True)]
+
+
+async def test_what_was_not_seen_is_marked_until_it_is(stage: Stage) -> None:
+    _, here = stage.channel()
+    there, other = stage.channel()
+    stage.server.say(there, "seen before")
+    async with stage.page(here) as page:
+        stage.post(there, text="news")
+        stage.post(there, text="more news")
+        entry = page.locator("#channels").get_by_role("button", name=f"# {other}")
+        await expect(entry.locator(".unread")).to_have_text("2")
+        await expect(page).to_have_title(f"(2) #{here} · Workspace")
+        await clean(page)
+        await entry.click()
+        await expect(page.locator(".divider.new + .message")).to_contain_text("news")
+        await expect(entry.locator(".unread")).to_have_count(0)
+        await expect(page).to_have_title(f"#{other} · Workspace")
+
+
+async def test_a_channel_is_made_named_and_archived(stage: Stage) -> None:
+    async with stage.page() as page:
+        await page.get_by_role("button", name="New channel").click()
+        await page.get_by_label("Name").fill("Has Spaces")
+        await page.get_by_role("button", name="Create").click()
+        await expect(page.get_by_role("alert").filter(has_text="small letters")).to_be_visible()
+        await page.get_by_label("Name").fill("harbour")
+        await page.get_by_role("button", name="Create").click()
+        await expect(page.locator("#channel-name")).to_have_text("# harbour")
+        await page.get_by_role("button", name="About this channel").click()
+        about = page.get_by_role("dialog")
+        await about.get_by_label("Topic", exact=True).fill("ships & piers")
+        await about.get_by_role("button", name="Save the topic").click()
+        await expect(page.locator("#channel-topic")).to_have_text("ships & piers")
+        await about.get_by_label("Name", exact=True).fill("port")
+        await about.get_by_role("button", name="Save the name").click()
+        await expect(about).to_contain_text("About #port")
+        await clean(page)
+        await about.get_by_role("button", name="Remove CodeButler").click()
+        await expect(about.get_by_role("button", name="Invite CodeButler")).to_be_visible()
+        await about.get_by_role("button", name="Archive").click()
+        await expect(page.locator("#channel-composer .hint")).to_have_text("This channel is archived.")
+        await expect(page.locator("#channel-name")).to_have_text("# port")
+
+
+async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None:
+    channel, name = stage.channel()
+    async with stage.page(name) as page:
+        await page.get_by_role("button", name="Faults on order").click()
+        panel = page.get_by_role("dialog", name="Faults on order")
+        await expect(panel.locator(".figures")).to_contain_text("Connections1")
+        await panel.get_by_label("Method").select_option("chat.postMessage")
+        await panel.get_by_label("Fault", exact=True).select_option("error")
+        await panel.get_by_role("button", name="Order", exact=True).click()
+        await expect(panel.locator(".pending li")).to_have_count(1)
+        await clean(page)
+        await page.keyboard.press("Escape")
+        await box_of(page, name).fill("do not lose me")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#channel-composer .hint")).to_contain_text("Not sent (internal_error)")
+        await expect(box_of(page, name)).to_have_value("do not lose me")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages .message", has_text="do not lose me")).to_have_count(1)
+        await page.get_by_role("button", name="Faults on order").click()
+        await panel.get_by_label("Refuse what is over").check()
+        await stage.server.until(lambda: stage.server.limits.enforced)
+        await panel.get_by_label("Refuse what is over").uncheck()
+        await stage.server.until(lambda: not stage.server.limits.enforced)
+        first = stage.server.hub.counts.sent
+        await panel.get_by_role("button", name="Cut").click()
+        await stage.server.until(lambda: stage.server.hub.connections == 0)
+        await stage.server.until(lambda: stage.server.hub.connections == 1, 30)
+        stage.server.say(channel, "are you back?")
+        await stage.server.until(lambda: stage.server.hub.counts.sent > first)
+
+
+async def test_what_the_app_is_doing_stands_under_the_thread(stage: Stage) -> None:
+    channel, name = stage.channel()
+    root = stage.server.say(channel, "look into it")
+    status = {"channel_id": channel, "thread_ts": root, "status": "is reading main.py…"}
+    async with stage.page(name) as page:
+        stage.server.call("assistant.threads.setStatus", stage.server.bot_token, **status)
+        link = page.locator("#messages .replies")
+        await expect(link).to_contain_text("CodeButler is reading main.py…")
+        await link.click()
+        await expect(page.locator("#thread-status")).to_have_text("CodeButler is reading main.py…")
+        await clean(page)
+        stage.post(channel, thread_ts=root, text="found it")
+        await expect(page.locator("#thread-status")).to_be_empty()
+        await expect(link).to_have_text("1 reply")
+
+
+async def test_a_reaction_is_added_and_taken_back(stage: Stage) -> None:
+    channel, name = stage.channel()
+    ts = stage.post(channel, text="done")
+    async with stage.page(name) as page:
+        await page.locator("#messages .message").hover()
+        await page.get_by_label("Add a reaction").click()
+        await clean(page)
+        await page.get_by_role("button", name="tada").click()
+        chip = page.locator("[data-reaction=tada]")
+        await expect(chip).to_have_attribute("aria-pressed", "true")
+        await chip.click()
+        await expect(chip).to_have_count(0)
+    assert stage.server.workspace.channel(channel).messages[ts].reactions == {}
+
+
+async def test_a_text_file_is_looked_at(stage: Stage) -> None:
+    _, name = stage.channel()
+    async with stage.page(name) as page:
+        chosen = FilePayload(name="notes.md", mimeType="text/markdown", buffer=b"# Plan\n<b>1</b>")
+        await page.locator("#channel-composer input[type=file]").set_input_files(chosen)
+        await page.keyboard.press("Enter")
+        await page.get_by_role("button", name="Look at notes.md").click()
+        viewer = page.get_by_role("dialog", name="notes.md")
+        await expect(viewer.locator("pre")).to_have_text("# Plan\n<b>1</b>")
+        await clean(page)
+        async with page.expect_download() as saved:
+            await viewer.get_by_role("button", name="Save").click()
+        assert (await (await saved.value).path()).read_bytes() == b"# Plan\n<b>1</b>"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_on_a_phone_everything_fits(stage: Stage, scheme: str) -> None:
+    channel, name = stage.channel()
+    root = stage.server.say(channel, "a-very-long-word-" * 12)
+    row = {"type": "actions", "elements": [button(f"pick-{number}") for number in range(5)]}
+    wide = {
+        "type": "markdown",
+        "text": "```\n" + "x" * 400 + "\n```\n\n|" + "column|" * 12 + "\n" + "|-" * 12 + "|",
+    }
+    stage.post(channel, [wide, row], thread_ts=root)
+    async with stage.page(width=375, height=700, scheme=scheme) as page:
+        await page.get_by_role("button", name="Channels").click()
+        await clean(page)
+        await page.locator("#channels").get_by_role("button", name=f"# {name}").click()
+        await expect(page.locator("#channels")).to_be_hidden()
+        await fits(page)
+        await page.locator("#messages .replies").click()
+        await expect(page.locator("#replies pre")).to_be_visible()
+        await fits(page)
+        await clean(page)
+
+
+async def fits(page: Page) -> None:
+    assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+async def test_light_and_dark_can_be_chosen(stage: Stage) -> None:
+    async with stage.page() as page:
+        ground = "getComputedStyle(document.body).backgroundColor"
+        seen = []
+        for _ in range(3):
+            seen.append(await page.evaluate(ground))
+            await page.get_by_role("button", name="Light or dark").click()
+            await clean(page)
+        assert seen[0] == seen[1] != seen[2]
+        await page.reload()
+        await expect(page.locator("#connection")).to_have_text("connected")
+        assert await page.evaluate(ground) == seen[0]

@@ -1,0 +1,182 @@
+"""A person at the page and an app's modals, home, menus and whispers, with real clicks."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Page, expect
+
+from codebutler.workspace.state import Json
+from tests.integration.workspace.browser import Stage, clean, enter, stage
+from tests.integration.workspace.deployer import TARGETS, button
+from tests.integration.workspace.deployer import page as view_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+__all__ = ["stage"]
+
+
+async def open_form(page: Page, name: str) -> None:
+    await page.get_by_label(f"Message #{name}").fill("/deploy")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog", name="Deploy")).to_be_visible()
+
+
+async def test_a_form_is_filled_in_corrected_and_sent(stage: Stage) -> None:
+    _, name = stage.channel()
+    stage.app.told.clear()
+    async with stage.page(name) as page:
+        await open_form(page, name)
+        form = page.get_by_role("dialog", name="Deploy")
+        reason = form.get_by_role("textbox")
+        await expect(reason).to_be_focused()
+        await reason.fill("no")
+        await form.get_by_role("button", name="Deploy").click()
+        await expect(form.locator(".field-error")).to_have_count(2)
+        await expect(form).to_contain_text("at least 3 characters")
+        await expect(reason).to_have_value("no")
+        await clean(page)
+        await reason.fill("it is time")
+        await form.get_by_role("combobox").select_option("production")
+        stage.app.answer = {"response_action": "errors", "errors": {"reason": "Not on a Friday."}}
+        await form.get_by_role("button", name="Deploy").click()
+        await expect(form.locator(".field-error")).to_have_count(1)
+        await expect(form.locator(".field-error")).to_have_text("Not on a Friday.")
+        stage.app.answer = {}
+        await reason.press("Enter")
+        await expect(form).to_be_hidden()
+    values = stage.app.told[-1]["view"]["state"]["values"]
+    assert values["reason"]["text"]["value"] == "it is time"
+    assert values["target"]["name"]["selected_option"] == TARGETS[1]
+
+
+async def test_a_modal_over_a_modal_and_back(stage: Stage) -> None:
+    _, name = stage.channel()
+    stage.app.told.clear()
+    async with stage.page(name) as page:
+        await open_form(page, name)
+        form = page.get_by_role("dialog", name="Deploy")
+        await form.get_by_role("textbox").fill("half a thought")
+        await form.get_by_role("combobox").select_option("staging")
+        stage.app.answer = {"response_action": "push", "view": view_of("Sure?")}
+        await form.get_by_role("button", name="Deploy").click()
+        above = page.get_by_role("dialog", name="Sure?")
+        await expect(above).to_be_visible()
+        await above.get_by_role("button", name="Back").click()
+        await expect(form.get_by_role("textbox")).to_have_value("half a thought")
+        stage.app.answer = {}
+        await page.keyboard.press("Escape")
+        await expect(form).to_be_hidden()
+        body = await stage.server.until(lambda: told(stage, "view_closed"))
+        assert body["view"]["state"]["values"]["reason"]["text"]["value"] == "half a thought"
+
+
+def told(stage: Stage, kind: str) -> Json | None:
+    return next((body for body in stage.app.told if body.get("type") == kind), None)
+
+
+async def test_an_app_that_does_not_answer_costs_nobody_their_words(stage: Stage) -> None:
+    _, name = stage.channel()
+    async with stage.page(name) as page:
+        await open_form(page, name)
+        form = page.get_by_role("dialog", name="Deploy")
+        await form.get_by_role("textbox").fill("typed for an hour")
+        await form.get_by_role("combobox").select_option("staging")
+        stage.app.silent = True
+        await form.get_by_role("button", name="Deploy").click()
+        await expect(form.get_by_role("alert")).to_contain_text("did not answer within 3 seconds")
+        await expect(form.get_by_role("textbox")).to_have_value("typed for an hour")
+        stage.app.silent = False
+        await form.get_by_role("button", name="Deploy").click()
+        await expect(form).to_be_hidden()
+
+
+async def test_the_apps_home_is_shown_and_pressed(stage: Stage) -> None:
+    async with stage.page() as page:
+        await page.locator("#apps").get_by_role("button").click()
+        home = page.locator("#home")
+        await expect(home).to_contain_text(f"refreshed {stage.app.refreshed} times")
+        seen = stage.app.refreshed
+        await home.get_by_role("button", name="refresh").click()
+        await expect(home).to_contain_text(f"refreshed {seen + 1} times")
+        await clean(page)
+        await page.get_by_role("button", name="Messages", exact=True).click()
+        await page.get_by_label("Message CodeButler").fill("just between us")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages .message")).to_contain_text("just between us")
+        await page.get_by_role("button", name="Home", exact=True).click()
+        await expect(home).to_be_visible()
+
+
+async def test_menus_and_boxes_in_a_message_reach_the_app(stage: Stage) -> None:
+    channel, name = stage.channel()
+    select = {"type": "static_select", "action_id": "pick-one", "options": TARGETS}
+    boxes = {"type": "checkboxes", "action_id": "pick-many", "options": TARGETS}
+    menu = {"type": "overflow", "action_id": "pick-more", "options": TARGETS}
+    date = {"type": "datepicker", "action_id": "pick-day"}
+    blocks = [{"type": "actions", "block_id": "row", "elements": [select, boxes, menu, date, button("pick")]}]
+    ts = stage.post(channel, blocks)
+    stage.app.told.clear()
+    async with stage.page(name) as page:
+        row = page.locator("#messages .actions")
+        await row.get_by_role("combobox").select_option("production")
+        await row.get_by_role("checkbox", name="Staging").check()
+        await row.locator("[type=date]").fill("2026-02-14")
+        await row.get_by_role("button", name="More actions").click()
+        await clean(page)
+        await page.get_by_role("button", name="Production").click()
+        await stage.server.until(lambda: len(stage.app.told) == 4)
+        chosen = {body["actions"][0]["action_id"]: body["actions"][0] for body in stage.app.told}
+        assert chosen["pick-one"]["selected_option"] == TARGETS[1]
+        assert chosen["pick-many"]["selected_options"] == [TARGETS[0]]
+        assert chosen["pick-day"]["selected_date"] == "2026-02-14"
+        assert chosen["pick-more"]["selected_option"] == TARGETS[1]
+        # What was chosen outlives the message's being drawn again.
+        stage.server.call("reactions.add", stage.server.bot_token, channel=channel, timestamp=ts, name="eyes")
+        await expect(page.locator("[data-reaction=eyes]")).to_be_visible()
+        await expect(row.get_by_role("combobox")).to_have_value("production")
+
+
+async def test_a_whisper_is_for_one_person_and_can_be_dismissed(stage: Stage) -> None:
+    channel, name = stage.channel()
+    you = stage.server.workspace.person.id
+    async with stage.page(name) as page:
+        stage.server.call(
+            "chat.postEphemeral", stage.server.bot_token, channel=channel, user=you, text="only for you"
+        )
+        other = stage.server.workspace.users["USTRANGER00"].id
+        stage.server.call(
+            "chat.postEphemeral", stage.server.bot_token, channel=channel, user=other, text="not for you"
+        )
+        stage.post(channel, text="for all")
+        await expect(page.locator("#messages .message")).to_have_count(2)
+        whisper = page.locator(".whisper")
+        await expect(whisper).to_contain_text("Only visible to you")
+        await clean(page)
+        await whisper.get_by_role("button", name="Dismiss").click()
+        await expect(page.locator("#messages .message")).to_have_count(1)
+
+
+async def test_a_click_nobody_takes_is_said(stage: Stage) -> None:
+    channel, name = stage.channel()
+    stage.post(channel, [{"type": "actions", "elements": [button("nobody-knows-this")]}])
+    async with stage.page(name) as page:
+        await page.get_by_role("button", name="nobody-knows-this").click()
+        await expect(page.locator("#notices")).to_contain_text("did not answer within 3 seconds")
+        await clean(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_form_on_a_phone(stage: Stage, scheme: str) -> None:
+    _, name = stage.channel()
+    async with stage.page(width=375, height=700, scheme=scheme) as page:
+        await enter(page, name)
+        await open_form(page, name)
+        form = page.get_by_role("dialog", name="Deploy")
+        await form.get_by_role("button", name="Deploy").click()
+        await expect(form.locator(".field-error")).to_have_count(2)
+        await expect(form.get_by_role("button", name="Deploy")).to_be_in_viewport()
+        box = await form.bounding_box()
+        assert box is not None
+        assert (box["x"], box["width"]) == (0, 375)
+        await clean(page)
+        await form.get_by_role("button", name="Cancel").click()
+        await expect(form).to_be_hidden()
