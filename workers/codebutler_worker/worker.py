@@ -7,11 +7,13 @@ import os
 from collections.abc import Coroutine
 from contextlib import suppress
 
+from codebutler.config.programs import program_names
 from codebutler.errors import EXIT_FAILED, ProtocolError, StoreError
 from codebutler.process.killpoints import reached
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
+    Audit,
     Configure,
     Deliver,
     FetchFailed,
@@ -28,7 +30,7 @@ from codebutler.protocol.messages import (
     Stored,
     ToWorker,
 )
-from codebutler_worker.conversation.desk import Desk
+from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.queueing import Todo
 from codebutler_worker.conversation.recovery import recover
@@ -85,12 +87,15 @@ class Worker:
         reached("restore.before")
         await self._desk.outbox.restore()
         reached("recover.before")
-        interrupted = await self._desk.commit(recover)
+        interrupted = await self._desk.commit(self._recover)
         reached("recover.after")
         for record in interrupted:
             self._desk.report.audit(record)
         if interrupted:
             self._desk.report.log("WRN", f"{len(interrupted)} turns were interrupted; their threads are asked")
+
+    def _recover(self, draft: Draft) -> list[Audit]:
+        return recover(draft, program_names(self._desk.settings.config))
 
     def end(self, grace_s: float) -> None:
         """End as if the parent had said Shutdown (a signal did)."""

@@ -6,28 +6,37 @@ Nothing runs again by itself: an agent run is not repeatable, and nobody knows h
 from __future__ import annotations
 
 from codebutler.protocol.messages import Audit
+from codebutler_worker.agents.record import session_of
 from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.clicks import request_of
 from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.queueing import QUEUED, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.queueing import FAILED, QUEUED, WORKING, place_of, swap_reactions
 from codebutler_worker.conversation.states import LIVE, move
-from codebutler_worker.present.notices import interrupted
+from codebutler_worker.present.notices import interrupted, program_interrupted
 from codebutler_worker.present.progress import SIGNS, Message
 
 
-def recover(draft: Draft) -> list[Audit]:
-    """Mark what was running as interrupted, and ask. Returns the record of each such turn."""
+def recover(draft: Draft, programs: frozenset[str] = frozenset()) -> list[Audit]:
+    """Mark what was running as interrupted, and ask. Returns the record of each such turn.
+
+    A turn of ``programs`` has failed: a command cannot be gone on with, and nobody shall run it twice by a click.
+    """
     records = []
     found = draft.uow.turns.in_states(*LIVE)
     for turn in found:
         close_all(draft, turn.id, NOT_RUN)
-        state = move(turn.state, "interrupt")
+        is_program = turn.agent in programs
+        state = move(turn.state, "fail" if is_program else "interrupt")
         draft.uow.turns.update(turn.id, state=state, finished_at=draft.stamp)
         place = place_of(turn)
         if turn.progress_op_id:
             draft.edit(place, turn.progress_op_id, Message(f"{SIGNS['interrupted']} interrupted"))
-        swap_reactions(draft, turn, remove=(WORKING, QUEUED))
-        draft.post(place, interrupted(turn.id, request_of(draft, turn), turn.result))
+        if is_program:
+            last = draft.post(place, program_interrupted(request_of(draft, turn), session_of(turn.id)))
+            swap_reactions(draft, turn, remove=(WORKING, QUEUED), name=FAILED, after=last)
+        else:
+            swap_reactions(draft, turn, remove=(WORKING, QUEUED))
+            draft.post(place, interrupted(turn.id, request_of(draft, turn), turn.result))
         records.append(
             Audit(
                 user=turn.user_id,

@@ -39,6 +39,14 @@ def interrupted_text(request: str, last_seen: str | None) -> str:
     return f"⚠️ The machine stopped while I was working on: _{plain(one_line(request)) or '…'}_.{doing}"
 
 
+def program_interrupted(command: str, session: str) -> str:
+    """What became of a command or session whose worker ended."""
+    return (
+        f"❌ The machine stopped while {code(command) if command else 'this'} ran, and it ended with it. "
+        f"What it wrote until then: `!logs {session}`. Say it again to run it again."
+    )
+
+
 def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
     """The question that a person answers once: go on, or leave it."""
     return with_buttons(
