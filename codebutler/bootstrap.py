@@ -45,6 +45,7 @@ from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.sender import Sender
+from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.lock import SupervisorLock
@@ -176,9 +177,10 @@ async def _parts(
     await stack.enter_async_context(journal)
     await stack.enter_async_context(Keeper(backups, clock, partial(logs.record, "", "WRN")))
     sender = await stack.enter_async_context(Sender(api, clock, redact))
+    statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
     services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock)),
+        chat=Chat(sender, Downloads(api, clock), statuses),
         journal=journal,
         audit=audit,
         logs=logs,

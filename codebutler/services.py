@@ -22,7 +22,8 @@ from codebutler.slack.download import Downloads
 from codebutler.slack.outgoing import addressed, harmless
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
-from codebutler.text.escape import escape
+from codebutler.slack.status import StatusBoard
+from codebutler.text.escape import escape, neutralise
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Chat:
 
     sender: Sender
     downloads: Downloads
+    statuses: StatusBoard
 
 
 class ParentServices:
@@ -48,6 +50,7 @@ class ParentServices:
     ) -> None:
         self._sender = chat.sender
         self._downloads = chat.downloads
+        self._statuses = chat.statuses
         self._journal = journal
         self._audit = audit
         self._logs = logs
@@ -70,6 +73,10 @@ class ParentServices:
     ) -> Download:
         """A file of the repository's own channel. Raises ChatError."""
         return await self._downloads.fetch(repo.channel_id, file_id, take)
+
+    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
+        """Best effort; it pings nobody and holds no secret that we know."""
+        self._statuses.show(repo.channel_id, thread_ts, escape(neutralise(text)))
 
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)

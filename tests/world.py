@@ -99,6 +99,9 @@ class Books:
     ) -> Download:
         raise NotImplementedError
 
+    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
+        return
+
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)
 

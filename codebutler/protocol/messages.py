@@ -128,6 +128,13 @@ class Fetch(_ToParent, frozen=True, tag="fetch"):
     file_id: str
 
 
+class Doing(_ToParent, frozen=True, tag="doing"):
+    """What is done in a thread now, to be shown under it while it lasts; "" = nothing any more. Not kept."""
+
+    thread_ts: str
+    text: str
+
+
 class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
     """From the worker's loop: alive, and how much there is to do (turns; outbox operations)."""
 
@@ -165,4 +172,4 @@ class Goodbye(_ToParent, frozen=True, tag="goodbye"):
 ToWorker = (
     Configure | Deliver | Sent | SendFailed | StopTurns | FileChunk | FileTranscript | FetchFailed | Shutdown
 )
-ToParent = Hello | Ready | Stored | Send | Fetch | Heartbeat | Log | Audit | Goodbye
+ToParent = Hello | Ready | Stored | Send | Fetch | Doing | Heartbeat | Log | Audit | Goodbye

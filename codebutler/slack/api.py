@@ -168,6 +168,11 @@ class SlackApi:
         )
         return file_id
 
+    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+        """Slack: assistant.threads.setStatus (needs chat:write only); dropped after two minutes."""
+        call = Call("assistant.threads.setStatus")
+        await self._call(call, channel_id=channel, thread_ts=thread_ts, status=text)
+
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:

@@ -46,6 +46,7 @@ class MemoryChat:
         self.page_size = page_size
         self.done: list[Done] = []
         self.calls: list[str] = []
+        self.statuses: dict[tuple[str, str], str] = {}
         self._channels: dict[str, _Channel] = {}
         self._faults: dict[str, list[_Fault]] = {}
         self._held: dict[str, asyncio.Event] = {}
@@ -121,6 +122,7 @@ class MemoryChat:
             return ts
         message = self._own(text=post.text, blocks=list(post.blocks), metadata=operation_metadata(op_id))
         ts = self._append(channel, message, post.thread_ts)
+        self.statuses.pop((channel, post.thread_ts or ""), None)
         self.done.append(Done(channel, post, ts))
         self._end(fault)
         return ts
@@ -163,6 +165,15 @@ class MemoryChat:
         self.done.append(Done(channel, upload, file_id))
         self._end(fault)
         return file_id
+
+    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+        fault = await self._begin("show_status")
+        self._find(channel, thread_ts, "invalid_thread_ts")
+        if text:
+            self.statuses[channel, thread_ts] = text
+        else:
+            self.statuses.pop((channel, thread_ts), None)
+        self._end(fault)
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""

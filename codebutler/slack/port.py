@@ -53,6 +53,9 @@ class ChatPort(Protocol):
     async def upload(self, channel: str, upload: Upload) -> str:
         """Returns the file's id."""
 
+    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+        """Show what is done in a thread, under it; "" shows nothing any more. Our next message there ends it."""
+
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:

@@ -18,6 +18,7 @@ from codebutler.protocol.messages import (
     Audit,
     Configure,
     Deliver,
+    Doing,
     Fetch,
     Goodbye,
     Heartbeat,
@@ -226,12 +227,19 @@ class Life:
                 await self._sends.room()
             case Fetch():
                 self._fetches.start(self._repo, message)
+            case Goodbye(reason=reason):
+                self._note_error(reason)
+            case Doing() | Log() | Audit():
+                self._note(message)
+
+    def _note(self, message: Doing | Log | Audit) -> None:
+        match message:
+            case Doing(thread_ts=thread_ts, text=text):
+                self._kit.services.doing(self._repo, thread_ts, text)
             case Log():
                 self._record(message)
             case Audit():
                 self._audit(message)
-            case Goodbye(reason=reason):
-                self._note_error(reason)
 
     def _greet(self, message: ToParent) -> None:
         if not isinstance(message, Hello) or message.pid != self._link.pid:

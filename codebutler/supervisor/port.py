@@ -71,6 +71,9 @@ class Services(Protocol):
         """Give ``take`` the content of a file shared in the repo's channel, piece by piece; or return the
         chat's own transcript of a voice clip. Raises ChatError."""
 
+    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
+        """Show what is done in a thread of the repo's channel."""
+
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk: the journal may forget it. Raises StoreError."""
 

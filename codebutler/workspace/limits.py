@@ -25,6 +25,7 @@ PER_MINUTE = {
     "conversations.history": 50,
     "conversations.replies": 50,
     "apps.connections.open": 50,
+    "assistant.threads.setStatus": 600,
     "users.list": 20,
 }
 DEFAULT_PER_MINUTE = 100

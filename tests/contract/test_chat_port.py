@@ -51,6 +51,8 @@ class Rig(Protocol):
 
     def reactions(self, ts: str) -> set[str]: ...
 
+    def status(self, ts: str) -> str: ...
+
     def trouble(self, method: str, trouble: Trouble) -> None: ...
 
 
@@ -65,6 +67,9 @@ class MemoryRig:
 
     def reactions(self, ts: str) -> set[str]:
         return self.chat.marks(self.channel, ts)
+
+    def status(self, ts: str) -> str:
+        return self.chat.statuses.get((self.channel, ts), "")
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         match trouble:
@@ -93,6 +98,10 @@ class ApiRig:
     def reactions(self, ts: str) -> set[str]:
         (message, *_) = self.server.thread("general", ts)
         return {reaction["name"] for reaction in message.get("reactions", ())}
+
+    def status(self, ts: str) -> str:
+        shown = self.server.house.statuses.get((self.channel, ts))
+        return shown.text if shown else ""
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         name = METHODS[method]
@@ -203,6 +212,22 @@ async def test_a_failed_look_at_the_reactions_may_simply_be_done_again(rig: Rig)
     with pytest.raises(ChatUnreachableError):
         await rig.chat.reactions(rig.channel, ts)
     assert await rig.chat.reactions(rig.channel, ts) == {}
+
+
+async def test_a_status_is_shown_under_a_thread_until_we_speak_there(rig: Rig) -> None:
+    ts = rig.say("work")
+    await rig.chat.show_status(rig.channel, ts, "is working")
+    assert rig.status(ts) == "is working"
+    await rig.chat.show_status(rig.channel, ts, "")
+    assert rig.status(ts) == ""
+    await rig.chat.show_status(rig.channel, ts, "is working")
+    await rig.chat.post(rig.channel, Post(text="done", thread_ts=ts), "op-1")
+    assert rig.status(ts) == ""
+
+
+async def test_a_status_of_no_thread_is_refused(rig: Rig) -> None:
+    with pytest.raises(ChatError):
+        await rig.chat.show_status(rig.channel, "1.000001", "is working")
 
 
 async def test_an_upload_shows_in_its_thread_with_name_title_and_size(rig: Rig) -> None:

@@ -21,6 +21,7 @@ from codebutler.slack.api import SlackApi
 from codebutler.slack.download import Downloads
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.sender import Sender
+from codebutler.slack.status import StatusBoard
 
 REPO = RepoSettings(
     name="sample",
@@ -39,10 +40,13 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat
     clock, chat = ManualClock(), MemoryChat()
     async with AsyncExitStack() as stack:
         sender = await stack.enter_async_context(Sender(chat, clock, same))
+        statuses = await stack.enter_async_context(
+            StatusBoard(chat, clock, lambda text: text.replace("key", "[redacted]"))
+        )
         journal = Journal.open(tmp_path / "journal.db", clock)
         stack.push_async_callback(journal.close)
         services = ParentServices(
-            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock)),
+            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), statuses),
             journal=journal,
             audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
@@ -61,3 +65,14 @@ async def test_the_asker_is_called_and_nobody_else(desk: tuple[ParentServices, M
     assert first.text.startswith("<@U0ANA> done")
     assert first.text.count("<@") + first.text.count("<!") == 1
     assert second == Post(text="done")
+
+
+async def test_what_is_done_is_shown_harmlessly(desk: tuple[ParentServices, MemoryChat]) -> None:
+    services, chat = desk
+    ts = chat.say("C1", "U0ANA", "work")
+    services.doing(REPO, ts, "is working: <!channel> key")
+    await chat.until(lambda: bool(chat.statuses))
+    shown = chat.statuses["C1", ts]
+    assert shown.startswith("is working: &lt;")
+    assert "<!channel>" not in shown
+    assert shown.endswith("[redacted]")

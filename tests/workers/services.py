@@ -43,6 +43,7 @@ class RecordingServices:
         self.settled: list[int] = []
         self.notices: list[tuple[str, str]] = []
         self.audits: list[tuple[str, Audit]] = []
+        self.doings: list[tuple[str, str, str]] = []
         self.logs: list[tuple[str, str, str]] = []
         self.answers: dict[str, list[ChatError | str]] = {}
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
@@ -69,6 +70,10 @@ class RecordingServices:
         for piece in found if isinstance(found, tuple) else ():
             await take(piece)
         return Download(file=File(id=file_id), transcript=found if isinstance(found, str) else "")
+
+    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
+        self.doings.append((repo.name, thread_ts, text))
+        self._note()
 
     async def settle(self, seq: int) -> None:
         self._note()

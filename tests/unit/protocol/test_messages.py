@@ -30,6 +30,7 @@ from codebutler.protocol.messages import (
     Audit,
     Configure,
     Deliver,
+    Doing,
     Fetch,
     FetchFailed,
     FileChunk,
@@ -107,6 +108,7 @@ TO_PARENT: dict[str, object] = {
     "send-react": Send(op_id="op-3", operation=React(target_ts="1.0", name="eyes", remove=True)),
     "send-upload": Send(op_id="op-4", operation=Upload(filename="a.bin", content=b"\x00\xff", title="A")),
     "fetch": Fetch(request_id="r-1", file_id="F01"),
+    "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
     "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),
     "log": Log(tag="MSG", text="U01: hello"),
     "audit": Audit(

@@ -47,6 +47,7 @@ from codebutler_worker.conversation.queueing import (
 )
 from codebutler_worker.conversation.showing import Showing, opening
 from codebutler_worker.conversation.states import move
+from codebutler_worker.conversation.telling import Telling
 from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
@@ -145,6 +146,7 @@ class Turn:
         self._showing: Showing | None = None
         if begun.program is not None:
             self._showing = Showing(desk, self._place, begun.turn.id, begun.program, begun.progress_op_id)
+        self._telling = Telling(desk, self._place)
 
     @property
     def row(self) -> TurnRow:
@@ -162,12 +164,15 @@ class Turn:
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
         drive.add_done_callback(lambda _: self._over.set())
         showing = self._show_progress()
+        self._telling.start()
         try:
             await _first(drive, self._outcome)
             showing.cancel()
+            await self._telling.close()
             await self._conclude(self._verdict(drive))
             await asyncio.wait({drive}, timeout=STREAM_END_S)
         finally:
+            self._telling.stop()
             for task in (drive, showing):
                 task.cancel()
             closing = (self._asking.close(), self._parcels.close())
@@ -280,6 +285,7 @@ class Turn:
             case Withdrawn():
                 await self._asking.withdrawn(event)
         view = reduce(self._view, event)
+        self._telling.heard(event, view)
         if view != self._view:
             self._view = view
             if self._progress is not None:

@@ -1,0 +1,99 @@
+"""What a running turn tells beside its progress message: a line under the thread, and (``output.verbosity``
+"verbose") every tool with its result. Slowly, and bounded: an agent may use a thousand tools a minute."""
+
+from __future__ import annotations
+
+import asyncio
+
+from codebutler.errors import StoreError
+from codebutler.protocol.messages import Doing
+from codebutler_worker.agents.backend import AgentEvent, ToolResult, ToolUse
+from codebutler_worker.conversation.desk import Desk, Draft, Place
+from codebutler_worker.conversation.progress import EDIT_S
+from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.present.lines import one_line
+from codebutler_worker.present.reducer import View
+from codebutler_worker.present.tools import joined, tool_result
+
+AGAIN_S = 60.0
+"""Slack drops what is shown under a thread after two minutes."""
+DOING_CHARS = 80
+MAX_CALLS = 1000
+
+
+class Telling:
+    """Of one turn. ``start`` once; ``close`` before the turn's outcome is told."""
+
+    def __init__(self, desk: Desk, place: Place) -> None:
+        output = desk.settings.config.output
+        self._desk = desk
+        self._place = place
+        self._verbose = output.verbosity == "verbose"
+        self._limit = output.max_chars_per_message
+        self._calls: dict[str, str] = {}
+        self._entries: list[str] = []
+        self._left_out = 0
+        self._doing = "is working"
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to tell."""
+        self._task = asyncio.create_task(self._run(), name=f"telling of {self._place.turn_id}")
+
+    def heard(self, event: AgentEvent, view: View) -> None:
+        """Take note of what the agent does."""
+        doing = f"is working: {one_line(view.activity, DOING_CHARS)}" if view.activity else "is working"
+        if doing != self._doing:
+            self._doing = doing
+            self._changed.set()
+        if not self._verbose:
+            return
+        if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
+            self._calls[event.id] = f"{event.name}: {event.summary}" if event.summary else event.name
+        elif isinstance(event, ToolResult):
+            self._add(tool_result(self._calls.pop(event.id, "a tool"), event.text, ok=event.ok))
+
+    def stop(self) -> None:
+        """Tell no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Tell the rest; nothing is shown under the thread any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._entries:
+            try:
+                await self._desk.commit(self._post)
+            except StoreError as error:
+                # The answer will say more than these, and is tried until the store takes it.
+                self._desk.report.log("WRN", f"tools are not told of: {error}")
+        self._show("")
+
+    def _add(self, entry: str) -> None:
+        """One message holds what comes between two of them: more would fall behind what Slack takes."""
+        if sum(len(each) + 1 for each in self._entries) + len(entry) > self._limit:
+            self._left_out += 1
+        else:
+            self._entries.append(entry)
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            self._show(self._doing)
+            if self._entries:
+                await self._desk.outbox.settled(await self._desk.commit(self._post))
+            await self._desk.clock.sleep(EDIT_S)
+            await wait_for(self._desk.clock, self._changed, AGAIN_S)
+
+    def _post(self, draft: Draft) -> str:
+        entries, left_out = self._entries, self._left_out
+        self._entries, self._left_out = [], 0
+        return draft.post(self._place, joined(entries, left_out))
+
+    def _show(self, text: str) -> None:
+        if self._place.thread_ts:
+            self._desk.report.send(Doing(thread_ts=self._place.thread_ts, text=text))
