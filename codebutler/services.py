@@ -56,6 +56,8 @@ class ParentServices:
         self._logs = logs
         self._listeners = listeners
         self._tasks = tasks
+        self.on_interrupted: Callable[[str], None] = _unheard
+        """Told the channel of each turn that a worker finds interrupted by its own or our death."""
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, where it can ping nobody but whom it is for.
@@ -86,6 +88,8 @@ class ParentServices:
         await self.notice(repo.channel_id, f"⚠️ *{repo.name}*: {escape(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
+        if record.decision == "interrupted":
+            self.on_interrupted(repo.channel_id)
         self._audit.append(
             Act(
                 user=record.user,
@@ -147,3 +151,7 @@ class ParentServices:
             )
         except ChatError as error:
             self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")
+
+
+def _unheard(_channel: str) -> None:
+    """Nobody asked to be told."""

@@ -22,6 +22,7 @@ import msgspec
 from codebutler.clock import Clock
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
+from codebutler.intake.absence import Arrival
 from codebutler.intake.catchup import Gap, Seen
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal_writer import Append, Change, Job, Read, Settle, Stop, Writer
@@ -114,6 +115,14 @@ class Journal:
     async def seen(self, channel: str) -> tuple[Seen, ...]:
         """The channel's messages of the last days, oldest first. Raises StoreError."""
         return await self._read(partial(journal_file.seen_in, channel=channel))
+
+    async def arrivals(self, channel: str) -> tuple[Arrival, ...]:
+        """The channel's messages among the latest events, oldest first. Raises StoreError."""
+        return await self._read(partial(journal_file.arrivals, channel=channel))
+
+    async def newest_before(self, channel: str, moment: datetime) -> str:
+        """The ts of the channel's last message of the last days before ``moment``, "" if none. Raises StoreError."""
+        return await self._read(partial(journal_file.newest_before, channel=channel, moment=moment))
 
     async def note(self, name: str) -> str:
         """What was noted under ``name``, in this life or an earlier one; "" if nothing was. Raises StoreError."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
 from codebutler.clock import Clock
 from codebutler.disk import sqlitefile
 from codebutler.errors import StoreError, StoreTooNewError
+from codebutler.intake.absence import Arrival
 from codebutler.intake.catchup import Gap, Seen
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
@@ -63,6 +65,9 @@ COLUMNS = {
 
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
 REMEMBERED_S = 7 * 86400
+
+# So many events are looked through for what came late.
+LATEST = 5000
 
 PendingRow = tuple[int, str, str, str, str]
 
@@ -197,6 +202,26 @@ def mark(connection: sqlite3.Connection, channel: str) -> str:
     """The newest message ts seen of the channel, "" if none."""
     found = connection.execute("SELECT newest_ts FROM channels WHERE channel = ?", (channel,)).fetchone()
     return str(found[0]) if found else ""
+
+
+def arrivals(connection: sqlite3.Connection, channel: str) -> tuple[Arrival, ...]:
+    """The channel's messages among the latest events, oldest first."""
+    rows = connection.execute(
+        "SELECT key, received_at FROM (SELECT key, channel, received_at FROM entries ORDER BY seq DESC LIMIT ?) "
+        "WHERE channel = ? AND key LIKE 'message:%'",
+        (LATEST, channel),
+    ).fetchall()
+    return tuple(
+        Arrival(key.rpartition(":")[2], datetime.fromisoformat(received_at))
+        for key, received_at in reversed(rows)
+    )
+
+
+def newest_before(connection: sqlite3.Connection, channel: str, moment: datetime) -> str:
+    """The ts of the last message before ``moment`` that is remembered, "" if none is."""
+    query = "SELECT max(ts) FROM recent WHERE channel = ? AND CAST(ts AS REAL) < ?"
+    found = connection.execute(query, (channel, moment.timestamp())).fetchone()
+    return str(found[0] or "")
 
 
 def note(connection: sqlite3.Connection, name: str) -> str:

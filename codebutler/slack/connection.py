@@ -16,6 +16,7 @@ from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.catchup import CatchUp
 from codebutler.slack.door import Door
 from codebutler.slack.echo import Echo
+from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.link import cancel
 from codebutler.slack.port import Identity
 from codebutler.slack.socket import SocketModeClient, SocketStatus
@@ -37,10 +38,12 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Care:
-    """What sees to it that no event is missed: fetches what was, and finds out that we are deaf."""
+    """What sees to it that no event is missed: fetches what was, finds out that we are deaf, and tells the
+    channels when we are back."""
 
     catch_up: CatchUp
     echo: Echo
+    homecoming: Homecoming
 
 
 class SlackConnection:
@@ -63,6 +66,7 @@ class SlackConnection:
         self._intake = intake
         self._catch_up = care.catch_up
         self._echo = care.echo
+        self._homecoming = care.homecoming
         self._clock = clock
         self._rng = rng
         self._trouble = ""
@@ -88,6 +92,7 @@ class SlackConnection:
         helpers = {
             asyncio.create_task(self._catch_up.run(me), name="catch-up"),
             asyncio.create_task(vigil.run(), name="vigil"),
+            asyncio.create_task(self._homecoming.run(), name="homecoming"),
         }
         for helper in helpers:
             helper.add_done_callback(_tell_failure)
@@ -139,6 +144,7 @@ class SlackConnection:
             if self._missing:
                 self._missing = False
                 self._catch_up.back()
+                self._homecoming.back()
         elif status.trouble:
             # Without trouble it is a planned change, during which the old connection goes on.
             self._lose()
@@ -147,6 +153,7 @@ class SlackConnection:
         if not self._missing:
             self._missing = True
             self._catch_up.lost()
+            self._homecoming.lost()
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:

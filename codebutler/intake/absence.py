@@ -1,0 +1,118 @@
+"""A time in which nobody listened, and what its end is worth telling. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+# Being back again so soon is not told again: a loop of crashes is told once.
+MERGED = timedelta(minutes=10)
+# A shorter one need not be told where nothing came of it,
+NOTICED = timedelta(minutes=1)
+# and a longer one only where people were talking shortly before.
+RECENT = timedelta(minutes=30)
+
+
+# A loop of crashes that goes on all night is remembered by its latest ones.
+MOST_SPANS = 20
+
+
+class Arrival(NamedTuple):
+    """A message: the moment it was written (Slack's ``ts``), and the moment it was on disk here."""
+
+    ts: str
+    received_at: datetime
+
+
+class Absence(Struct, frozen=True, kw_only=True):
+    """The times, first to last, in which nobody listened: at least one, each with its beginning and its end.
+
+    ``interrupted`` counts turns by channel; ``told`` are the channels that know; ``done``: all that had to be told
+    is.
+    """
+
+    id: str
+    spans: tuple[tuple[datetime, datetime], ...]
+    interrupted: Mapping[str, int] = {}
+    told: tuple[str, ...] = ()
+    done: bool = False
+
+    @property
+    def since(self) -> datetime:
+        return self.spans[0][0]
+
+    @property
+    def until(self) -> datetime:
+        return self.spans[-1][1]
+
+
+def merged(earlier: Absence | None, latest: Absence) -> Absence:
+    """``latest``, and with it what is left to be told of the one before; else a channel that was told of that one
+    shortly before is left in peace."""
+    if earlier is None:
+        return latest
+    if not earlier.done:
+        return replace(earlier, spans=(*earlier.spans, *latest.spans)[-MOST_SPANS:])
+    return replace(latest, told=earlier.told) if latest.until - earlier.until <= MERGED else latest
+
+
+def late(absence: Absence, arrivals: Iterable[Arrival]) -> int:
+    """How many of the messages were written in one of the spans and came after it."""
+    spans = [(since.timestamp(), until.timestamp()) for since, until in absence.spans]
+    return sum(
+        any(since <= float(each.ts) < until <= each.received_at.timestamp() for since, until in spans)
+        for each in arrivals
+    )
+
+
+def with_interrupted(absence: Absence, channel: str) -> Absence:
+    """One more turn of ``channel`` was found interrupted."""
+    count = absence.interrupted.get(channel, 0) + 1
+    return replace(absence, interrupted={**absence.interrupted, channel: count})
+
+
+def line(absence: Absence, channel: str, arrivals: Iterable[Arrival], newest_ts: str) -> str:
+    """What ``channel`` is told, "" for nothing. ``newest_ts`` is of the last message there before it."""
+    away, interrupted = absence.until - absence.since, absence.interrupted.get(channel, 0)
+    count = late(absence, arrivals)
+    if channel in absence.told:
+        return ""
+    parts = []
+    if count:
+        parts.append(f"{_count(count, 'message')} that came meanwhile {_be(count)} answered late")
+    if interrupted:
+        parts.append(
+            f"{_count(interrupted, 'interrupted turn')} {_ask(interrupted)} in its thread how to go on"
+        )
+    talking = bool(newest_ts) and float(newest_ts) > (absence.since - RECENT).timestamp()
+    if not parts and (away < NOTICED or not talking):
+        return ""
+    return f"👋 Back after {span(away)}: {', '.join(parts) or 'nothing was missed'}."
+
+
+def span(time: timedelta) -> str:
+    """A time in words, as exactly as anybody wants to know."""
+    seconds = max(1, round(time.total_seconds()))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _ask(number: int) -> str:
+    return "asks" if number == 1 else "ask"

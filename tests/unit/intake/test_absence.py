@@ -1,0 +1,110 @@
+"""What the end of a time without us is worth telling."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from codebutler.intake.absence import Absence, Arrival, late, line, merged, span, with_interrupted
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
+
+
+def ts(minutes: float) -> str:
+    return f"{at(minutes).timestamp():.6f}"
+
+
+def away(*spans: tuple[float, float]) -> Absence:
+    return Absence(id="a", spans=tuple((at(since), at(until)) for since, until in spans))
+
+
+FOUR = away((0, 4))
+MEANWHILE = Arrival(ts(2), at(4.1))
+
+
+@pytest.mark.parametrize(
+    ("absence", "arrivals", "newest_ts", "expected"),
+    [
+        (FOUR, [MEANWHILE] * 3, "", "👋 Back after 4 min: 3 messages that came meanwhile are answered late."),
+        (FOUR, [MEANWHILE], "", "👋 Back after 4 min: 1 message that came meanwhile is answered late."),
+        (
+            with_interrupted(FOUR, "C1"),
+            [MEANWHILE],
+            "",
+            "👋 Back after 4 min: 1 message that came meanwhile is answered late, "
+            "1 interrupted turn asks in its thread how to go on.",
+        ),
+        (with_interrupted(FOUR, "C2"), [], "", ""),
+        (FOUR, [], "", ""),
+        (FOUR, [], ts(-5), "👋 Back after 4 min: nothing was missed."),
+        (FOUR, [], ts(-45), ""),
+        (away((0, 0.5)), [], ts(-5), ""),
+        (away((0, 0.5)), [Arrival(ts(0.2), at(0.6))], "", None),
+        (replace(FOUR, told=("C1",)), [MEANWHILE], ts(-5), ""),
+    ],
+)
+def test_only_where_something_happened(
+    absence: Absence, arrivals: list[Arrival], newest_ts: str, expected: str | None
+) -> None:
+    told = line(absence, "C1", arrivals, newest_ts)
+    assert told.startswith("👋 Back after 30 s") if expected is None else told == expected
+
+
+def test_late_is_what_was_written_meanwhile_and_came_afterwards() -> None:
+    absence = away((0, 4), (6, 9))
+    in_time = [Arrival(ts(-1), at(-1)), Arrival(ts(5), at(5)), Arrival(ts(10), at(10))]
+    # The beginning is not known exactly: what came before the death may lie after it.
+    just_before = [Arrival(ts(0.1), at(0.1))]
+    afterwards = [Arrival(ts(1), at(4.1)), Arrival(ts(7), at(9.1))]
+    assert late(absence, in_time + just_before) == 0
+    assert late(absence, in_time + just_before + afterwards) == 2
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_in_a_loop_of_crashes_a_channel_is_told_once(*, done: bool) -> None:
+    absence = replace(away((0, 1)), told=("C1",), done=done)
+    for minute in range(2, 400, 3):
+        latest = Absence(id=str(minute), spans=((at(minute), at(minute + 1)),))
+        absence = replace(merged(absence, latest), done=done)
+    assert absence.told == ("C1",)
+    assert len(absence.spans) <= 20
+    arrivals = [Arrival(ts(398.5), at(399.1))]
+    assert line(absence, "C1", arrivals, "") == ""
+    assert line(absence, "C2", arrivals, "") != ""
+
+
+def test_what_was_not_told_any_more_is_told_by_the_next_life() -> None:
+    both = merged(FOUR, Absence(id="b", spans=((at(5), at(6)),)))
+    assert both.id == "a"
+    assert late(both, [MEANWHILE]) == 1
+    told = merged(replace(FOUR, done=True), Absence(id="b", spans=((at(5), at(6)),)))
+    assert told.id == "b"
+    assert late(told, [MEANWHILE]) == 0
+
+
+def test_what_follows_much_later_is_told_anew() -> None:
+    later = Absence(id="b", spans=((at(5), at(60)),))
+    assert merged(replace(FOUR, told=("C1",), done=True), later) == later
+    assert merged(None, later) == later
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "1 s"),
+        (41, "41 s"),
+        (60, "1 min"),
+        (250, "4 min"),
+        (7000, "117 min"),
+        (8 * 3600, "8 h"),
+        (200_000, "2 days"),
+    ],
+)
+def test_a_time_in_words(seconds: float, words: str) -> None:
+    assert span(timedelta(seconds=seconds)) == words
