@@ -93,6 +93,15 @@ def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
+def earlier(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
+    """The same for threads that were written in some time before the gap: an event that Slack had given up by
+    then, while others came, left a hole there."""
+    since_s, look_s = float(gap.since_ts), float(frame.look_ts)
+    wanted = {each.ts: each.latest_reply for each in shown if float(each.latest_reply or 0) > look_s}
+    found = [root for root, latest_reply in wanted.items() if not _is_after(latest_reply, since_s)]
+    return sorted(found, key=lambda root: wanted[root], reverse=True)
+
+
 def unsettled(gap: Gap, frame: Window) -> list[str]:
     """The same for threads of which a reply may still wait, and so may have been edited or deleted: history
     does not tell that of replies."""

@@ -9,14 +9,14 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, StoreError
-from codebutler.intake.catchup import Gap, Shown, Window, missed, threads, unsettled, window
+from codebutler.intake.catchup import Gap, Shown, Window, earlier, missed, threads, unsettled, window
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.routing.holding import HoldingRouter
@@ -53,6 +53,11 @@ class _Round:
     losses: int
     fetched: list[Shown]
     complete: set[str | None]
+
+    @property
+    def latest(self) -> dict[str, str]:
+        """By first message: when its thread was last written in."""
+        return {each.ts: each.latest_reply for each in self.fetched if each.latest_reply}
 
 
 class CatchUp:
@@ -198,27 +203,45 @@ class CatchUp:
         else:
             log.warning("%s: so much was written that only the latest is read", self._name(channel))
         found = _Round(gap, frame, losses, fetched, complete)
-        latest = {each.ts: each.latest_reply for each in fetched if each.latest_reply}
-        roots = threads(gap, frame, fetched)[:MAX_THREADS]
-        unread = [root for root in roots if self._read.get((channel, root)) != latest.get(root, "")]
+        unread = self._unread(found, threads(gap, frame, fetched))
         for root in unread:
-            await self._replies(found, root, me)
+            replies = await self._replies(found, root, me)
+            found.fetched.extend(replies or ())
         await self._accept(found)
-        for root in unread:
-            self._keep(channel, root, latest.get(root, ""))
+        self._keep(found, unread)
         rounds[channel] = found
 
     async def _changes(self, found: _Round, me: Identity) -> None:
-        """Take in what was edited or deleted in threads that had nothing new, and close the gap."""
-        for root in unsettled(found.gap, found.frame)[:MAX_THREADS]:
+        """Take in what came to threads before the gap and never to us, then what was edited or deleted there,
+        and close the gap."""
+        before = self._unread(found, earlier(found.gap, found.frame, found.fetched))
+        for root in [*before, *unsettled(found.gap, found.frame)[:MAX_THREADS]]:
             if self._wanted.is_set():
                 return  # something may be missing since, which matters more
             if root not in found.complete:
-                await self._replies(found, root, me)
-        await self._accept(found)
+                replies = await self._replies(found, root, me)
+                await self._accept(
+                    replace(found, fetched=replies or [], complete=found.complete.intersection((root,)))
+                )
+                self._keep(found, [root])
         if found.losses == self._losses:
             # Otherwise something may be missing since: the gap stays, and another round is on its way.
             await self._shelf.journal.close_gap(found.gap.channel)
+
+    def _unread(self, found: _Round, roots: Sequence[str]) -> list[str]:
+        """A gap may stay open for several rounds; a thread with nothing new is not read in each of them."""
+        latest, channel = found.latest, found.gap.channel
+        return [
+            root for root in roots[:MAX_THREADS] if self._read.get((channel, root)) != latest.get(root, "")
+        ]
+
+    def _keep(self, found: _Round, roots: Sequence[str]) -> None:
+        """What was said in these threads is on disk."""
+        for root in roots:
+            self._read[found.gap.channel, root] = found.latest.get(root, "")
+            self._read.move_to_end((found.gap.channel, root))
+            if len(self._read) > REMEMBERED:
+                self._read.popitem(last=False)
 
     async def _accept(self, found: _Round) -> None:
         events = missed(found.gap, found.frame, found.fetched, found.complete)
@@ -226,14 +249,8 @@ class CatchUp:
         if count := outcomes.count("accepted"):
             log.info("caught up %d message(s) in %s", count, self._name(found.gap.channel))
 
-    def _keep(self, channel: str, root: str, latest_reply: str) -> None:
-        """A gap may stay open for several rounds; a thread with nothing new is not read in each of them."""
-        self._read[channel, root] = latest_reply
-        self._read.move_to_end((channel, root))
-        if len(self._read) > REMEMBERED:
-            self._read.popitem(last=False)
-
-    async def _replies(self, found: _Round, root: str, me: Identity) -> None:
+    async def _replies(self, found: _Round, root: str, me: Identity) -> list[Shown] | None:
+        """The thread's messages; None where Slack refuses to tell."""
         channel = found.gap.channel
         try:
             replies, whole = await self._bygone.read(channel, root, found.frame.look_ts, me)
@@ -241,10 +258,10 @@ class CatchUp:
             raise
         except ChatError as error:
             log.debug("a thread of %s cannot be read: %s", self._name(channel), error.code)
-            return
-        found.fetched.extend(replies)
+            return None
         if whole:
             found.complete.add(root)
+        return replies
 
     def _name(self, channel: str) -> str:
         repo = self._repos().get(channel)

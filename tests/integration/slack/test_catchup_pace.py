@@ -114,3 +114,17 @@ async def test_outage_after_outage_what_is_new_comes_soon(tmp_path: Path) -> Non
             assert await b.until_routed(missed) < 60
         await b.until(lambda: not b.catch_up.is_busy)
         assert [await b.life.journal.gap(channel) for channel in b.life.repos] == [None] * CHANNELS
+
+
+async def test_an_answer_that_slack_gave_up_while_other_messages_came_is_found(tmp_path: Path) -> None:
+    """The first one in its thread, and minutes before the connection was lost."""
+    async with busy(tmp_path) as b:
+        root = b.said("C3")
+        assert await b.life.intake.accept(root) == "accepted"
+        await b.clock.advance(60)
+        given_up = b.said("C3", root.ts)
+        await b.clock.advance(180)
+        assert await b.life.intake.accept(b.said("C3")) == "accepted"
+        await b.outage()
+        b.catch_up.back()
+        await b.until_routed({given_up.key})

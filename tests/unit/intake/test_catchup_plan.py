@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.intake.catchup import Gap, Seen, Shown, dated, missed, stamp, threads, unsettled, window
+from codebutler.intake.catchup import (
+    Gap,
+    Seen,
+    Shown,
+    dated,
+    earlier,
+    missed,
+    stamp,
+    threads,
+    unsettled,
+    window,
+)
 from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -106,7 +117,17 @@ def test_threads_are_read_where_somebody_wrote_and_then_where_something_may_stil
     frame = window(hole, NOW)
     shown = [show(quiet, latest_reply=at(-85)), show(busy, latest_reply=at(20)), show(waiting)]
     assert threads(hole, frame, shown) == [busy, ancient]
+    assert earlier(hole, frame, shown) == []
     assert unsettled(hole, frame) == [waiting]
+
+
+def test_a_thread_written_in_before_the_gap_may_hold_what_never_came() -> None:
+    root, old = seen(at(-30)), at(-300)
+    hole = gap(root, seen(at(-1)))
+    frame = window(hole, NOW)
+    shown = [show(root.ts, latest_reply=at(-20)), show(old, latest_reply=at(-200)), show(at(-1))]
+    assert threads(hole, frame, shown) == []
+    assert earlier(hole, frame, shown) == [root.ts]
 
 
 @pytest.mark.parametrize(
