@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted, Post, Prompt
@@ -29,6 +29,7 @@ class World:
         self.chat = MemoryChat()
         self.channels = ["C1", "C2"]
         self.busy = False
+        self.journal: Journal | None = None
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[tuple[Homecoming, Journal]]:
@@ -40,18 +41,23 @@ class World:
             home = Homecoming(sender, journal, self.clock, lambda: self.channels, lambda: self.busy)
             home.lost()
             running = asyncio.create_task(home.run())
+            self.journal = journal
             await self.passes(1)
             try:
                 yield home, journal
             finally:
                 home.lost()  # else the end would be noted as a last sign of life
+                self.journal = None
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
 
     async def passes(self, seconds: float) -> None:
+        """Time goes by, and the journal keeps up with it."""
         for _ in range(max(1, int(seconds))):
             await self.clock.advance(1)
-            await asyncio.sleep(0.001)
+            for journal in [self.journal] * 8 if self.journal else []:
+                await journal.note("")
+                await settle()
 
     async def accept(self, journal: Journal, channel: str, written_at_s: float) -> None:
         """A message that was written then is on disk now."""
