@@ -164,6 +164,44 @@ async def test_a_click_nobody_takes_is_said(stage: Stage) -> None:
         await clean(page)
 
 
+async def test_no_part_of_a_message_becomes_markup_or_a_trap(stage: Stage) -> None:
+    channel, name = stage.channel()
+    evil, trap = '<img src=x onerror="document.title=1">', "javascript:document.title=2"
+    text = {"type": "plain_text", "text": evil}
+    link = {"type": "rich_text_section", "elements": [{"type": "link", "url": trap, "text": evil}]}
+    blocks: list[Json] = [
+        {"type": "header", "text": text},
+        {"type": "image", "image_url": trap, "alt_text": evil},
+        {"type": "rich_text", "elements": [link]},
+        {"type": "section", "text": {"type": "mrkdwn", "text": f"<{trap}|{evil}>"}},
+        {"type": "context", "elements": [text]},
+        {"type": "table", "rows": [[{"type": "raw_text", "text": evil}]]},
+        {"type": "never-heard-of", "text": evil},
+        {"type": "actions", "elements": [{**button("go"), "text": {**text, "text": evil}, "url": trap}]},
+        {
+            "type": "actions",
+            "elements": [
+                {
+                    "type": "static_select",
+                    "action_id": "s",
+                    "placeholder": text,
+                    "options": [{"text": text, "value": evil}],
+                }
+            ],
+        },
+        {"type": "actions", "elements": [{"type": "never-heard-of", "action_id": "n"}]},
+    ]
+    stage.post(channel, blocks)
+    async with stage.page(name) as page:
+        body = page.locator("#messages .body")
+        await expect(body.locator("h3")).to_have_text(evil)
+        await expect(body).to_contain_text("cannot be shown here (never-heard-of)")
+        await expect(body.locator("img, script, [href^=javascript]")).to_have_count(0)
+        await expect(body.get_by_role("option", name=evil)).to_have_count(2)
+        await clean(page)
+        await expect(page).to_have_title(f"#{name} · Workspace")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_form_on_a_phone(stage: Stage, scheme: str) -> None:
     _, name = stage.channel()

@@ -10,8 +10,10 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.workspace.server import WorkspaceServer
+from codebutler.clock import ManualClock
+from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.state import Json, MethodError
+from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import TARGETS, Deployer, button, deploy_form, page
 
 
@@ -144,6 +146,17 @@ async def test_a_trigger_is_worth_one_modal_and_only_the_apps(
         assert refused.value.response["error"] == code
 
 
+async def test_a_trigger_of_four_seconds_ago_opens_nothing() -> None:
+    clock = ManualClock()
+    async with WorkspaceServer(Options(), clock) as server:
+        client = client_for(server, server.bot_token)
+        trigger = server.house.views.trigger(server.workspace.person.id)
+        await clock.advance(4)
+        with pytest.raises(SlackApiError) as refused:
+            await client.views_open(trigger_id=trigger, view=deploy_form())
+        assert refused.value.response["error"] == "expired_trigger_id"
+
+
 async def test_the_home_tab_is_published_pressed_and_opens_a_modal(
     app: Deployer, visitor: Person, server: WorkspaceServer, bot: AsyncWebClient
 ) -> None:
@@ -167,20 +180,13 @@ async def test_a_choice_in_a_message_reaches_the_app_with_its_option(
     app: Deployer, visitor: Person, server: WorkspaceServer, bot: AsyncWebClient
 ) -> None:
     channel = server.channel_id("demo")
-    heard: list[Json] = []
-
-    async def picked(ack: Any, body: Json) -> None:
-        await ack()
-        heard.append(body)
-
-    app.app.action("pick")(picked)
     select = {"type": "static_select", "action_id": "pick", "options": TARGETS}
     blocks = [{"type": "actions", "block_id": "row", "elements": [select]}]
     posted = await bot.chat_postMessage(channel=channel, text="Where?", blocks=blocks)
     given = {"channel": channel, "message_ts": posted["ts"], "action_id": "pick", "value": "production"}
     given["values"] = {"row": {"pick": "production"}}
     await server.interactions.click(visitor.user, given)
-    body = (await server.until(lambda: heard))[0]
+    body = (await server.until(lambda: app.told))[0]
     assert body["actions"][0]["selected_option"] == TARGETS[1]
     assert "options" not in body["actions"][0]
     assert body["state"]["values"]["row"]["pick"]["selected_option"] == TARGETS[1]

@@ -31,7 +31,7 @@ export class Blocks {
   #block(block, form) {
     switch (block.type) {
       case "markdown": return [this.#markdown(block.text)];
-      case "header": return [tag("h3", "", ...this.#text(block.text))];
+      case "header": return [level(tag("h3", "", ...this.#text(block.text)))];
       case "divider": return [document.createElement("hr")];
       case "section": return [this.#section(block, form)];
       case "context": return [tag("div", "context", ...block.elements.map((e) => this.#context(e)))];
@@ -88,19 +88,30 @@ export class Blocks {
     return cell.type === "rich_text" ? richText(cell, this.model) : [cell.text ?? ""];
   }
 
-  /** The server makes HTML of Markdown and escapes any markup in it. */
   #markdown(text) {
     const box = tag("div", "markdown");
     const known = this.rendered.get(text);
-    if (known !== undefined) box.innerHTML = known;
+    if (known !== undefined) fill(box, known);
     else {
       box.append(tag("div", "text", text));
       this.api.render(text).then((html) => {
         this.rendered.set(text, html);
-        box.innerHTML = html;
+        fill(box, html);
         box.dispatchEvent(new Event("grown", { bubbles: true }));
       }, () => undefined);
     }
     return box;
   }
+}
+
+/** The server has made this HTML of Markdown and escaped any markup in it. */
+function fill(box, html) {
+  box.innerHTML = html;
+  box.querySelectorAll("h1, h2, h3, h4, h5, h6").forEach(level);
+}
+
+/** Whatever an author calls a heading, in the page's outline it stands under the channel or the thread. */
+function level(heading) {
+  heading.setAttribute("aria-level", "2");
+  return heading;
 }

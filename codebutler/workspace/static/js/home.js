@@ -17,11 +17,11 @@ export class Home {
   async open() {
     this.shown = "";
     this.#draw();
-    const since = this.model.changes;
+    const since = this.model.viewChanges;
     try {
       const { home, channel } = await this.api.page("home", { tab: "home" });
       // What the app has published meanwhile came over the stream, and is newer than this answer.
-      if (this.model.changes === since) this.model.home = home;
+      if (this.model.viewChanges === since) this.model.home = home;
       this.#draw();
       return channel;
     } catch (error) {

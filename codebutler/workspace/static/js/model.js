@@ -18,6 +18,7 @@ export class Model extends EventTarget {
     this.atHome = false;
     this.thread = null;
     this.changes = 0;
+    this.viewChanges = 0;
     boot.statuses.forEach((status) => this.#status(status));
   }
 
@@ -170,6 +171,7 @@ export class Model extends EventTarget {
 
   #views({ modals, home }) {
     Object.assign(this, { modals, home });
+    this.viewChanges += 1;
     this.#changed("views");
   }
 

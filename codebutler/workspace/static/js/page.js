@@ -186,6 +186,8 @@ export class Page {
     for (const composer of [this.channelComposer, this.threadComposer]) composer.allow(!isArchived, "This channel is archived.");
     this.#showStatus();
     await this.#load();
+    // Whoever has gone on meanwhile has the focus elsewhere.
+    if (channel !== model.channel || thread !== model.thread || model.atHome) return;
     const isBusy = this.channelComposer.isInUse || document.querySelector("dialog[open]");
     if (!isBusy) this.#composer(thread).focus();
   }
