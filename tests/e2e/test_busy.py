@@ -1,0 +1,120 @@
+"""While Claude Code is at work: stopping, steering, waiting in line. With the real program.
+
+| case | what happens |
+|---|---|
+| W01 | !stop ends the turn and its whole tree within five seconds; the next message goes on with the same session |
+| W02 | `agent.busy` "steer": a reply reaches the running turn; its message ends with it |
+| W03 | who waits sees the place in line, moves up, and is answered in the own thread; no process outlives its turn |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.e2e.house import House, house, whole_text
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import require
+
+STOPPED_S = 5.0
+
+
+async def claude(built: House, repo: Path, busy: str = "queue") -> str:
+    require("bwrap")
+    binary = require("claude")
+    agent = {"debounceSeconds": 0, "default": "claude", "busy": busy}
+    channel = await built.add_repo(repo, "sample", agent=agent, claude={"binary": str(binary)})
+    await built.supervise()
+    return channel
+
+
+def model_env(model: ModelServer) -> dict[str, str]:
+    return {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-api03-not-a-real-key"}
+
+
+def bash(command: str) -> tuple[Call, ...]:
+    return (Call("Bash", {"command": command, "description": "a command", "timeout": 400_000}),)
+
+
+def processes(word: str) -> list[str]:
+    """The command lines of live processes that contain ``word``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if word in line:
+            found.append(line)
+    return found
+
+
+async def eventually(within_s: float, true: Callable[[], bool]) -> None:
+    """Wait for what processes do and tell nobody."""
+    async with asyncio.timeout(within_s):
+        while not true():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.02)
+
+
+async def test_w01_a_stopped_turn_leaves_nothing_but_its_session(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo)
+        sleeper = "nohup setsid python3 -c 'import time; time.sleep(600)' & touch begun; sleep 300"
+        model.play(Reply("I remember quincunx.", bash(sleeper)))
+        ts = await built.say(channel, "remember the word quincunx")
+        await eventually(30, (git_repo / "begun").exists)
+        stop_s = time.monotonic()
+        await built.say(channel, "!stop", thread_ts=ts)
+        await eventually(STOPPED_S, lambda: not processes(str(git_repo)))
+        assert time.monotonic() - stop_s < STOPPED_S
+        assert await built.outcome(channel, ts) == "octagonal_sign"
+        model.script[:] = [Reply("It was quincunx.")]
+        again = await built.say(channel, "which word was it?", thread_ts=ts)
+        await built.answer(channel, ts, "It was quincunx.")
+        assert await built.outcome(channel, again) == "white_check_mark"
+        assert "remember the word quincunx" in model.said()
+        assert not [one for one in built.answers(channel, ts) if "fresh one" in whole_text(one)]
+
+
+async def test_w02_a_reply_is_told_to_the_agent_at_work(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo, busy="steer")
+        model.play(
+            Reply("On it.", bash("touch begun; while [ ! -e go ]; do sleep 0.05; done")),
+            *[Reply("Blue it is.")] * 3,
+        )
+        ts = await built.say(channel, "paint it red")
+        await eventually(30, (git_repo / "begun").exists)
+        second = await built.say(channel, "no, blue", thread_ts=ts)
+        await built.until("the reply at work", lambda: built.reactions(channel, second) == {"eyes"} or None)
+        (git_repo / "go").touch()
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert await built.outcome(channel, second) == "white_check_mark"
+        assert any("no, blue" in model.said(number) for number in range(len(model.requests)))
+        assert len([one for one in built.answers(channel, ts) if "_tokens:" in whole_text(one)]) == 1
+
+
+async def test_w03_who_waits_moves_up_in_the_own_thread(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo)
+        model.play(Reply("", bash("touch begun; while [ ! -e go ]; do sleep 0.05; done")), Reply("One."))
+        model.play(Reply("", bash("while [ ! -e on ]; do sleep 0.05; done")), Reply("Two."), Reply("Three."))
+        first = await built.say(channel, "one")
+        await eventually(30, (git_repo / "begun").exists)
+        second = await built.say(channel, "two")
+        third = await built.say(channel, "three")
+        await built.answer(channel, second, "Next in line.")
+        await built.answer(channel, third, "2nd in line.")
+        (git_repo / "go").touch()
+        await built.answer(channel, first, "One.")
+        await built.answer(channel, second, "working")
+        await built.answer(channel, third, "Next in line.")
+        (git_repo / "on").touch()
+        await built.answer(channel, second, "Two.")
+        await built.answer(channel, third, "Three.")
+        assert await built.outcome(channel, third) == "white_check_mark"
+        await eventually(STOPPED_S, lambda: not processes(str(git_repo)))
+        for ts in (first, second, third):
+            assert len(built.answers(channel, ts)) == 2
