@@ -14,6 +14,7 @@ from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
+from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
@@ -83,7 +84,9 @@ class Roster:
 
 
 def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    return ClaudeBackend(settings.config.claude, sandbox, home, settings.agent_env, clock)
+    backend = ClaudeBackend(settings.config.claude, sandbox, home, settings.agent_env, clock)
+    backend.logs = SessionLogs(Path(settings.path), settings.config.logs.retention_days)
+    return backend
 
 
 def _rehearsal(_settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.record import SESSIONS, SessionLogs, session_of
 from codebutler_worker.store.state_dir import prepare_state_dir
 
@@ -27,7 +28,8 @@ def test_every_byte_is_kept_and_a_last_line_closes_it(repo: Path) -> None:
     logs = SessionLogs(repo, 30)
     log = logs.open(TURN, NOW)
     log.write(b"\x1b[31mred\x00\xff\r\n")
-    log.close("status=done exit_code=0 duration_s=1.500", NOW)
+    log.heard(Finished(True, "", "done", exit_code=0))
+    log.close(1.5, NOW)
     file = repo / SESSIONS / "01234567.log"
     assert file.read_bytes() == (
         b"\x1b[31mred\x00\xff\r\n\n--- session 01234567 ended 2026-02-14T15:04:05+00:00 "
@@ -43,19 +45,19 @@ def test_a_turn_that_goes_on_goes_on_in_its_log(repo: Path) -> None:
     for part in (b"first ", b"second "):
         log = logs.open(TURN, NOW)
         log.write(part)
-        log.close("", NOW)
-        log.close("", NOW)
+        log.close(0, NOW)
+        log.close(0, NOW)
     assert (repo / SESSIONS / "01234567.log").read_bytes().count(b"ended") == 2
 
 
 def test_old_logs_go(repo: Path) -> None:
     logs = SessionLogs(repo, 2)
-    logs.open("old-one-", NOW).close("", NOW)
-    logs.open("new-one-", NOW).close("", NOW)
+    logs.open("old-one-", NOW).close(0, NOW)
+    logs.open("new-one-", NOW).close(0, NOW)
     old = repo / SESSIONS / "old-one-.log"
     os.utime(old, (NOW.timestamp() - 3 * DAY_S,) * 2)
     os.utime(repo / SESSIONS / "new-one-.log", (NOW.timestamp() - DAY_S,) * 2)
-    SessionLogs(repo, 2).open(TURN, NOW).close("", NOW)
+    SessionLogs(repo, 2).open(TURN, NOW).close(0, NOW)
     assert {file.name for file in (repo / SESSIONS).iterdir()} == {"01234567.log", "new-one-.log"}
 
 
@@ -66,7 +68,7 @@ def test_a_link_in_the_way_is_not_followed(repo: Path, tmp_path_factory: pytest.
     log = SessionLogs(repo, 30).open(TURN, NOW)
     assert log.failed
     log.write(b"lost")
-    log.close("", NOW)
+    log.close(0, NOW)
     assert list(elsewhere.iterdir()) == []
 
 
@@ -76,7 +78,7 @@ def test_a_linked_log_is_neither_written_nor_read(
     secret = tmp_path_factory.mktemp("elsewhere") / "secret"
     secret.write_text("secret")
     logs = SessionLogs(repo, 30)
-    logs.open("other-on", NOW).close("", NOW)
+    logs.open("other-on", NOW).close(0, NOW)
     (repo / SESSIONS / "01234567.log").symlink_to(secret)
     assert logs.open(TURN, NOW).failed
     with pytest.raises(OSError, match="symbolic link"):
@@ -101,4 +103,4 @@ def test_a_full_disk_costs_the_record_and_not_the_work(repo: Path) -> None:
     log.write(b"x")
     log.write(b"y")
     assert log.failed == "No space left on device"
-    log.close("", NOW)
+    log.close(0, NOW)

@@ -35,6 +35,7 @@ class TurnRequest:
     prompt: str
     workdir: Path
     session_id: str | None = None
+    session_name: str = ""
     system_prompt: str = ""
     cost_before_usd: float = 0.0
 

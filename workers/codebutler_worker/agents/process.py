@@ -26,6 +26,9 @@ STDERR_TAIL_BYTES = 8 * 2**10
 READ_BYTES = 64 * 2**10
 WRITE_S = 30.0
 
+Record = Callable[[bytes], None]
+"""Takes what a program writes, as it came."""
+
 
 class LineSplitter:
     """Pure: chunks in, whole lines out. A line over ``limit_bytes`` is dropped and counted."""
@@ -79,7 +82,9 @@ class AgentProcess:
         mark: str,
         limit_bytes: int = LINE_LIMIT_BYTES,
         enclosure: Enclosure | None = None,
+        record: Record | None = None,
     ) -> None:
+        self._record = record
         self._mark = mark
         self._enclosure = enclosure
         self._limit_hit = ""
@@ -92,15 +97,19 @@ class AgentProcess:
         self._stderr_task = asyncio.create_task(self._read_stderr(), name=f"stderr:{process.pid}")
 
     @classmethod
-    async def spawn(cls, launch: Launch, limit_bytes: int = LINE_LIMIT_BYTES) -> Self:
-        """Start ``launch``. Raises AgentUnavailableError if the program cannot be executed, and
-        SandboxUnavailableError if its limits cannot be set.
+    async def spawn(
+        cls, launch: Launch, limit_bytes: int = LINE_LIMIT_BYTES, record: Record | None = None
+    ) -> Self:
+        """Start ``launch``; ``record`` gets all it writes, before anything else does, in a thread.
 
-        From the main thread only: a parent-death signal is tied to the thread that started the child.
+        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
+        cannot be set. From the main thread only: a parent-death signal is tied to the thread that started it.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("agents are started from the main thread only")
-        starting = asyncio.create_task(cls._start(launch, limit_bytes), name=f"start:{launch.argv[0]}")
+        starting = asyncio.create_task(
+            cls._start(launch, limit_bytes, record), name=f"start:{launch.argv[0]}"
+        )
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -109,7 +118,7 @@ class AgentProcess:
                 raise
 
     @classmethod
-    async def _start(cls, launch: Launch, limit_bytes: int) -> Self:
+    async def _start(cls, launch: Launch, limit_bytes: int, record: Record | None) -> Self:
         loop = asyncio.get_running_loop()
         mark = new_mark()
         enclosure, argv = enclosed(launch)
@@ -130,7 +139,8 @@ class AgentProcess:
             raise AgentUnavailableError(
                 f"cannot start {Path(launch.argv[0]).name}: {error.strerror}"
             ) from error
-        return cls(Process(transport, protocol, loop), transport, mark, limit_bytes, enclosure)
+        process = Process(transport, protocol, loop)
+        return cls(process, transport, mark, limit_bytes, enclosure, record)
 
     async def __aenter__(self) -> Self:
         return self
@@ -184,6 +194,7 @@ class AgentProcess:
         """Each line of stdout until its end of file."""
         assert self._process.stdout is not None
         while chunk := await self._process.stdout.read(READ_BYTES):
+            await self._keep(chunk)
             for line in self._splitter.feed(chunk):
                 yield line
         for line in self._splitter.end():
@@ -251,9 +262,14 @@ class AgentProcess:
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
+    async def _keep(self, chunk: bytes) -> None:
+        if self._record is not None:
+            await asyncio.to_thread(self._record, chunk)
+
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
         while chunk := await self._process.stderr.read(READ_BYTES):
+            await self._keep(chunk)
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
 

@@ -6,15 +6,20 @@ characters of the turn's id name the session.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
 import re
 import stat
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from codebutler.clock import Clock
+from codebutler_worker.agents.backend import Finished
 from codebutler_worker.sandbox.destinations import open_beneath
 from codebutler_worker.store.state_dir import STATE_DIR
 
@@ -30,11 +35,12 @@ def session_of(turn_id: str) -> str:
 
 
 class SessionLog:
-    """One open log. ``write`` may be called from any one thread, and never raises: a full disk costs the record,
-    not the work."""
+    """One open log. ``write`` may be called from any thread, and never raises: a full disk costs the record, not
+    the work. ``told`` goes into its last line."""
 
     def __init__(self, descriptor: int | None, session: str, failed: str = "") -> None:
         self.session = session
+        self.told = "status=failed"
         self.bytes = 0
         self.failed = failed
         self._descriptor = descriptor
@@ -45,13 +51,17 @@ class SessionLog:
         with self._lock:
             self._write(data)
 
-    def close(self, told: str, at: datetime) -> None:
-        """Append the last line: when it ended, and ``told`` (exit code, duration). Closing twice is harmless."""
+    def heard(self, finished: Finished) -> None:
+        """Remember how it went, for the last line."""
+        code = "" if finished.exit_code is None else f" exit_code={finished.exit_code}"
+        self.told = f"status={finished.reason}{code}"
+
+    def close(self, duration_s: float, at: datetime) -> None:
+        """Append the last line: when it ended, how, and how long it took. Closing twice is harmless."""
         with self._lock:
             moment = at.astimezone(UTC).isoformat(timespec="seconds")
-            self._write(
-                f"\n--- session {self.session} ended {moment} {told} bytes={self.bytes} ---\n".encode()
-            )
+            told = f"{self.told} duration_s={duration_s:.3f} bytes={self.bytes}"
+            self._write(f"\n--- session {self.session} ended {moment} {told} ---\n".encode())
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:
                 os.close(descriptor)
@@ -136,6 +146,20 @@ class SessionLogs:
                 os.close(at)
             at = deeper
         return at
+
+
+@asynccontextmanager
+async def recording(logs: SessionLogs | None, turn_id: str, clock: Clock) -> AsyncIterator[SessionLog]:
+    """The turn's log, closed at the end of the block. Without ``logs`` nothing is kept."""
+    if logs is None:
+        yield SessionLog(None, session_of(turn_id))
+        return
+    log = await asyncio.to_thread(logs.open, turn_id, clock.now())
+    began_s = clock.monotonic()
+    try:
+        yield log
+    finally:
+        await asyncio.to_thread(log.close, clock.monotonic() - began_s, clock.now())
 
 
 def _sweep(directory: int, before_s: float) -> None:

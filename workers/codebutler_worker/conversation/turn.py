@@ -28,6 +28,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.conversation.asking import Asking
+from codebutler_worker.conversation.continuing import session_name
 from codebutler_worker.conversation.desk import Desk, Draft, Place
 from codebutler_worker.conversation.ending import Ending, conclude
 from codebutler_worker.conversation.luggage import Luggage
@@ -76,6 +77,7 @@ class Begun:
     attachments: tuple[AttachmentRow, ...]
     progress_op_id: str | None
     cost_before_usd: float
+    session_name: str
     program: CommandRule | None
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
@@ -119,6 +121,7 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool, program: CommandRule | No
         tuple(file for file in draft.uow.attachments.of_turn(turn.id) if file.message_id in new),
         posted,
         session.total_cost_usd if session else 0.0,
+        "" if session else session_name(draft, turn),
         program,
     )
 
@@ -266,6 +269,7 @@ class Turn:
             prompt=self._prompt,
             workdir=repo,
             session_id=self._session_id,
+            session_name=self._begun.session_name,
             system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR)),
             cost_before_usd=self._begun.cost_before_usd,
         )

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from codebutler.clock import Clock
 from codebutler.config.schema import ClaudeSection
@@ -27,6 +27,7 @@ from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Limits, Turn
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
+from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
@@ -42,6 +43,8 @@ class ClaudeBackend:
     """
 
     name = "claude"
+    logs: SessionLogs | None = None
+    """Where each turn's raw stream is kept."""
 
     def __init__(
         self,
@@ -74,8 +77,13 @@ class ClaudeBackend:
             return
         self._active.add(turn.turn_id)
         try:
-            async with aclosing(self._with_second_try(turn)) as events:
+            async with (
+                recording(self.logs, turn.turn_id, self._clock) as log,
+                aclosing(self._with_second_try(turn, log)) as events,
+            ):
                 async for event in events:
+                    if isinstance(event, Finished):
+                        log.heard(event)
                     yield event
         finally:
             self._active.discard(turn.turn_id)
@@ -103,11 +111,11 @@ class ClaudeBackend:
         self._closed = True
         await asyncio.gather(*(turn.stop() for turn in list(self._turns.values())))
 
-    async def _with_second_try(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
+    async def _with_second_try(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
         """The turn in the session it names; if that one is lost, once more in a fresh one."""
         lost = turn.session_id is not None and not is_session_id(turn.session_id)
         if not lost:
-            async with aclosing(self._attempt(turn)) as events:
+            async with aclosing(self._attempt(turn, record)) as events:
                 async for event in events:
                     lost = isinstance(event, Finished) and event.reason == "session_lost"
                     if not lost:
@@ -115,18 +123,20 @@ class ClaudeBackend:
         if lost:
             log.warning("the session of %s cannot be resumed: beginning a fresh one", turn.conversation)
             fresh = replace(turn, session_id=None, cost_before_usd=0.0)
-            async with aclosing(self._attempt(fresh, fresh=True)) as events:
+            async with aclosing(self._attempt(fresh, record, fresh=True)) as events:
                 async for event in events:
                     yield event
 
-    async def _attempt(self, request: TurnRequest, *, fresh: bool = False) -> AsyncGenerator[AgentEvent]:
+    async def _attempt(
+        self, request: TurnRequest, record: SessionLog, *, fresh: bool = False
+    ) -> AsyncGenerator[AgentEvent]:
         """One run in one session. Ends with Finished; reason "session_lost" only if nothing was done yet."""
-        session_id = request.session_id or str(uuid4())
+        session_id = request.session_id or self._new_id(request, fresh=fresh)
         self._claimed.add(session_id)
         session: LiveSession | None = None
         at_once = True
         try:
-            session = await self._open(request, session_id)
+            session = await self._open(request, session_id, record)
             translator = Translator(
                 request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
             )
@@ -170,7 +180,15 @@ class ClaudeBackend:
             return Verdict("session_lost", verdict.text)
         return Verdict("failed", verdict.text) if verdict.reason == "session_lost" else verdict
 
-    async def _open(self, request: TurnRequest, session_id: str) -> LiveSession:
+    def _new_id(self, request: TurnRequest, *, fresh: bool) -> str:
+        """The id of a new session: always the same for the same thread, unless that one was used before."""
+        named = str(uuid5(NAMESPACE_URL, request.session_name))
+        sessions = command.sessions(self._home / ".claude", request.workdir)
+        if fresh or not request.session_name or (sessions / f"{named}.jsonl").exists():
+            return str(uuid4())
+        return named
+
+    async def _open(self, request: TurnRequest, session_id: str, record: SessionLog) -> LiveSession:
         """A process for the turn. Raises CodeButlerError if there can be none."""
         around = await self._surroundings(request.workdir)
         launch = self._launch(around, request, session_id)
@@ -178,7 +196,7 @@ class ClaudeBackend:
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(project_instructions, request.workdir)
             appended = "\n\n".join(text for text in (appended, instructions) if text)
-        return await LiveSession.open(launch, appended)
+        return await LiveSession.open(launch, appended, record.write)
 
     def _launch(self, around: command.Surroundings, request: TurnRequest, session_id: str) -> Launch:
         resume = request.session_id is not None

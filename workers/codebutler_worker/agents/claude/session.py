@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.schema import Line, decode
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.agents.process import AgentProcess, Record
 from codebutler_worker.sandbox.port import Launch
 
 QUEUE_LINES = 256
@@ -34,12 +34,12 @@ class LiveSession:
         self._reader = asyncio.create_task(self._read(), name=f"claude:{process.pid}")
 
     @classmethod
-    async def open(cls, launch: Launch, system_prompt: str) -> Self:
-        """Start the process; ``system_prompt`` is appended to the CLI's own.
+    async def open(cls, launch: Launch, system_prompt: str, record: Record | None = None) -> Self:
+        """Start the process; ``system_prompt`` is appended to the CLI's own, ``record`` gets all it writes.
 
         Raises AgentUnavailableError if it cannot be started.
         """
-        session = cls(await AgentProcess.spawn(launch))
+        session = cls(await AgentProcess.spawn(launch, record=record))
         try:
             await session.write(command.initialize_line(system_prompt))
         except BaseException:

@@ -18,7 +18,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
 )
-from codebutler_worker.agents.record import SessionLog, SessionLogs, session_of
+from codebutler_worker.agents.record import SessionLog, SessionLogs, recording, session_of
 from codebutler_worker.agents.shell import command
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.hearing import Hearing
@@ -67,20 +67,15 @@ class ShellBackend:
             self._unwanted.discard(turn.turn_id)
 
     async def _recorded(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
-        log = await asyncio.to_thread(self._logs.open, turn.turn_id, self._clock.now())
-        began_s = self._clock.monotonic()
-        told = "status=failed"
-        try:
-            async with aclosing(self._events(turn, log)) as events:
-                async for event in events:
-                    if isinstance(event, Finished):
-                        told = f"status={event.reason} exit_code={event.exit_code}"
-                    yield event
-        except CodeButlerError as error:
-            yield Finished(ok=False, text=str(error), reason="unavailable")
-        finally:
-            duration_s = self._clock.monotonic() - began_s
-            await asyncio.to_thread(log.close, f"{told} duration_s={duration_s:.3f}", self._clock.now())
+        async with recording(self._logs, turn.turn_id, self._clock) as log:
+            try:
+                async with aclosing(self._events(turn, log)) as events:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            log.heard(event)
+                        yield event
+            except CodeButlerError as error:
+                yield Finished(ok=False, text=str(error), reason="unavailable")
 
     async def type(self, turn_id: str, text: str) -> str:
         """Type into a running session; "" if that worked, else one line that says why not."""

@@ -1,0 +1,17 @@
+"""How a conversation's sessions are called with the agents, so that the same thread is found again. Pure over rows."""
+
+from __future__ import annotations
+
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.store.rows import TurnRow
+
+LOOKED_AT = 200
+
+
+def session_name(draft: Draft, turn: TurnRow) -> str:
+    """``slack-<channel>-<thread>``; numbered after a reset, because an agent keeps what it had under a name."""
+    channel, _, thread = turn.conversation.partition(":")
+    name = f"slack-{channel}-{thread}".removesuffix("-")
+    earlier = draft.uow.turns.newest(LOOKED_AT, turn.conversation)
+    used = {row.session_id for row in earlier if row.agent == turn.agent and row.session_id}
+    return name if not used else f"{name}-{len(used) + 1}"
