@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
+import re2
+
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
 
@@ -43,6 +45,13 @@ TOKEN_PATTERNS = (
     r"eyJ(?:(?!eyJ)[\w-]){8,}+\.[\w-]{8,}+\.[\w-]*",
     r"[0-9]{8,10}:AA[\w-]{33}",  # Telegram
 )
+# What a text has to contain for one of the patterns to fit, as RE2 reads it.
+SIGNS = (
+    r"xox[a-z]|xapp-|gh[pousr]_|github_pat_|glpat-|(?:^|[^A-Za-z0-9])sk-|tvly-|gsk_|xai-|AKIA|ASIA|AIza|ya29\.|GOCSPX-|npm_"
+    r"|pypi-|hf_|SG\.|[rs]k_(?:live|test)_|whsec_|dop_v1_|dckr_pat_|shp(?:at|ca|pa|ss)_|eyJ|:AA|PRIVATE KEY-----"
+    r"|(?i:bearer|basic)[^!-~]|://[^\s/:@]{0,200}:[^\s/@]+@|hooks\.slack\.com/"
+    r"|[?&](?:ticket|token|access_token|api_key|X-Amz-Signature)="
+)
 # The words around these stay readable: only the group named "secret…" goes.
 CONTEXT_PATTERNS = (
     r"-----BEGIN (?P<pem>[A-Z ]*PRIVATE KEY)-----(?P<secret_pem>.{16,}?)(?:-----END (?P=pem)-----|\Z)",
@@ -51,6 +60,10 @@ CONTEXT_PATTERNS = (
     r"[?&](?:ticket|token|access_token|api_key|X-Amz-Signature)=(?P<secret_query>[^\s&\"'<>|]{8,})",
     r"https://hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret_hook>[\w/-]{12,})",
 )
+
+
+_PEM = b"PRIVATE KEY-----"
+_NOT_SPACE = re.compile(rb"\S")
 
 
 class Redactor:
@@ -62,6 +75,8 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._spellings: set[str] = set()
         self._exact: re.Pattern[str] | None = None
+        self._signs = re2.compile(SIGNS.encode())
+        self._more_lines = 0
         self._tokens = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(TOKEN_PATTERNS) + ")")
         self._context = [re.compile(pattern, re.DOTALL) for pattern in CONTEXT_PATTERNS]
         self.learn(secrets)
@@ -73,14 +88,73 @@ class Redactor:
                 self._spellings.update(_spellings(secret))
         longest_first = sorted(self._spellings, key=lambda spelling: (-len(spelling), spelling))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._signs = re2.compile("|".join([SIGNS, *map(re2.escape, longest_first)]).encode())
+        self._more_lines = max((spelling.count("\n") for spelling in self._spellings), default=0)
 
     def redact(self, text: str) -> str:
-        """``text`` without secrets; the same text again if there are none. Doing it twice changes nothing."""
+        """``text`` without secrets; the same text again if there are none. Doing it twice changes nothing.
+
+        RE2 finds where a secret may be, many times faster than ``re``, which then looks at those lines closely.
+        """
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:  # a lone surrogate, which RE2 does not take
+            return self._redact_closely(text)
+        pieces, done = [], 0
+        for start, end in _merged(self._suspect_lines(data)):
+            pieces += [data[done:start].decode(), self._redact_closely(data[start:end].decode())]
+            done = end
+        return "".join([*pieces, data[done:].decode()]) if pieces else text
+
+    def _suspect_lines(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """(start, end) of the whole lines around each place that may hold a secret, in order.
+
+        A line is looked into once: it is suspect as a whole, and so are the next ones, as far as what begins in it
+        may reach.
+        """
+        at = 0
+        while (hit := self._signs.search(data, at)) is not None:
+            start = data.rfind(b"\n", 0, hit.start()) + 1
+            line_end = _line_end(data, hit.end())
+            end = line_end
+            for _ in range(1 + self._more_lines):
+                end = _line_end(data, _text_after(data, end))
+            if (key := data.find(_PEM, start, end)) >= 0:
+                closing = data.find(b"-----END", key)
+                end = line_end = len(data) if closing < 0 else _line_end(data, closing)
+            yield start, end
+            if line_end >= len(data):
+                return
+            at = line_end + 1
+
+    def _redact_closely(self, text: str) -> str:
         if self._exact:
             text = self._exact.sub(REDACTED, text)
         for pattern in self._context:
             text = pattern.sub(_without_secret, text)
         return self._tokens.sub(REDACTED, text)
+
+
+def _line_end(data: bytes, place: int) -> int:
+    end = data.find(b"\n", place)
+    return len(data) if end < 0 else end
+
+
+def _text_after(data: bytes, place: int) -> int:
+    """Where the white space at ``place`` ends."""
+    found = _NOT_SPACE.search(data, place)
+    return len(data) if found is None else found.start()
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order of their starts, without overlaps."""
+    merged: list[tuple[int, int]] = []
+    for start, end in spans:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _without_secret(match: re.Match[str]) -> str:

@@ -149,3 +149,21 @@ def test_what_is_learned_later_goes_too() -> None:
     redactor = Redactor(["first-value"])
     redactor.learn(["second-value", "short"])
     assert redactor.redact("first-value second-value short") == "[redacted] [redacted] short"
+
+
+PIECES = [
+    "\n", " ", "\t", "\u00a0", "text", "é", "\U0001f600", "\ud800", "Bearer", "basic ", SECRET, "sk-", DIGITS,
+    "xoxb-1-", "task-force", "https://", "user:pa55w0rd@host", "?token=", "-----BEGIN RSA PRIVATE KEY-----",
+    "-----END RSA PRIVATE KEY-----", "eyJhbGciOiJI.", "hf_", ":AA", "12345678", "two\nlines-of-a-secret",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+def test_looking_only_where_a_secret_may_be_misses_none(text: str) -> None:
+    redactor = Redactor([SECRET, "two\nlines-of-a-secret"])
+    assert redactor.redact(text) == redactor._redact_closely(text)
+
+
+def test_many_places_in_a_long_text_are_looked_at_once_each() -> None:
+    line = f"a line with sk-{DIGITS} in it\n"
+    assert Redactor().redact(line * 20_000) == f"a line with {REDACTED} in it\n" * 20_000
