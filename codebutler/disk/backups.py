@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -184,11 +184,21 @@ def open_or_restore(
 class Keeper:
     """Takes the backups of a file in use, day by day, in a thread; between enter and exit."""
 
-    def __init__(self, backups: Backups, clock: Clock, trouble: Callable[[str], None]) -> None:
-        """``trouble`` is told, in a line, why a backup could not be taken; the next hour tries again."""
+    def __init__(
+        self,
+        backups: Backups,
+        clock: Clock,
+        trouble: Callable[[str], None],
+        afterwards: Callable[[datetime], Awaitable[None]] | None = None,
+    ) -> None:
+        """``trouble`` is told, in a line, why a backup could not be taken; the next hour tries again.
+
+        ``afterwards`` is called with the time once one was taken: what is done to the file then can be undone.
+        """
         self._backups = backups
         self._clock = clock
         self._trouble = trouble
+        self._afterwards = afterwards
         self._stop = threading.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -206,17 +216,28 @@ class Keeper:
 
     async def _run(self) -> None:
         while True:
+            now = self._clock.now()
             taking = asyncio.create_task(
-                asyncio.to_thread(self._backups.take_if_due, self._clock.now(), self._stop), name="backup"
+                asyncio.to_thread(self._backups.take_if_due, now, self._stop), name="backup"
             )
             try:
-                await asyncio.shield(taking)
+                taken = await asyncio.shield(taking)
             except asyncio.CancelledError:
                 await asyncio.gather(taking, return_exceptions=True)
                 raise
             except CodeButlerError as error:
                 self._trouble(f"no backup was taken: {error}")
+            else:
+                await self._follow(taken, now)
             await self._clock.sleep(LOOK_EVERY_S)
+
+    async def _follow(self, taken: Path | None, now: datetime) -> None:
+        if taken is None or self._afterwards is None:
+            return
+        try:
+            await self._afterwards(now)
+        except CodeButlerError as error:
+            self._trouble(f"what is old was not tidied away: {error}")
 
 
 def _copied(backup: Path, target: Path) -> bool:

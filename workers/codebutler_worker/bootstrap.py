@@ -82,7 +82,7 @@ async def serve(
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             desk = await _desk(channel, settings, store, clock, agents)
             desk.private = (home.root,)
-            async with Keeper(backups, clock, logger.warning):
+            async with Keeper(backups, clock, logger.warning, store.forget_old):
                 return await _work(Worker(channel, desk))
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from codebutler_worker.store.attachments import Attachments
 from codebutler_worker.store.conversations import Inbox, Messages, Turns
 from codebutler_worker.store.errands import Errands
 from codebutler_worker.store.outbox import Approvals, Outbox
+from codebutler_worker.store.pruning import forget_some
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.store.sessions import Sessions
 
@@ -94,6 +96,11 @@ class Store:
         """
         return await self._on_thread(partial(self._anything_open, tuple(unfinished)))
 
+    async def forget_old(self, now: datetime) -> None:
+        """Drop what is over since long, in small transactions (see ``pruning``). Raises StoreError."""
+        while await self._on_thread(partial(self._forget_some, now)):
+            continue
+
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
         if self._closed:
@@ -117,10 +124,16 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _anything_open(self, unfinished: tuple[TurnState, ...]) -> bool:
+        query = _OPEN.format(", ".join("?" * len(unfinished)))
+        return self._directly(lambda raw: bool(raw.execute(query, unfinished).fetchone()[0]))
+
+    def _forget_some(self, now: datetime) -> bool:
+        return self._directly(lambda raw: forget_some(raw, now))
+
+    def _directly(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
         self._anchor.check()
         try:
-            query = _OPEN.format(", ".join("?" * len(unfinished)))
-            return bool(self._raw.execute(query, unfinished).fetchone()[0])
+            return work(self._raw)
         except sqlite3.Error as error:
             raise sqlitefile.store_error(self._path, error) from error
 
