@@ -115,6 +115,16 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
 Event = MessagePosted | MessageEdited | MessageDeleted | SlashCommand | ButtonClicked
 
 
+class Quoted(Struct, frozen=True, kw_only=True):
+    """Something that was said in the chat, as background. ``allowed``: by somebody who may instruct agents here."""
+
+    ts: str
+    user: str
+    text: str
+    name: str = ""
+    allowed: bool = False
+
+
 class Prompt(Struct, frozen=True, kw_only=True, tag_field="kind", tag="prompt"):
     """Text for an agent; ``prefix`` names the one that was asked for (``claude: …``), None = the default."""
 

@@ -10,10 +10,10 @@ from codebutler.config.schema import RepoSettings
 from codebutler.control.listeners import Listeners
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
-from codebutler.intake.authorise import Decision
+from codebutler.intake.authorise import Ask, Decision, authorise
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, MessagePosted, Operation, Post
+from codebutler.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.observe.audit import Act, AuditLog, act_of
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
@@ -23,6 +23,7 @@ from codebutler.slack.outgoing import addressed, harmless
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
+from codebutler.slack.threads import read_thread
 from codebutler.text.escape import escape, neutralise
 
 
@@ -79,6 +80,16 @@ class ParentServices:
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         """Best effort; it pings nobody and holds no secret that we know."""
         self._statuses.show(repo.channel_id, thread_ts, escape(neutralise(text)))
+
+    async def thread(
+        self, repo: RepoSettings, thread_ts: str, before_ts: str
+    ) -> tuple[tuple[Quoted, ...], int]:
+        """What was said in a thread of the repository's own channel. Raises ChatError."""
+
+        def may(user: str) -> bool:
+            return authorise(repo.config, Ask(user, repo.channel_id)).allowed
+
+        return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, may)
 
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)

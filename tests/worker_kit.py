@@ -13,7 +13,7 @@ from typing import TypeVar
 from codebutler.clock import Clock, ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
-from codebutler.errors import AgentUnavailableError
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.model import Event, MessagePosted, NoRequest, Post, Prompt, React, Request, Update
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
@@ -41,6 +41,7 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.bootstrap import serve
+from codebutler_worker.tree.tree import Tree
 
 CHANNEL = "C0REPO"
 USER = "U0ANA"
@@ -122,6 +123,9 @@ class OneAgent:
         if name not in ("claude", "rehearsal"):
             raise AgentUnavailableError(f"{name} does not work here: use claude")
         return self.backend
+
+    async def tree(self) -> Tree:
+        raise SandboxUnavailableError("there is no tree here")
 
     async def close(self) -> None:
         await self.backend.close()

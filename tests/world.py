@@ -20,7 +20,7 @@ from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSe
 from codebutler.intake.authorise import Decision
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, Operation
+from codebutler.model import Event, Operation, Quoted
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, LogTag, ToParent
@@ -101,6 +101,11 @@ class Books:
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         return
+
+    async def thread(
+        self, repo: RepoSettings, thread_ts: str, before_ts: str
+    ) -> tuple[tuple[Quoted, ...], int]:
+        raise NotImplementedError
 
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, File, Operation, Request
+from codebutler.model import Event, File, Operation, Quoted, Request
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 16 * 2**20
@@ -76,6 +76,16 @@ class FileTranscript(_ToWorker, frozen=True, tag="file_transcript"):
     text: str
 
 
+class ThreadFetched(_ToWorker, frozen=True, tag="thread_fetched"):
+    """What was said in the thread you asked about, oldest first; ``left_out`` messages after the first are not in it.
+    ``code`` is a word for why nothing came."""
+
+    request_id: str
+    said: tuple[Quoted, ...] = ()
+    left_out: int = 0
+    code: str = ""
+
+
 class FetchFailed(_ToWorker, frozen=True, tag="fetch_failed"):
     """The file will not come, whatever came of it before; ``code`` is a word for why."""
 
@@ -135,6 +145,14 @@ class Doing(_ToParent, frozen=True, tag="doing"):
     text: str
 
 
+class FetchThread(_ToParent, frozen=True, tag="fetch_thread"):
+    """Tell me what was said in a thread of my channel before ``before_ts``; answered by ThreadFetched."""
+
+    request_id: str
+    thread_ts: str
+    before_ts: str
+
+
 class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
     """From the worker's loop: alive, and how much there is to do (turns; outbox operations)."""
 
@@ -170,6 +188,15 @@ class Goodbye(_ToParent, frozen=True, tag="goodbye"):
 
 
 ToWorker = (
-    Configure | Deliver | Sent | SendFailed | StopTurns | FileChunk | FileTranscript | FetchFailed | Shutdown
+    Configure
+    | Deliver
+    | Sent
+    | SendFailed
+    | StopTurns
+    | FileChunk
+    | FileTranscript
+    | ThreadFetched
+    | FetchFailed
+    | Shutdown
 )
-ToParent = Hello | Ready | Stored | Send | Fetch | Doing | Heartbeat | Log | Audit | Goodbye
+ToParent = Hello | Ready | Stored | Send | Fetch | FetchThread | Doing | Heartbeat | Log | Audit | Goodbye

@@ -20,6 +20,7 @@ from codebutler.protocol.messages import (
     Deliver,
     Doing,
     Fetch,
+    FetchThread,
     Goodbye,
     Heartbeat,
     Hello,
@@ -225,7 +226,7 @@ class Life:
                 self._active_s = self._kit.clock.monotonic()
                 self._sends.start(self._repo, message)
                 await self._sends.room()
-            case Fetch():
+            case Fetch() | FetchThread():
                 self._fetches.start(self._repo, message)
             case Goodbye(reason=reason):
                 self._note_error(reason)

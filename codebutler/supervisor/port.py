@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, Operation, Request
+from codebutler.model import Event, Operation, Quoted, Request
 from codebutler.protocol.messages import Audit, LogTag, ToParent
 from codebutler.slack.port import Download
 
@@ -73,6 +73,12 @@ class Services(Protocol):
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         """Show what is done in a thread of the repo's channel."""
+
+    async def thread(
+        self, repo: RepoSettings, thread_ts: str, before_ts: str
+    ) -> tuple[tuple[Quoted, ...], int]:
+        """What was said in a thread of the repo's channel before ``before_ts``, and how many messages are left out
+        of it. Raises ChatError."""
 
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk: the journal may forget it. Raises StoreError."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
-from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Request
+from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Quoted, Request
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.port import Download
 
@@ -47,6 +47,7 @@ class RecordingServices:
         self.logs: list[tuple[str, str, str]] = []
         self.answers: dict[str, list[ChatError | str]] = {}
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
+        self.threads: dict[str, tuple[Quoted, ...] | Exception] = {}
         self.hold = asyncio.Event()
         self.hold.set()
         self.settle_error: StoreError | None = None
@@ -74,6 +75,14 @@ class RecordingServices:
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         self.doings.append((repo.name, thread_ts, text))
         self._note()
+
+    async def thread(
+        self, repo: RepoSettings, thread_ts: str, before_ts: str
+    ) -> tuple[tuple[Quoted, ...], int]:
+        found = self.threads.get(thread_ts, ChatError(code="thread_not_found"))
+        if isinstance(found, Exception):
+            raise found
+        return tuple(each for each in found if each.ts < before_ts), 0
 
     async def settle(self, seq: int) -> None:
         self._note()

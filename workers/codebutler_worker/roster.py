@@ -20,6 +20,8 @@ from codebutler_worker.media.service import MediaService
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.tree.git import Git
+from codebutler_worker.tree.tree import Tree
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ class Roster:
         self._state = state
         self._clock = clock
         self._sandbox: Sandbox | None = None
+        self._tree: Tree | None = None
         self._made: dict[str, AgentBackend] = {}
         self._making = asyncio.Lock()
 
@@ -59,6 +62,14 @@ class Roster:
             if name not in self._made:
                 self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)
             return self._made[name]
+
+    async def tree(self) -> Tree:
+        """The working tree behind the agents' own walls. Raises SandboxUnavailableError."""
+        async with self._making:
+            if self._tree is None:
+                repo = Path(self._settings.path)
+                self._tree = Tree(Git(await self._walls(), repo, self._home))
+            return self._tree
 
     async def close(self) -> None:
         """End every process of every agent."""

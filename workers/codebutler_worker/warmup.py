@@ -17,6 +17,7 @@ from pathlib import Path
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings
+from codebutler.errors import SandboxUnavailableError
 from codebutler.model import Command, MessagePosted, Prompt, React, Request
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
@@ -32,6 +33,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.conversation.queueing import DONE, FAILED
+from codebutler_worker.tree.tree import Tree
 
 CHANNEL = "C000"
 LIMIT_S = 10.0
@@ -67,6 +69,9 @@ class Understudies:
 
     async def get(self, name: str) -> AgentBackend:  # noqa: ARG002 - they are all alike
         return Understudy()
+
+    async def tree(self) -> Tree:
+        raise SandboxUnavailableError("there is no working tree to rehearse with")
 
     async def close(self) -> None:
         return

@@ -20,6 +20,7 @@ from codebutler.model import (
     NoRequest,
     Post,
     Prompt,
+    Quoted,
     React,
     SlashCommand,
     Update,
@@ -33,6 +34,7 @@ from codebutler.protocol.messages import (
     Doing,
     Fetch,
     FetchFailed,
+    FetchThread,
     FileChunk,
     FileTranscript,
     Goodbye,
@@ -46,6 +48,7 @@ from codebutler.protocol.messages import (
     Shutdown,
     StopTurns,
     Stored,
+    ThreadFetched,
     ToParent,
     ToWorker,
 )
@@ -91,6 +94,11 @@ TO_WORKER: dict[str, object] = {
         request_id="r-1", data=b"\x00\xff", last=True, file=File(id="F01", name="a.png", mimetype="image/png")
     ),
     "file_transcript": FileTranscript(request_id="r-1", text="run the tests"),
+    "thread_fetched": ThreadFetched(
+        request_id="r-1",
+        said=(Quoted(ts="1.0", user="U02", name="Ana", text="why?", allowed=True),),
+        left_out=3,
+    ),
     "fetch_failed": FetchFailed(request_id="r-1", code="too_large"),
     "shutdown": Shutdown(reason="sleep", grace_s=10.0),
 }
@@ -107,6 +115,7 @@ TO_PARENT: dict[str, object] = {
     "send-update": Send(op_id="op-2", operation=Update(target_ts="1.0", text="going on")),
     "send-react": Send(op_id="op-3", operation=React(target_ts="1.0", name="eyes", remove=True)),
     "send-upload": Send(op_id="op-4", operation=Upload(filename="a.bin", content=b"\x00\xff", title="A")),
+    "fetch_thread": FetchThread(request_id="r-1", thread_ts="1.0", before_ts="2.0"),
     "fetch": Fetch(request_id="r-1", file_id="F01"),
     "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
     "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),

@@ -6,8 +6,15 @@ import asyncio
 
 from codebutler.clock import settle
 from codebutler.errors import ChatError
-from codebutler.model import File
-from codebutler.protocol.messages import Fetch, FetchFailed, FileChunk, FileTranscript
+from codebutler.model import File, Quoted
+from codebutler.protocol.messages import (
+    Fetch,
+    FetchFailed,
+    FetchThread,
+    FileChunk,
+    FileTranscript,
+    ThreadFetched,
+)
 from codebutler.supervisor.fetches import AT_ONCE, MOST_WAITING, Fetches
 from tests.workers.services import RecordingServices, repo
 
@@ -101,3 +108,25 @@ async def test_a_fault_of_ours_is_told_without_its_details() -> None:
     await settle(10)
     assert worker.of("r1")[-1] == FetchFailed(request_id="r1", code="internal_error")
     assert "xoxb" not in worker.services.log_text("shop")
+
+
+async def test_a_thread_is_told_or_why_not() -> None:
+    worker = Worker()
+    said = (Quoted(ts="1.0", user="U1", text="a"), Quoted(ts="3.0", user="U1", text="b"))
+    worker.services.threads |= {"1.0": said, "2.0": RuntimeError("surprise")}
+    for number, thread_ts in enumerate(("1.0", "2.0", "9.9")):
+        message = FetchThread(request_id=f"r{number}", thread_ts=thread_ts, before_ts="2.0")
+        worker.fetches.start(repo(), message)
+    await settle(20)
+    assert worker.of("r0") == [ThreadFetched(request_id="r0", said=said[:1])]
+    assert worker.of("r1") == [ThreadFetched(request_id="r1", code="internal_error")]
+    assert worker.of("r2") == [ThreadFetched(request_id="r2", code="thread_not_found")]
+
+
+async def test_too_many_threads_at_once_are_refused() -> None:
+    worker = Worker()
+    for number in range(MOST_WAITING + 1):
+        message = FetchThread(request_id=f"r{number}", thread_ts="1.0", before_ts="2.0")
+        worker.fetches.start(repo(), message)
+    assert worker.heard == [ThreadFetched(request_id=f"r{MOST_WAITING}", code="too_many")]
+    await worker.fetches.close()

@@ -9,6 +9,7 @@ from codebutler_worker.conversation.queueing import STALE, key_of
 from codebutler_worker.store.rows import TurnRow
 
 CONTINUED_REASON = "continued"
+LIMIT = "limit"
 
 
 def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempts: int = 0) -> TurnRow:
@@ -40,4 +41,4 @@ def _why(turn: TurnRow) -> str:
         return STALE if turn.reason == STALE else "interrupted"
     if turn.state == "stopped":
         return "stopped" if turn.started_at else ""
-    return "limit"
+    return LIMIT

@@ -23,11 +23,13 @@ from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.conversation.outbox import Outbox
+from codebutler_worker.conversation.thread_reader import ThreadReader
 from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import OperationKind, OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.tree.tree import Tree
 
 T = TypeVar("T")
 
@@ -44,6 +46,9 @@ class Agents(Protocol):
 
     async def get(self, name: str) -> AgentBackend:
         """Raises CodeButlerError with one line that says what to do."""
+
+    async def tree(self) -> Tree:
+        """The working tree they work in. Raises SandboxUnavailableError."""
 
     async def close(self) -> None:
         """End every process of every agent."""
@@ -146,6 +151,7 @@ class Desk:
         self.clock = clock
         self.report = report
         self.fetcher = Fetcher(report.send, clock)
+        self.threads = ThreadReader(report.send, clock)
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
 

@@ -95,12 +95,17 @@ _ATTACHED = re.compile(
 )
 
 
+# What was said before is known, not asked for.
+_RECORD = re.compile(r"\A\[record:.*?^\[end of the record\]$\n*", re.MULTILINE | re.DOTALL)
+
+
 def understand(prompt: str) -> list[Intent]:
     """What the prompt asks for, in order; empty if nothing is understood.
 
     Messages that arrived together are separate paragraphs. One that asks for nothing and follows a text to
     write belongs to that text. Files that came with it are looked at last.
     """
+    prompt = _RECORD.sub("", prompt)
     found: list[Intent] = []
     attached = [Attached(note["path"], note["kind"]) for note in _ATTACHED.finditer(prompt)]
     for paragraph in re.split(r"\n[ \t]*\n", _NOTE.sub("", prompt).strip()):
