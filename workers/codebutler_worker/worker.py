@@ -93,7 +93,9 @@ class Worker:
         for record in interrupted:
             self._desk.report.audit(record)
         if interrupted:
-            self._desk.report.log("WRN", f"{len(interrupted)} turns were interrupted; their threads are asked")
+            self._desk.report.log(
+                "WRN", f"{len(interrupted)} turns were interrupted; their threads are asked"
+            )
 
     def _recover(self, draft: Draft) -> list[Audit]:
         return recover(draft, program_names(self._desk.settings.config))

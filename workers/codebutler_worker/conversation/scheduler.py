@@ -176,9 +176,7 @@ class Scheduler:
         ready = [turn for turn in queued if turn.id not in steering]
         room = agent.parallel_turns - (len(busy) - programs)
         apart = Apart(program_names(config), MAX_PROGRAMS - programs)
-        choice = choose(
-            ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart
-        )
+        choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
         quiet = output.verbosity == "quiet"
         begun = [begin(draft, turn, config, quiet=quiet) for turn in choice.start]
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), 0)
