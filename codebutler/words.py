@@ -174,12 +174,12 @@ def usage_hint() -> str:
 
 def as_table() -> str:
     """The words as a Markdown table, for the documentation."""
-    rows = [
-        f"| `{word.example}` | {_sentence(word.gist)}{' ' + word.more if word.more else ''} |" for word in ALL
-    ]
-    return "\n".join(
-        ("| word | does |", "|---|---|", *(row.replace("[ID | list", "[ID \\| list") for row in rows))
-    )
+    return "\n".join(("| word | does |", "|---|---|", *(_row(word) for word in ALL)))
+
+
+def _row(word: Word) -> str:
+    example = word.example.replace("|", "\\|")
+    return f"| `{example}` | {_sentence(word.gist)}{' ' + word.more if word.more else ''} |"
 
 
 def _sentence(gist: str) -> str:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from codebutler.clock import Clock, ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
-from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.errors import AgentUnavailableError
 from codebutler.model import Event, MessagePosted, NoRequest, Post, Prompt, React, Request, Update
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
@@ -40,7 +40,11 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Usage,
 )
+from codebutler_worker.agents.survey import Survey
+from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.bootstrap import serve
+from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 
 CHANNEL = "C0REPO"
@@ -78,6 +82,7 @@ class ScriptedBackend:
         self.steered: list[str] = []
         self.takes_steering = False
         self.obeys_stop = True
+        self.survey_waits = False
         self.changed = asyncio.Event()
         self._clock = clock
 
@@ -113,19 +118,28 @@ class ScriptedBackend:
         return
 
 
-@dataclass
 class OneAgent:
-    """Only ``claude`` and ``rehearsal`` work here."""
+    """Only ``claude`` and ``rehearsal`` work here, both scripted; undoing is real, without walls."""
 
-    backend: ScriptedBackend
+    def __init__(self, backend: ScriptedBackend, repo: Path) -> None:
+        self.backend = backend
+        self._tree = Tree(Git(NoSandbox(), repo, repo / ".codebutler" / "home"))
+        self._undo = UndoBackend(self.tree)
 
     async def get(self, name: str) -> AgentBackend:
+        if name == "undo":
+            return self._undo
         if name not in ("claude", "rehearsal"):
             raise AgentUnavailableError(f"{name} does not work here: use claude")
         return self.backend
 
     async def tree(self) -> Tree:
-        raise SandboxUnavailableError("there is no tree here")
+        return self._tree
+
+    async def survey(self) -> tuple[Survey, ...]:
+        while self.backend.survey_waits:
+            await self.backend.changed.wait()
+        return (Survey("claude", ready=True, version="1.2.3"), Survey("kimi", ready=False, note="install it"))
 
     async def close(self) -> None:
         await self.backend.close()
@@ -261,8 +275,11 @@ async def worker(settings: RepoSettings, *, mute: bool = False) -> AsyncIterator
     clock = ManualClock()
     backend = ScriptedBackend(clock)
     ours, theirs = socket.socketpair()
-    home = Home(Path(settings.path) / ".codebutler" / "home")
-    serving = asyncio.create_task(serve(theirs, clock, lambda _settings, _clock: OneAgent(backend), home))
+    repo = Path(settings.path)
+    home = Home(repo / ".codebutler" / "home")
+    serving = asyncio.create_task(
+        serve(theirs, clock, lambda _settings, _clock: OneAgent(backend, repo), home)
+    )
     parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend, mute)
     listening = asyncio.create_task(parent.listen())
     try:

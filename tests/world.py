@@ -201,7 +201,8 @@ class World:
         ours, theirs = socket.socketpair()
         home = Home(self._root / "home")
         serving = asyncio.create_task(
-            serve(theirs, self.clock, lambda _settings, _clock: OneAgent(backend), home), name=name
+            serve(theirs, self.clock, lambda settings, _clock: OneAgent(backend, Path(settings.path)), home),
+            name=name,
         )
         link = TaskWorker(await Channel.over(ours, to_parent_codec()), serving)
         self._links.append(link)

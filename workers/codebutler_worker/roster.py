@@ -16,6 +16,8 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.agents.survey import Survey, survey
+from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.port import Sandbox
@@ -58,6 +60,8 @@ class Roster:
         if make is None:
             works = " and ".join(f"`{known}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet: {works} are.")
+        if name == UndoBackend.name:
+            return self._made.setdefault(name, UndoBackend(self.tree))
         async with self._making:
             if name not in self._made:
                 self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)
@@ -70,6 +74,10 @@ class Roster:
                 repo = Path(self._settings.path)
                 self._tree = Tree(Git(await self._walls(), repo, self._home))
             return self._tree
+
+    async def survey(self) -> tuple[Survey, ...]:
+        """Each agent, and whether it could work now."""
+        return await survey(self._settings, self._home)
 
     async def close(self) -> None:
         """End every process of every agent."""

@@ -31,6 +31,7 @@ from codebutler_worker.agents.backend import (
     Text,
     TurnRequest,
 )
+from codebutler_worker.agents.survey import Survey
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.conversation.queueing import DONE, FAILED
 from codebutler_worker.tree.tree import Tree
@@ -72,6 +73,9 @@ class Understudies:
 
     async def tree(self) -> Tree:
         raise SandboxUnavailableError("there is no working tree to rehearse with")
+
+    async def survey(self) -> tuple[Survey, ...]:
+        return ()
 
     async def close(self) -> None:
         return

@@ -28,10 +28,11 @@ from codebutler.protocol.messages import (
     Shutdown,
     StopTurns,
     Stored,
-    ThreadFetched,
     ToWorker,
 )
+from codebutler_worker.commands.answers import ANSWERS
 from codebutler_worker.conversation.desk import Desk, Draft
+from codebutler_worker.conversation.errands import Errands
 from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.queueing import Todo
 from codebutler_worker.conversation.recovery import recover
@@ -60,6 +61,7 @@ class Worker:
         self._desk = desk
         self._inbox = Inbox(desk.settings)
         self._scheduler = Scheduler(desk, self._tell_load)
+        self._errands = Errands(desk, ANSWERS, self._tell_load)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -96,6 +98,7 @@ class Worker:
             self._desk.report.log(
                 "WRN", f"{len(interrupted)} turns were interrupted; their threads are asked"
             )
+        await self._errands.restore()
 
     def _recover(self, draft: Draft) -> list[Audit]:
         return recover(draft, program_names(self._desk.settings.config))
@@ -119,8 +122,6 @@ class Worker:
                 self._scheduler.wake()
             case FileChunk() | FileTranscript() | FetchFailed():
                 self._desk.fetcher.take(message)
-            case ThreadFetched():
-                self._desk.threads.take(message)
             case Shutdown():
                 self._shut_down(message)
             case Configure():
@@ -139,6 +140,7 @@ class Worker:
             todo = Todo()
         reached("inbox.after")
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
+        self._errands.start(todo.errands)
         self._scheduler.wake()
         self._tell_load()
         reached("stored.before")
@@ -146,7 +148,7 @@ class Worker:
         reached("stored.after")
         for tag, text in todo.log:
             self._desk.report.log(tag, text)
-        self._scheduler.stop(todo.stop)
+        self._scheduler.stop(todo.stop, todo.stopped_by, forced=todo.forced)
         self._scheduler.steer(todo.steer)
         self._scheduler.type(todo.typed)
         self._scheduler.tell(todo.verdicts)
@@ -168,7 +170,7 @@ class Worker:
         await self._within(order.grace_s - reserve_s, self._finish())
         self._scheduler.pause()
         await self._within(reserve_s, self._end_agents())
-        if order.reason == "sleep" and (self._scheduler.busy or self._desk.outbox.pending):
+        if order.reason == "sleep" and (self._scheduler.busy or self._unsaid):
             # Asleep, nobody would go on with it: a failed exit is restarted.
             self._exit_code = EXIT_FAILED
         self._channel.send(Goodbye(reason=order.reason))
@@ -177,10 +179,11 @@ class Worker:
 
     async def _finish(self) -> None:
         await self._scheduler.idle()
+        await self._errands.idle()
         await self._desk.outbox.drained()
 
     async def _end_agents(self) -> None:
-        await asyncio.gather(self._scheduler.close(), self._desk.agents.close())
+        await asyncio.gather(self._scheduler.close(), self._errands.close(), self._desk.agents.close())
 
     async def _within(self, seconds: float, work: Coroutine[None, None, None]) -> None:
         with suppress(TimeoutError):
@@ -194,8 +197,13 @@ class Worker:
     def _tell_load(self) -> None:
         waiting, queued = self._scheduler.waiting, self._scheduler.queued
         running = self._scheduler.running - waiting
-        outbox = self._desk.outbox.pending
+        outbox = self._unsaid
         self._channel.send(Heartbeat(running=running, queued=queued, waiting=waiting, outbox=outbox))
+
+    @property
+    def _unsaid(self) -> int:
+        """How many operations Slack has not taken yet, or are still to come of a command."""
+        return self._desk.outbox.pending + self._errands.running
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Without one of its loops a worker would only look alive: it ends, and a new one takes over."""

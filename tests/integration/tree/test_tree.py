@@ -69,12 +69,12 @@ async def test_what_a_turn_did_is_put_back_and_forth(repo: Path, tree: Tree) -> 
     after = await tree.snapshot("t1/after")
     assert before is not None
     assert after is not None
-    asked = await tree.put_back(before, after, "check")
+    asked = await tree.put_back(before.commit, after.commit, "check")
     assert set(asked.restored) == {"a.txt", "gone.txt", "new dir/-odd\nñame"}
     assert state(repo) == after_state
-    assert await tree.put_back(before, after, "apply") == asked
+    assert await tree.put_back(before.commit, after.commit, "apply") == asked
     assert state(repo) == before_state
-    assert (await tree.put_back(after, before, "apply")).left == ()
+    assert (await tree.put_back(after.commit, before.commit, "apply")).left == ()
     assert state(repo) == after_state
     assert git(repo, "diff", "--cached", "--raw") == index
     assert git(repo, "branch", "--format=%(refname)").split() == ["refs/heads/main"]
@@ -87,7 +87,8 @@ async def test_what_was_changed_since_stays(repo: Path, tree: Tree) -> None:
     after = await tree.snapshot("t1/after")
     (repo / "a.txt").write_text("one\nby hand\nthree\n")
     assert before is not None
-    done = await tree.put_back(before, after, "apply")
+    assert after is not None
+    done = await tree.put_back(before.commit, after.commit, "apply")
     assert done.left == ("a.txt",)
     assert set(done.restored) == {"gone.txt", "new dir/-odd\nñame"}
     assert (repo / "a.txt").read_text() == "one\nby hand\nthree\n"
@@ -100,7 +101,7 @@ async def test_without_a_second_snapshot_everything_until_now_is_put_back(repo: 
     before = await tree.snapshot("t1/before")
     work(repo)
     assert before is not None
-    await tree.put_back(before, None, "apply")
+    await tree.put_back(before.commit, None, "apply")
     assert state(repo) == before_state
 
 
@@ -110,7 +111,8 @@ async def test_commits_that_were_made_stay_and_are_counted(repo: Path, tree: Tre
     git(repo, "commit", "-qam", "by the agent")
     after = await tree.snapshot("t1/after")
     assert before is not None
-    done = await tree.put_back(before, after, "apply")
+    assert after is not None
+    done = await tree.put_back(before.commit, after.commit, "apply")
     assert (done.restored, done.commits) == (("a.txt",), 1)
     assert git(repo, "log", "--format=%s").split("\n")[0] == "by the agent"
     assert (repo / "a.txt").read_text() == "one\ntwo\nthree\n"
@@ -159,7 +161,7 @@ async def test_what_a_repository_tells_git_to_run_reaches_nothing_outside(repo: 
     before = await tree.snapshot("t1/before")
     assert before is not None
     await tree.difference()
-    await tree.put_back(before, None, "check")
+    await tree.put_back(before.commit, None, "check")
     assert not trap.exists()
 
 

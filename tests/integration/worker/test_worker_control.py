@@ -5,9 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-import pytest
-
-from codebutler.model import ButtonClicked, Command, MessageEdited, MessagePosted, Post, Prompt, SlashCommand
+from codebutler.model import ButtonClicked, Command, MessagePosted, Post
 from codebutler.protocol.messages import Audit, Heartbeat, Send, SendFailed, StopTurns, Stored
 from codebutler_worker.agents.backend import (
     Approval,
@@ -115,74 +113,6 @@ async def test_a_busy_conversation_may_reject(tmp_path: Path) -> None:
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         assert parent.reactions("100.2") == []
         assert len(parent.backend.runs) == 1
-
-
-async def test_reset_forgets_the_session(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path)) as parent:
-        parent.says("one", "100.1")
-        (await parent.run(0)).finish("One.", "session-1")
-        await parent.post_with("One.")
-        command(parent, "reset", "100.2", "100.1")
-        await parent.post_with("Forgotten")
-        parent.says("two", "100.3", "100.1")
-        assert (await parent.run(1)).request.session_id is None
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("help", "`!status`"),
-        ("ping", "pong from sample"),
-        ("status", "*sample*: 0 running, 0 queued"),
-        ("list", "No conversations here yet."),
-        ("kill", "Nothing to stop here."),
-        ("new", "starts fresh anyway"),
-        ("statsu", "Did you mean `!status`?"),
-        ("undo", "not available here yet"),
-        ("xyzzy", "Say `!help`"),
-    ],
-)
-async def test_our_own_words_are_answered_without_a_turn(tmp_path: Path, name: str, expected: str) -> None:
-    async with worker(settings(tmp_path)) as parent:
-        await parent.stored(command(parent, name, "100.1"))
-        post = await parent.post_with(expected)
-        assert post.thread_ts == "100.1"
-        assert parent.backend.runs == []
-
-
-async def test_status_and_list_name_what_runs(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path)) as parent:
-        parent.says("fix <!channel> it", "100.1")
-        run = await parent.run(0)
-        command(parent, "status", "200.1")
-        status = await parent.post_with("1 running, 0 queued")
-        assert "• running · claude · fix" in status.text
-        assert "<!channel>" not in status.text
-        run.finish()
-        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
-        command(parent, "list", "300.1")
-        assert "• done · claude · fix" in (await parent.post_with("latest conversations")).text
-
-
-async def test_a_slash_command_is_answered_in_the_channel(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path)) as parent:
-        event = SlashCommand(channel=CHANNEL, user=USER, command="/butler", text="ping", trigger_id="t1")
-        parent.deliver(event, Command(name="ping"))
-        assert (await parent.post_with("pong")).thread_ts is None
-        event = SlashCommand(channel=CHANNEL, user=USER, command="/butler", text="c ls", trigger_id="t2")
-        parent.deliver(event, Prompt(text="ls", prefix="run"))
-        assert (await parent.post_with("run does not work here")).thread_ts is None
-
-
-async def test_an_edit_into_a_command_withdraws_the_message(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path, debounce_s=3)) as parent:
-        parent.says("statsu", "100.1")
-        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="!ping", edited_ts="101.0")
-        parent.deliver(edit, Command(name="ping"))
-        await parent.post_with("pong")
-        await parent.until(lambda: parent.reactions("100.1") == [])
-        await parent.until(parent.is_idle, flow=True)
-        assert parent.backend.runs == []
 
 
 async def test_progress_is_one_message_edited_now_and_then(tmp_path: Path) -> None:

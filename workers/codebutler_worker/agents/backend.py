@@ -28,7 +28,10 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """One turn to run: ``prompt`` goes to the session ``session_id`` (None = a new one) in ``workdir``."""
+    """One turn to run: ``prompt`` goes to the session ``session_id`` (None = a new one) in ``workdir``.
+
+    ``put_back``, for undoing: the commits between which the change lies (None = until now).
+    """
 
     turn_id: str
     conversation: str
@@ -38,6 +41,7 @@ class TurnRequest:
     session_name: str = ""
     system_prompt: str = ""
     cost_before_usd: float = 0.0
+    put_back: tuple[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.again import CONTINUED_REASON, carry_on
 from codebutler_worker.conversation.deciding import DECISIONS, decide_click
-from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.naming import agent_name, prefixes_of
 from codebutler_worker.conversation.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.queueing import (
@@ -24,6 +24,7 @@ from codebutler_worker.conversation.queueing import (
     withdraw_turn,
 )
 from codebutler_worker.conversation.states import LIVE
+from codebutler_worker.conversation.undoing import undo
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.notices import (
     CONTINUED,
@@ -32,19 +33,23 @@ from codebutler_worker.present.notices import (
     failed_text,
     interrupted_text,
     stale_text,
+    stopped_text,
 )
 from codebutler_worker.present.parking import ANOTHER
 from codebutler_worker.present.progress import DROP_ACTION, RETRY_ACTION, STOP_ACTION
+from codebutler_worker.present.undo import UNDO_ACTION
 from codebutler_worker.store.rows import TurnRow
 
 LIMITS = ("max_turns", "timeout", "auth", "limit", "overloaded")
 """Failures after which there is something to go on with, once their cause is gone."""
+STOPPED_REASON = "stopped"
+_FINAL: Mapping[str, tuple[str, ...]] = {"failed": (FAILED,), "stopped": (STOPPED,)}
 
 
 def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     """Do what the button says. A button of another channel's turn, or of none we know, does nothing.
 
-    To continue is to use the turn's agent, which the rules may not grant to whoever clicks; the parent, which
+    To continue or undo is to use the turn's agent, which the rules may not grant to whoever clicks; the parent, which
     let the click in, does not know the turn.
     """
     if event.action_id in DECISIONS:
@@ -55,11 +60,11 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if handler is None or turn is None or turn.channel_id != event.channel:
         return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
     agent = agent_name(config, other) if other else turn.agent
-    if event.action_id == RETRY_ACTION and not rules_allow(
+    if event.action_id in (RETRY_ACTION, UNDO_ACTION) and not rules_allow(
         config, event.user, event.channel, prefixes_of(agent)
     ):
         draft.post(place_of(turn), f"You are not authorized to use {plain(agent)} here.")
-        return Todo().logged("WRN", f"{event.user} may not continue a turn of {turn.agent}")
+        return Todo().logged("WRN", f"{event.user} may not continue or undo a turn of {turn.agent}")
     return handler(draft, event, turn, agent)
 
 
@@ -76,19 +81,45 @@ def _stop(draft: Draft, _event: ButtonClicked, turn: TurnRow, _agent: str) -> To
 
 
 def _retry(draft: Draft, event: ButtonClicked, turn: TurnRow, agent: str) -> Todo:
+    if can_go_on(turn):
+        go_on(draft, turn, event.user, event.message_ts, agent)
+    return Todo()
+
+
+def can_go_on(turn: TurnRow) -> bool:
+    """Whether a person may let a turn that is over, or waits for its agent's service, go on."""
+    if turn.reason == CONTINUED_REASON:
+        return turn.state == "parked"
+    stopped = turn.state == "stopped" and turn.reason == STOPPED_REASON
+    waits = turn.state in ("interrupted", "parked")
+    return stopped or waits or (turn.state == "failed" and turn.reason in LIMITS)
+
+
+def go_on(draft: Draft, turn: TurnRow, user: str, asked_ts: str | None = None, agent: str = "") -> None:
+    """Queue a turn that goes on with one for which ``can_go_on`` holds, with another ``agent`` if one is named. The
+    message that offered it, at ``asked_ts`` or found here, says so."""
     if turn.state == "parked":
-        carry_on(draft, turn, event.user, agent=agent)
-        unpark(draft, turn, CONTINUED if agent == turn.agent else f"▶ Continued on {plain(agent)}.")
-        return Todo()
-    interrupted = turn.state == "interrupted"
-    resumable = interrupted or (turn.state == "failed" and turn.reason in LIMITS)
-    if not resumable or turn.reason == CONTINUED_REASON:
-        return Todo()
+        carry_on(draft, turn, user, agent=agent)
+        other = agent not in ("", turn.agent)
+        unpark(draft, turn, f"▶ Continued on {plain(agent)}." if other else CONTINUED)
+        return
     text = _question(draft, turn)
-    follow_up = carry_on(draft, turn, event.user, agent=agent)
+    card = draft.uow.outbox.last_post(turn.id, f'"{RETRY_ACTION}"') if asked_ts is None else None
+    follow_up = carry_on(draft, turn, user, agent=agent)
     draft.uow.turns.update(turn.id, reason=CONTINUED_REASON)
-    swap_reactions(draft, follow_up, remove=() if interrupted else (FAILED,), name=QUEUED)
-    draft.edit_ts(place_of(follow_up), event.message_ts, decided(text, CONTINUED))
+    swap_reactions(draft, follow_up, remove=_FINAL.get(turn.state, ()), name=QUEUED)
+    if asked_ts := asked_ts or (card.ts if card else None):
+        draft.edit_ts(place_of(follow_up), asked_ts, decided(text, CONTINUED))
+
+
+def _undo(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Todo:
+    undo(
+        draft,
+        turn,
+        event.user,
+        Place(turn.conversation, event.thread_ts or event.message_ts),
+        event.message_ts,
+    )
     return Todo()
 
 
@@ -110,11 +141,14 @@ def _question(draft: Draft, turn: TurnRow) -> str:
         return stale_text(request_of(draft, turn))
     if turn.state == "interrupted":
         return interrupted_text(request_of(draft, turn), turn.result)
+    if turn.state == "stopped":
+        return stopped_text(request_of(draft, turn))
     return failed_text(turn.result or "")
 
 
 _HANDLERS: Mapping[str, Callable[[Draft, ButtonClicked, TurnRow, str], Todo]] = {
     STOP_ACTION: _stop,
     RETRY_ACTION: _retry,
+    UNDO_ACTION: _undo,
     DROP_ACTION: _drop,
 }

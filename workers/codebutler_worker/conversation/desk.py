@@ -22,8 +22,8 @@ from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler_worker.agents.backend import AgentBackend
+from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.outbox import Outbox
-from codebutler_worker.conversation.thread_reader import ThreadReader
 from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.progress import Message
@@ -50,6 +50,9 @@ class Agents(Protocol):
     async def tree(self) -> Tree:
         """The working tree they work in. Raises SandboxUnavailableError."""
 
+    async def survey(self) -> tuple[Survey, ...]:
+        """Each agent, and whether it could work now."""
+
     async def close(self) -> None:
         """End every process of every agent."""
 
@@ -69,11 +72,12 @@ class Reporter:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is said, and on whose account."""
+    """Where something is said, and on whose account. ``only_for``: the one user who sees the posts."""
 
     conversation: str
     thread_ts: str | None
     turn_id: str | None = None
+    only_for: str = ""
 
 
 @dataclass(slots=True)
@@ -92,7 +96,10 @@ class Draft:
     def post(self, place: Place, message: Message | str) -> str:
         """Say something in the place's thread; returns the operation's id."""
         content = Message(message) if isinstance(message, str) else message
-        return self.add(place, Post(text=content.text, blocks=content.blocks, thread_ts=place.thread_ts))
+        post = Post(
+            text=content.text, blocks=content.blocks, thread_ts=place.thread_ts, only_for=place.only_for
+        )
+        return self.add(place, post)
 
     def react(
         self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None
@@ -151,7 +158,6 @@ class Desk:
         self.clock = clock
         self.report = report
         self.fetcher = Fetcher(report.send, clock)
-        self.threads = ThreadReader(report.send, clock)
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
 

@@ -21,8 +21,10 @@ from codebutler.model import (
     Request,
     SlashCommand,
 )
+from codebutler.words import WORDS
+from codebutler_worker.commands.asked import Asked
+from codebutler_worker.commands.table import run_command, understood
 from codebutler_worker.conversation.clicks import click
-from codebutler_worker.conversation.commands import Asked, run_command
 from codebutler_worker.conversation.deciding import decide_typed
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.naming import agent_name, conversation_id
@@ -42,8 +44,11 @@ from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.conversation.typing import type_in
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
+from codebutler_worker.store.rows import MessageRow, message_id
 
 LOGGED_CHARS = 500
+MISUNDERSTOOD = "!"
+"""In a message's row, in the place of an agent: a word of ours that was not understood, so an edit may mend it."""
 SAY_WHAT = "Say what I should do, or `!help`."
 
 
@@ -110,7 +115,7 @@ class Inbox:
         elif isinstance(request, Command) and event.stale:
             draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
         elif isinstance(request, Command):
-            return self._command(draft, request, event.channel, event.thread_ts, event.ts).logged("MSG", note)
+            return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
 
     def _says_nothing(self, request: Prompt) -> bool:
@@ -120,7 +125,7 @@ class Inbox:
     def _slash(self, draft: Draft, event: SlashCommand, request: Request) -> Todo:
         note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Command):
-            return self._command(draft, request, event.channel, None, "").logged("MSG", note)
+            return self._typed(draft, request, event).logged("MSG", note)
         if not isinstance(request, Prompt):
             return Todo().logged("MSG", note)
         said = Incoming(
@@ -134,18 +139,50 @@ class Inbox:
         )
         return enqueue(draft, self.settings.config, said).logged("MSG", note)
 
-    def _command(self, draft: Draft, command: Command, channel: str, thread_ts: str | None, ts: str) -> Todo:
+    def _said(self, draft: Draft, command: Command, event: MessagePosted | MessageEdited) -> Todo:
+        """A command in a message: answered in its thread."""
+        if not understood(command.name, command.argument):
+            self._keep_misunderstood(draft, event)
+        reply_ts = event.thread_ts or event.ts
+        conversation = self._conversation(event.channel, event.thread_ts)
+        place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
+        return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
+
+    def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
+        """A slash command: Slack shows no message to answer, so whoever typed it is told, or the channel."""
+        word = WORDS.get(command.name)
+        shown = word is not None and word.shown and word.takes(command.argument)
+        conversation = self._conversation(event.channel, None)
+        place = Place(conversation or f"{event.channel}:", None, only_for="" if shown else event.user)
+        return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
+
+    def _conversation(self, channel: str, thread_ts: str | None) -> str | None:
+        """The conversation that is meant, None for all of the channel's."""
         config = self.settings.config
         whole = config.agent.scope == "channel"
-        conversation = conversation_id(config, channel, thread_ts or "") if thread_ts or whole else None
-        reply_ts = thread_ts or ts or None
-        place = Place(conversation or f"{channel}:{reply_ts or ''}", reply_ts)
-        return run_command(Asked(draft, self.settings, command, place, conversation))
+        return conversation_id(config, channel, thread_ts or "") if thread_ts or whole else None
+
+    def _keep_misunderstood(self, draft: Draft, event: MessagePosted | MessageEdited) -> None:
+        if draft.uow.messages.get(event.channel, event.ts) is not None:
+            draft.uow.messages.set_agent(event.channel, event.ts, MISUNDERSTOOD)
+            return
+        row = MessageRow(
+            id=message_id(event.channel, event.ts),
+            from_id=event.user,
+            channel_id=event.channel,
+            content=event.text,
+            timestamp=draft.stamp,
+            acked=True,
+            platform_msg_id=event.ts,
+            thread_ts=event.thread_ts or event.ts,
+            agent=MISUNDERSTOOD,
+        )
+        draft.uow.messages.add(row)
 
     def _edited(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
         found = waiting_turn(draft, event.channel, event.ts)
         if found is None:
-            return Todo()
+            return self._mended(draft, event, request)
         message, turn = found
         if event.user != message.from_id:
             # Words that run under somebody's name are that somebody's own.
@@ -168,8 +205,19 @@ class Inbox:
         withdraw_message(draft, message)
         draft.react(place_of(turn), event.ts, QUEUED, remove=True)
         if isinstance(request, Command):
-            return self._command(draft, request, event.channel, event.thread_ts, event.ts).logged("MSG", note)
+            return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
+
+    def _mended(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
+        """A command that was not understood did nothing: edited by its author, it counts as said anew."""
+        message = draft.uow.messages.get(event.channel, event.ts)
+        if message is None or message.agent != MISUNDERSTOOD or message.from_id != event.user:
+            return Todo()
+        draft.uow.messages.set_agent(event.channel, event.ts, None)
+        said = MessagePosted(
+            channel=event.channel, ts=event.ts, user=event.user, text=event.text, thread_ts=event.thread_ts
+        )
+        return self._posted(draft, said, request)
 
     def _deleted(self, draft: Draft, event: MessageDeleted) -> Todo:
         found = waiting_turn(draft, event.channel, event.ts)

@@ -7,6 +7,15 @@ from codebutler.config.schema import Config
 IMAGE = "image"
 """The agent behind ``!create-image``."""
 
+CHECKS = "checks"
+"""The agent behind ``!checks``."""
+
+UNDO = "undo"
+"""The agent behind ``!undo``."""
+
+WORDLESS = frozenset({IMAGE, CHECKS, UNDO})
+"""Agents of ours, which take what was said as it is and keep no session."""
+
 _AGENT_OF_PREFIX = {"agent": "native"}
 
 

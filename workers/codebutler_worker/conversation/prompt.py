@@ -35,6 +35,10 @@ _CUT_SHORT = """\
 Your last run met its limit before it was done. Go on from where you stopped, changing nothing beyond what \
 was asked for."""
 
+_STOPPED = """\
+A person stopped your last run, and now lets it go on. Look at what is done and what is not, then go on from \
+there, changing nothing beyond what was asked for before."""
+
 _LATE = "[written while you were offline]"
 
 
@@ -57,9 +61,9 @@ def system_prompt(repo_path: str, memory: str) -> str:
 
 
 def user_prompt(messages: Sequence[Said], continued: str = "") -> str:
-    """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit" or ""."""
+    """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit", "stopped" or ""."""
     fresh = [_LATE + " " + said.text if said.late else said.text for said in messages if not said.known]
-    opening = {"interrupted": _RESUMED, "limit": _CUT_SHORT}.get(continued)
+    opening = {"interrupted": _RESUMED, "limit": _CUT_SHORT, "stopped": _STOPPED}.get(continued)
     return "\n\n".join([*([opening] if opening else []), *fresh])
 
 

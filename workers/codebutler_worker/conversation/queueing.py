@@ -21,7 +21,7 @@ from codebutler_worker.conversation.states import LIVE, move
 from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.present.notices import stale
 from codebutler_worker.present.progress import Message
-from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
+from codebutler_worker.store.rows import AttachmentRow, ErrandRow, MessageRow, TurnRow, message_id
 
 QUEUED = "hourglass_flowing_sand"
 WORKING = "eyes"
@@ -90,9 +90,13 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """What remains to be done outside the transaction, once it is committed."""
+    """What remains to be done outside the transaction, once it is committed. ``forced``: stop at once, without
+    asking first; ``stopped_by``: who is told in the thread as the one who stopped it."""
 
     stop: tuple[str, ...] = ()
+    forced: bool = False
+    stopped_by: str = ""
+    errands: tuple[ErrandRow, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     steer: tuple[Steer, ...] = ()
     typed: tuple[Typed, ...] = ()

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.programs import program_of
-from codebutler.config.schema import CommandRule, Config
+from codebutler.config.schema import CommandRule
 from codebutler.errors import CodeButlerError, StoreError
 from codebutler.process.killpoints import reached
 from codebutler_worker.agents.backend import (
@@ -28,15 +27,13 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Withdrawn,
 )
-from codebutler_worker.conversation.again import LIMIT
 from codebutler_worker.conversation.asking import Asking
-from codebutler_worker.conversation.background import Missed, gather, look_back
 from codebutler_worker.conversation.continuing import session_name
 from codebutler_worker.conversation.desk import Desk, Draft, Place
 from codebutler_worker.conversation.ending import Ending, conclude
 from codebutler_worker.conversation.luggage import Luggage
 from codebutler_worker.conversation.memory_file import read_memory
-from codebutler_worker.conversation.naming import IMAGE
+from codebutler_worker.conversation.naming import WORDLESS
 from codebutler_worker.conversation.parcels import Parcels
 from codebutler_worker.conversation.parking import resume_at
 from codebutler_worker.conversation.progress import ProgressMessage
@@ -52,6 +49,7 @@ from codebutler_worker.conversation.queueing import (
 from codebutler_worker.conversation.showing import Showing, opening
 from codebutler_worker.conversation.states import move
 from codebutler_worker.conversation.telling import Telling
+from codebutler_worker.conversation.trees import TurnTrees, to_put_back
 from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
@@ -82,28 +80,20 @@ class Begun:
     cost_before_usd: float
     session_name: str
     program: CommandRule | None
-    missed: Missed
+    put_back: tuple[str, str | None] | None = None
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
-        """The messages with what came of their files; an image is drawn from their words alone."""
-        if self.turn.agent == IMAGE:
+        """The messages with what came of their files; agents of ours take their words alone."""
+        if self.turn.agent in WORDLESS:
             return "\n\n".join(said.text for said in self.said)
         if self.program is not None:
             return "\n\n".join(said.text for said in self.said)
-        # Another agent than the one that met its limit has nothing to go on with: it reads the record.
-        continued = "" if self.turn.reason == LIMIT and not self.turn.session_id else self.turn.reason
-        return user_prompt(attached(self.said, files, repo_path), continued or "")
-
-    @property
-    def first_ts(self) -> str:
-        """When the first of its messages was written (Slack's ts); "" where Slack shows none."""
-        return min((said.id.partition(":")[2] for said in self.said), default="")
+        return user_prompt(attached(self.said, files, repo_path), self.turn.reason or "")
 
 
-def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
-    """Write the turn as running, show it on its messages, and gather what was asked. The output of a program that
-    runs instead of an agent is shown however quiet it is."""
-    program = program_of(config, turn.agent)
+def begin(draft: Draft, turn: TurnRow, *, quiet: bool, program: CommandRule | None = None) -> Begun:
+    """Write the turn as running, show it on its messages, and gather what was asked. ``program``: what it runs
+    instead of an agent; its output is shown however quiet it is."""
     session = draft.uow.sessions.get(turn.conversation, turn.agent)
     place = place_of(turn)
     rows = draft.uow.messages.of_turn(turn.id)
@@ -135,7 +125,7 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
         session.total_cost_usd if session else 0.0,
         "" if session else session_name(draft, turn),
         program,
-        look_back(draft, turn, session_id, config),
+        to_put_back(draft, turn),
     )
 
 
@@ -156,7 +146,6 @@ class Turn:
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._progress: ProgressMessage | None = None
-        self._record = ""
         self._luggage = Luggage(desk, self._place, begun.attachments)
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, load_changed)
@@ -164,6 +153,7 @@ class Turn:
         if begun.program is not None:
             self._showing = Showing(desk, self._place, begun.turn.id, begun.program, begun.progress_op_id)
         self._telling = Telling(desk, self._place)
+        self._trees = TurnTrees(desk, begun.turn)
 
     @property
     def row(self) -> TurnRow:
@@ -188,6 +178,7 @@ class Turn:
             await self._telling.close()
             await self._conclude(self._verdict(drive))
             await asyncio.wait({drive}, timeout=STREAM_END_S)
+            await self._trees.end()
         finally:
             self._telling.stop()
             for task in (drive, showing):
@@ -195,11 +186,11 @@ class Turn:
             closing = (self._asking.close(), self._parcels.close())
             await asyncio.gather(drive, showing, *closing, return_exceptions=True)
 
-    async def stop(self, by: str = "") -> None:
-        """Ask the agent to end; force it if it does not. ``by`` is told in the thread."""
+    async def stop(self, by: str = "", *, forced: bool = False) -> None:
+        """Ask the agent to end; force it if it does not, or at once. ``by`` is told in the thread."""
         self._stopping = True
         self._stopped_by = by
-        ask = self._backend
+        ask = self._backend if not forced else None
         if ask is not None and await ask.stop(self.row.id) is False and not by:
             # Ctrl-C for a session, which goes on. Who stops everything wants it to end.
             self._stopping = False
@@ -207,7 +198,7 @@ class Turn:
         if ask is not None and by:
             await ask.stop(self.row.id)
         if self._drive is not None:
-            await wait_for(self._desk.clock, self._over, STOP_GRACE_S if self._backend else 0)
+            await wait_for(self._desk.clock, self._over, STOP_GRACE_S if ask else 0)
             self._drive.cancel()
 
     async def type(self, text: str) -> str:
@@ -245,13 +236,13 @@ class Turn:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
         await self._luggage.bring()
-        self._record = await gather(self._desk, self._begun.missed, self._begun.first_ts)
         if self._stopping:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
             return
         if self._begun.attachments and not self._luggage.usable and not self._prompt_words():
             self._outcome.set_result(Finished(ok=False, text=NOTHING_LEFT, reason="failed"))
             return
+        await self._trees.begin()
         self._backend = backend
         reached("spawn.before")
         stream = backend.start(self._request())
@@ -281,12 +272,13 @@ class Turn:
         return TurnRequest(
             turn_id=self.row.id,
             conversation=self.row.conversation,
-            prompt="\n\n".join(part for part in (self._record, self._prompt) if part),
+            prompt=self._prompt,
             workdir=repo,
             session_id=self._session_id,
             session_name=self._begun.session_name,
             system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR)),
             cost_before_usd=self._begun.cost_before_usd,
+            put_back=self._begun.put_back,
         )
 
     async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
@@ -317,7 +309,7 @@ class Turn:
         known = draft.uow.sessions.get(turn.conversation, turn.agent)
         session_id = self._session_id or ""
         draft.uow.messages.acknowledge(turn.id)
-        draft.uow.turns.update(turn.id, session_id=session_id)
+        draft.uow.turns.update(turn.id, session_id=session_id, tree_before=self._trees.before)
         if self.is_program:
             return
         draft.uow.sessions.put(

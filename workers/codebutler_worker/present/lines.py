@@ -34,6 +34,24 @@ def code(text: str, limit: int = LINE_LIMIT) -> str:
     return f"`{plain(shown)}`"
 
 
+FENCE_CHARS = 3500
+_FENCE = "```"
+_CUT_FENCE = "`\u200b`\u200b`"
+
+
+def fenced(text: str, limit: int = FENCE_CHARS) -> tuple[str, int]:
+    """Foreign text as a code block of about ``limit`` characters at most, and how many characters it leaves out."""
+    shown = text[:limit]
+    while shown and len(body := _body(shown)) > limit:
+        shown = shown[: len(shown) * 3 // 4]
+    body = _body(shown)
+    return f"{_FENCE}\n{body}\n{_FENCE}", len(text) - len(shown)
+
+
+def _body(text: str) -> str:
+    return plain(text.strip("\n")).replace(_FENCE, _CUT_FENCE)
+
+
 def span(seconds: float) -> str:
     """``34s``, ``2m05s``, ``1h02m``."""
     whole = max(0, round(seconds))

@@ -56,6 +56,11 @@ def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
     )
 
 
+def stopped_text(request: str) -> str:
+    """What a person has stopped."""
+    return f"🛑 Stopped: _{plain(one_line(request)) or '…'}_."
+
+
 def failed_text(line: str) -> str:
     """A failure in one line that says what to do."""
     return f"❌ {plain(one_line(line, 500)) or 'The agent failed without a word.'}"

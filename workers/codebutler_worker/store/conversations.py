@@ -50,6 +50,10 @@ class Messages:
         """Replace a message's content (it was edited)."""
         self._update(channel_id, ts, content=text)
 
+    def set_agent(self, channel_id: str, ts: str, agent: str | None) -> None:
+        """Replace what was typed before the colon."""
+        self._update(channel_id, ts, agent=agent)
+
     def detach(self, channel_id: str, ts: str) -> None:
         """Take a message out of its turn (it was withdrawn)."""
         self._update(channel_id, ts, turn_id=None)

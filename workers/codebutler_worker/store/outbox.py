@@ -21,6 +21,15 @@ class Outbox:
         self._connection = connection
         self._clock = clock
 
+    def last_post(self, turn_id: str, text: str) -> OutboxRow | None:
+        """The newest post about a turn that holds ``text`` and is there."""
+        columns = tables.outbox.c
+        query = select(tables.outbox).where(
+            columns.turn_id == turn_id, columns.kind == "post", columns.state == "posted"
+        )
+        query = query.where(columns.payload.contains(text, autoescape=True))
+        return one(self._connection, query.order_by(columns.seq.desc()), OutboxRow)
+
     def add(self, row: OutboxRow) -> None:
         """Keep an operation; its ``seq`` is given here."""
         add(self._connection, tables.outbox, row, without="seq")

@@ -80,10 +80,10 @@ commit=$(git commit-tree ${{head:+-p "$head"}} -m "codebutler $2" "$tree" </dev/
 git update-ref "refs/codebutler/$2" "$commit" || exit 1
 git for-each-ref --sort=-creatordate --format='delete %(refname)' refs/codebutler |
   tail -n "+$3" | git update-ref --stdin
-printf '%s' "$commit"
+printf '%s %s' "$commit" "$tree"
 """
 """Arguments: the size limit in blocks, the ref's name below refs/codebutler, the first ref too many. Prints the
-commit, whose parent is what HEAD was."""
+commit, whose parent is what HEAD was, and its tree."""
 
 DIFF = f"""{FUNCTIONS}
 if [ "$4" = now ]; then

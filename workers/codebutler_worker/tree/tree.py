@@ -21,6 +21,14 @@ _BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The commit that keeps it, and the tree, which is the same whenever the content is."""
+
+    commit: str
+    tree: str
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """``stat`` is git's summary, ``body`` the difference itself; ``cut``: it is longer than was asked for."""
 
@@ -49,8 +57,8 @@ class Tree:
         self._git = git
         self._lock = asyncio.Lock()
 
-    async def snapshot(self, name: str) -> str | None:
-        """Keep the tree as it is, under ``refs/codebutler/name``; returns the commit, None without git.
+    async def snapshot(self, name: str) -> Snapshot | None:
+        """Keep the tree as it is, under ``refs/codebutler/name``; returns it, None without git.
 
         Untracked files are in it; ignored ones and files above MAX_FILE_BYTES are not.
         """
@@ -58,7 +66,8 @@ class Tree:
             return None
         async with self._lock:
             said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(KEPT_REFS + 1), limit_s=SNAPSHOT_S)
-        return _checked(said.output.decode(errors="replace"))
+        commit, _, tree = said.output.decode(errors="replace").partition(" ")
+        return Snapshot(_checked(commit), _checked(tree))
 
     async def difference(
         self, before: str | None = None, after: str | None = None, *, limit_bytes: int = 2**20

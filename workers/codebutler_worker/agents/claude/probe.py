@@ -57,6 +57,11 @@ def find_binary(binary: str, path: str, repo: Path) -> Path:
 
 async def probe(binary: Path, env: dict[str, str], cwd: Path) -> str:
     """Run ``--version``; returns judge_version's note. Raises AgentUnavailableError."""
+    return judge_version(await ask_version(binary, env, cwd))
+
+
+async def ask_version(binary: Path, env: dict[str, str], cwd: Path) -> Version | None:
+    """What ``--version`` says, None if that is no version. Raises AgentUnavailableError."""
     launch = Launch((str(binary), "--version"), env, cwd)
     said = b""
     async with await AgentProcess.spawn(launch) as process:
@@ -66,7 +71,7 @@ async def probe(binary: Path, env: dict[str, str], cwd: Path) -> str:
                     said += line
         except TimeoutError:
             raise AgentUnavailableError("`claude --version` does not answer: reinstall Claude Code") from None
-    return judge_version(parse_version(said.decode(errors="replace")))
+    return parse_version(said.decode(errors="replace"))
 
 
 def dotted(version: Version) -> str:

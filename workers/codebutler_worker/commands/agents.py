@@ -1,0 +1,42 @@
+"""``!agents``: who could work here."""
+
+from __future__ import annotations
+
+from codebutler_worker.agents.survey import Survey
+from codebutler_worker.commands.asked import Asked
+from codebutler_worker.conversation.desk import Desk
+from codebutler_worker.conversation.errands import Reply
+from codebutler_worker.conversation.naming import agent_name
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.present.lines import code, plain
+from codebutler_worker.present.progress import Message
+from codebutler_worker.store.rows import ErrandRow
+
+
+def run(asked: Asked) -> Todo:
+    """Their programs have to be asked."""
+    return asked.errand()
+
+
+async def answer(desk: Desk, _errand: ErrandRow) -> Reply:
+    """Each agent on a line."""
+    config = desk.settings.config
+    lines = [_line(one, config.agent.default) for one in await desk.agents.survey()]
+    lines += [
+        f"• {code(rule.prefix + ':')} {plain(rule.description or rule.binary)}" for rule in config.commands
+    ]
+    return Reply((Message("\n".join(["Who can work here:", *lines])),))
+
+
+def _line(one: Survey, default: str) -> str:
+    from codebutler.config.schema import Config
+
+    is_default = agent_name(Config(), one.prefix) == default
+    parts = [
+        f"{'✅' if one.ready else '❌'} {code(one.prefix + ':')}",
+        *([f"version {plain(one.version)}"] if one.version else []),
+        *(["ready"] if one.ready else []),
+        *([plain(one.note)] if one.note else []),
+        *(["the default here"] if is_default else []),
+    ]
+    return " · ".join(parts)

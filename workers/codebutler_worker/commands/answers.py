@@ -1,0 +1,10 @@
+"""Which file finds the answer of which errand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from codebutler_worker.commands import agents, diff, undo
+from codebutler_worker.conversation.errands import Answer
+
+ANSWERS: Mapping[str, Answer] = {"agents": agents.answer, "diff": diff.answer, "undo": undo.answer}

@@ -1,0 +1,63 @@
+"""A command in its context, and what every command does with it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codebutler.config.schema import RepoSettings
+from codebutler.model import Command
+from codebutler_worker.conversation.desk import Draft, Place
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.present.progress import Message
+from codebutler_worker.store.rows import ErrandRow, TurnRow, TurnState
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``conversation`` is None where it was said outside any thread. ``place`` may be for ``user``'s eyes only."""
+
+    draft: Draft
+    settings: RepoSettings
+    command: Command
+    place: Place
+    conversation: str | None
+    user: str = ""
+
+    @property
+    def argument(self) -> str:
+        """What follows the word."""
+        return self.command.argument.strip()
+
+    def reply(self, message: Message | str) -> Todo:
+        """Answer; nothing else is to be done."""
+        self.draft.post(self.place, message)
+        return Todo()
+
+    def turns(self, *states: TurnState) -> list[TurnRow]:
+        """The turns meant, oldest first: the conversation's, or all of the channel's."""
+        found = self.draft.uow.turns.in_states(*states)
+        return [turn for turn in found if self.conversation in (None, turn.conversation)]
+
+    def newest(self, limit: int) -> list[TurnRow]:
+        """The newest turns of the conversation, or of the channel, newest first."""
+        return self.draft.uow.turns.newest(limit, self.conversation)
+
+    def errand(self, argument: str = "") -> Todo:
+        """Let the answer be found outside the transaction; it comes even if this process ends meanwhile."""
+        row = ErrandRow(
+            id=uuid.uuid4().hex,
+            name=self.command.name,
+            argument=argument,
+            conversation=self.place.conversation,
+            thread_ts=self.place.thread_ts,
+            user_id=self.user,
+            only_for=self.place.only_for,
+            created_at=self.draft.stamp,
+        )
+        self.draft.uow.errands.add(row)
+        return Todo(errands=(row,))
+
+
+Handler = Callable[[Asked], Todo]

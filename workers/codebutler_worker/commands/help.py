@@ -1,0 +1,33 @@
+"""``!help``: the words, or one of them."""
+
+from __future__ import annotations
+
+from codebutler.words import ALL, IN_THREADS, WORDS, nearest
+from codebutler_worker.commands.asked import Asked
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.present.lines import code
+
+
+def run(asked: Asked) -> Todo:
+    """Everything on one screen, or what a single word does."""
+    name = asked.argument.lstrip("!").lower()
+    if not name:
+        return asked.reply(_all(asked.settings.config.agent.default))
+    word = WORDS.get(name)
+    if word is None:
+        near = nearest(name)
+        hint = f" Did you mean `!help {near}`?" if near else " `!help` lists what I know."
+        return asked.reply(f"I do not know {code('!' + name)}.{hint}")
+    more = f" {word.more}" if word.more else ""
+    return asked.reply(f"`{word.example}`: {word.gist}.{more}".replace("?.", "?"))
+
+
+def _all(default: str) -> str:
+    return "\n".join(
+        [
+            f"Write anything: {default} works on it in this repository. Reply in the thread to go on.",
+            "`claude: …` asks that agent. The words I know:",
+            *(f"`{word.example}`  {word.gist}" for word in ALL),
+            f"_{IN_THREADS} `!help WORD` says more._",
+        ]
+    )

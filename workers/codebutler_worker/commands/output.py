@@ -1,0 +1,40 @@
+"""``!output``: what the last turn said, whole."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from codebutler.model import Post
+from codebutler_worker.commands.asked import Asked
+from codebutler_worker.commands.describe import age, words_of
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.conversation.states import LIVE
+from codebutler_worker.present.answer import answer
+from codebutler_worker.present.lines import code, one_line, plain
+
+LOOKED_AT = 50
+NOTHING = "No turn has said anything here yet."
+FILE_BY_MESSAGE = "Say `!output` in the channel to get the rest as a file."
+
+
+def run(asked: Asked) -> Todo:
+    """The newest turn's text; while one runs, also what it was last seen at."""
+    turns = asked.newest(LOOKED_AT)
+    live = next((turn for turn in turns if turn.state in LIVE), None)
+    if live is not None:
+        seen = f" It was last seen at {code(live.result)}." if live.result else ""
+        asked.reply(f"👀 {plain(live.agent)} is still at it.{seen}")
+    turn = next((each for each in turns if each.state not in LIVE and each.result), None)
+    if turn is None:
+        return Todo() if live is not None else asked.reply(NOTHING)
+    asked_for = plain(one_line(words_of(asked.draft, turn, 60)))
+    foot = f"_{turn.state}: {plain(turn.agent)}, {asked_for}, {age(asked.draft, turn)}_"
+    limit = asked.settings.config.output.max_chars_per_message
+    for operation in answer(turn.result or "", foot, asked.place.thread_ts, limit):
+        if not asked.place.only_for:
+            asked.draft.add(asked.place, operation)
+        elif isinstance(operation, Post):
+            asked.draft.add(asked.place, structs.replace(operation, only_for=asked.place.only_for))
+        else:
+            asked.reply(FILE_BY_MESSAGE)
+    return Todo()

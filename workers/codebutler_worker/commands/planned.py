@@ -1,0 +1,16 @@
+"""Words whose engine this version does not have: one honest line each."""
+
+from __future__ import annotations
+
+from codebutler_worker.commands.asked import Asked
+from codebutler_worker.conversation.queueing import Todo
+
+LINES = {
+    "logs": "This version keeps no session logs yet; `!output` shows a turn's last answer in full.",
+    "skills": "There are no skills here: this version has none yet. Claude Code reads its own from the repository.",
+}
+
+
+def run(asked: Asked) -> Todo:
+    """Say what there is instead."""
+    return asked.reply(LINES[asked.command.name])

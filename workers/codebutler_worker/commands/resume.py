@@ -1,0 +1,57 @@
+"""``!continue``: go on with what was interrupted, stopped, or met a limit."""
+
+from __future__ import annotations
+
+from codebutler.config.rules import rules_allow
+from codebutler_worker.commands.asked import Asked
+from codebutler_worker.commands.describe import turn_line
+from codebutler_worker.conversation.clicks import can_go_on, go_on
+from codebutler_worker.conversation.naming import prefixes_of
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.conversation.states import UNFINISHED
+from codebutler_worker.present.lines import plain
+from codebutler_worker.present.progress import RETRY_ACTION, button, with_buttons
+from codebutler_worker.store.rows import TurnRow
+
+LISTED = 3
+LOOKED_AT = 200
+UNDER_WAY = "It is under way already."
+NOTHING_HERE = "Nothing was interrupted here: just reply, and the conversation goes on with all it knows."
+NOTHING = (
+    "Nothing here was interrupted or stopped. Reply in a thread to go on with it; `!list` shows the latest."
+)
+
+
+def run(asked: Asked) -> Todo:
+    """In a thread its last turn; elsewhere the newest that can go on, by itself if there is only one."""
+    if asked.conversation is not None and asked.turns(*UNFINISHED):
+        return asked.reply(UNDER_WAY)
+    found = _resumable(asked)
+    if not found:
+        return asked.reply(NOTHING if asked.conversation is None else NOTHING_HERE)
+    if len(found) == 1:
+        return _continue(asked, found[0])
+    for turn in found[:LISTED]:
+        line = turn_line(asked.draft, turn)
+        asked.reply(with_buttons(line, button("Continue", RETRY_ACTION, turn.id, "primary")))
+    if len(found) > LISTED:
+        asked.reply(f"… and {len(found) - LISTED} more: say `!continue` in their threads.")
+    return Todo()
+
+
+def _resumable(asked: Asked) -> list[TurnRow]:
+    """The newest turn of each conversation, where that one can go on."""
+    latest: dict[str, TurnRow] = {}
+    for turn in asked.newest(LOOKED_AT):
+        latest.setdefault(turn.conversation, turn)
+    return [turn for turn in latest.values() if can_go_on(turn)]
+
+
+def _continue(asked: Asked, turn: TurnRow) -> Todo:
+    if not rules_allow(asked.settings.config, asked.user, turn.channel_id, prefixes_of(turn.agent)):
+        return asked.reply(f"You are not authorized to use {plain(turn.agent)} here.")
+    line = turn_line(asked.draft, turn)
+    go_on(asked.draft, turn, asked.user)
+    if asked.conversation is None:
+        asked.reply(f"▶ Going on with {line}")
+    return Todo()

@@ -1,0 +1,53 @@
+"""``!status``: who works here, on what, and what it has cost today."""
+
+from __future__ import annotations
+
+import os
+
+from codebutler.config.schema import Config
+from codebutler_worker.commands.asked import Asked
+from codebutler_worker.commands.describe import turn_line
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.conversation.states import UNFINISHED
+from codebutler_worker.present.lines import count, money, plain
+
+LISTED = 10
+
+
+def run(asked: Asked) -> Todo:
+    """One screen."""
+    turns = asked.draft.uow.turns.in_states(*UNFINISHED, "parked")
+    states = [turn.state for turn in turns]
+    counts = [f"{states.count(state)} {state}" for state in ("running", "waiting", "queued")]
+    if "parked" in states:
+        counts.append(f"{states.count('parked')} parked")
+    config = asked.settings.config
+    lines = [
+        f"*{plain(asked.settings.name)}*: {', '.join(counts)}",
+        f"{_agent(config)} · worker {os.getpid()} is awake",
+        f"{_today(asked.draft)}{_budget(config)} · sandbox {config.sandbox.mode}",
+        *(turn_line(asked.draft, turn) for turn in turns[:LISTED]),
+    ]
+    if len(turns) > LISTED:
+        lines.append(f"… and {len(turns) - LISTED} more")
+    return asked.reply("\n".join(lines))
+
+
+def _agent(config: Config) -> str:
+    name = config.agent.default
+    if name != "claude":
+        return f"Agent {name}"
+    model = plain(config.claude.model) or "its own choice of model"
+    return f"Agent claude ({model}, {config.claude.permission_mode})"
+
+
+def _today(draft: Draft) -> str:
+    midnight = draft.stamp[:10]
+    turns, usd = draft.uow.turns.cost_since(midnight)
+    return f"Today (UTC): {count(turns, 'turn')}, {money(usd)}"
+
+
+def _budget(config: Config) -> str:
+    limit = config.budget.repo.usd_per_day
+    return "" if limit is None else f" of {money(limit)} (not enforced by this version)"

@@ -1,0 +1,82 @@
+"""The working tree before and after each turn, so that what a turn changed can be seen and undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from codebutler.errors import CodeButlerError, StoreError
+from codebutler_worker.conversation.desk import Desk, Draft
+from codebutler_worker.conversation.naming import IMAGE, UNDO
+from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.tree.tree import Snapshot
+
+LOOKED_AT = 50
+_UNDO_KEY = "undo-"
+
+
+def undo_key(turn_id: str) -> str:
+    """What names the message that asks to undo a turn: there is at most one."""
+    return f"{_UNDO_KEY}{turn_id}"
+
+
+def changed_by(newest: Callable[[int], list[TurnRow]]) -> TurnRow | None:
+    """The newest turn that changed (or, if its worker died, may have changed) the working tree."""
+    return next((turn for turn in newest(LOOKED_AT) if _changed(turn)), None)
+
+
+def _changed(turn: TurnRow) -> bool:
+    return turn.tree_before is not None and turn.tree_after != turn.tree_before
+
+
+def to_put_back(draft: Draft, turn: TurnRow) -> tuple[str, str | None] | None:
+    """For an undoing turn: the commits between which the change lies."""
+    if turn.agent != UNDO:
+        return None
+    for message in draft.uow.messages.of_turn(turn.id):
+        undone = draft.uow.turns.get(message.id.partition(f":{_UNDO_KEY}")[2])
+        if undone is not None and undone.tree_before is not None:
+            return undone.tree_before, undone.tree_after
+    return None
+
+
+class TurnTrees:
+    """One turn's snapshots. Neither ever keeps a turn from running: without them it cannot be undone."""
+
+    def __init__(self, desk: Desk, turn: TurnRow) -> None:
+        self._desk = desk
+        self._turn = turn
+        self._before: Snapshot | None = None
+
+    @property
+    def before(self) -> str | None:
+        """The commit of the tree as the turn found it."""
+        return self._before.commit if self._before else None
+
+    async def begin(self) -> None:
+        """Keep the tree as it is, before anything is started in it."""
+        if self._turn.agent != IMAGE:
+            self._before = await self._snapshot("before")
+
+    async def end(self) -> None:
+        """Keep it as the turn left it."""
+        if self._before is None:
+            return
+        after = await self._snapshot("after")
+        if after is None:
+            return
+        before = self._before.commit
+        last = before if after.tree == self._before.tree else after.commit
+        try:
+            await self._desk.commit(
+                lambda draft: draft.uow.turns.update(self._turn.id, tree_before=before, tree_after=last)
+            )
+        except StoreError as error:
+            self._desk.report.log("WRN", f"what turn {self._turn.id} changed is not kept: {error}")
+
+    async def _snapshot(self, when: str) -> Snapshot | None:
+        try:
+            tree = await self._desk.agents.tree()
+            return await tree.snapshot(f"{self._turn.id}/{when}")
+        except CodeButlerError as error:
+            self._desk.report.log("WRN", f"this turn cannot be undone: {error}")
+            return None
