@@ -16,6 +16,15 @@ while IFS= read -r line; do
     *'"type":"user"'*)
         printf '{"type":"system","subtype":"init","session_id":"%s","claude_code_version":"2.1.328"}\n' "$session"
         echo '{"type":"assistant","message":{"model":"bench","content":[{"type":"text","text":"Looking."}]}}'
+        if [[ $line =~ work\ for\ ([0-9]+)\ seconds ]]; then
+            until=$((SECONDS + BASH_REMATCH[1]))
+            while [ $SECONDS -lt $until ]; do
+                tool=$((tool + 1))
+                echo '{"type":"assistant","message":{"model":"bench","content":[{"type":"tool_use","id":"t'$tool'","name":"Bash","input":{"command":"make part-'$tool'"}}]}}'
+                sleep 0.3
+                echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t'$tool'","content":"made"}]}}'
+            done
+        fi
         # Long enough for what the beginning of a turn sends to be over, so that it is not measured again.
         sleep 1
         now

@@ -48,9 +48,10 @@ class Pace:
     settle_s: float = 8.0
     many_repos: int = 100
     helps: int = 11
+    busy_s: int = 60
 
 
-QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5)
+QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5, busy_s=20)
 
 
 @dataclass

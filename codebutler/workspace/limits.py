@@ -40,17 +40,19 @@ class _Bucket(Struct):
 class RateLimits:
     """A token bucket for each method, and for each channel that is posted to.
 
-    ``violations`` counts by method the calls that Slack would have refused, ``enforced`` or not.
+    ``calls`` counts all by method, ``violations`` those that Slack would have refused, ``enforced`` or not.
     """
 
     def __init__(self, clock: Clock, *, enforced: bool = True) -> None:
         self.enforced = enforced
+        self.calls: Counter[str] = Counter()
         self.violations: Counter[str] = Counter()
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
 
     def wait_s(self, method: str, channel: str) -> int:
         """0 when the call may pass (and is counted), else the Retry-After in whole seconds."""
+        self.calls[method] += 1
         wait_s = self._due_s(method, channel)
         if wait_s:
             self.violations[method] += 1
