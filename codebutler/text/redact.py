@@ -9,12 +9,12 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 from urllib.parse import quote, quote_plus
-
-import re2
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
+LONG_CHARS = 32_768
 
 # Each is the public shape of one issuer's tokens; none starts in the middle of a word.
 TOKEN_PATTERNS = (
@@ -62,7 +62,7 @@ CONTEXT_PATTERNS = (
 )
 
 
-_PEM = b"PRIVATE KEY-----"
+_PEM = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY-----")
 _NOT_SPACE = re.compile(rb"\S")
 
 
@@ -72,11 +72,12 @@ class Redactor:
     Of a secret nothing is shown, not its ends nor its length.
     """
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), *, long_chars: int = LONG_CHARS) -> None:
         self._spellings: set[str] = set()
         self._exact: re.Pattern[str] | None = None
-        self._signs = re2.compile(SIGNS.encode())
+        self._signs: Any = None
         self._more_lines = 0
+        self._long_chars = long_chars
         self._tokens = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(TOKEN_PATTERNS) + ")")
         self._context = [re.compile(pattern, re.DOTALL) for pattern in CONTEXT_PATTERNS]
         self.learn(secrets)
@@ -88,14 +89,17 @@ class Redactor:
                 self._spellings.update(_spellings(secret))
         longest_first = sorted(self._spellings, key=lambda spelling: (-len(spelling), spelling))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
-        self._signs = re2.compile("|".join([SIGNS, *map(re2.escape, longest_first)]).encode())
+        self._signs = None
         self._more_lines = max((spelling.count("\n") for spelling in self._spellings), default=0)
 
     def redact(self, text: str) -> str:
         """``text`` without secrets; the same text again if there are none. Doing it twice changes nothing.
 
-        RE2 finds where a secret may be, many times faster than ``re``, which then looks at those lines closely.
+        In a long text RE2 finds where a secret may be, many times faster than ``re``, which then looks at those
+        lines closely.
         """
+        if len(text) < self._long_chars:
+            return self._redact_closely(text)
         try:
             data = text.encode()
         except UnicodeEncodeError:  # a lone surrogate, which RE2 does not take
@@ -112,20 +116,28 @@ class Redactor:
         A line is looked into once: it is suspect as a whole, and so are the next ones, as far as what begins in it
         may reach.
         """
+        signs = self._compiled_signs()
         at = 0
-        while (hit := self._signs.search(data, at)) is not None:
+        while (hit := signs.search(data, at)) is not None:
             start = data.rfind(b"\n", 0, hit.start()) + 1
             line_end = _line_end(data, hit.end())
             end = line_end
             for _ in range(1 + self._more_lines):
                 end = _line_end(data, _text_after(data, end))
-            if (key := data.find(_PEM, start, end)) >= 0:
-                closing = data.find(b"-----END", key)
-                end = line_end = len(data) if closing < 0 else _line_end(data, closing)
+            if _PEM.search(data, start, end):
+                end = line_end = len(data)  # where a key ends only the closer look can tell
             yield start, end
             if line_end >= len(data):
                 return
             at = line_end + 1
+
+    def _compiled_signs(self) -> Any:
+        if self._signs is None:
+            import re2  # a few MB, which who sees only short texts does not need
+
+            exact = sorted(map(re2.escape, self._spellings))
+            self._signs = re2.compile("|".join([SIGNS, *exact]).encode())
+        return self._signs
 
     def _redact_closely(self, text: str) -> str:
         if self._exact:

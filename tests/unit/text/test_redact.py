@@ -160,7 +160,7 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_looking_only_where_a_secret_may_be_misses_none(text: str) -> None:
-    redactor = Redactor([SECRET, "two\nlines-of-a-secret"])
+    redactor = Redactor([SECRET, "two\nlines-of-a-secret"], long_chars=0)
     assert redactor.redact(text) == redactor._redact_closely(text)
 
 
