@@ -61,7 +61,7 @@ async def _serve(wishes: Wishes, *, as_json: bool) -> None:
     )
     async with WorkspaceServer(options) as workspace:
         told = workspace.announcement()
-        users = told.pop("users") if not as_json else {}
+        users = {} if as_json else told.pop("users", {})
         lines = [json.dumps(told)] if as_json else [f"{name:<11} {value}" for name, value in told.items()]
         lines += [f"{name:<11} {user['id']} {user['token']}" for name, user in users.items()]
         typer.echo("\n".join(lines))

@@ -110,19 +110,20 @@ class WorkspaceServer:
         return self.tokens.user
 
     def announcement(self) -> Json:
-        """What `codebutler workspace --json` prints."""
-        return {
+        """What `codebutler workspace --json` prints; ``users`` by name only where there are others than "you"."""
+        told: Json = {
             "url": self.url,
             "api_url": self.api_url,
             "bot_token": self.bot_token,
             "app_token": self.app_token,
             "user_token": self.user_token,
-            "users": {
-                user.name: {"id": user.id, "token": user.token}
-                for user in self.workspace.users.values()
-                if user.id != self.workspace.bot.id
-            },
         }
+        guests = {
+            user.name: {"id": user.id, "token": user.token}
+            for user in self.workspace.users.values()
+            if user not in (self.workspace.bot, self.workspace.person)
+        }
+        return {**told, "users": guests} if guests else told
 
     async def __aenter__(self) -> Self:
         listener = listen(HOST, self.options.port)
