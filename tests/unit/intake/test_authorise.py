@@ -9,13 +9,16 @@ import pytest
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
 from codebutler.intake.authorise import ask_of, authorise
 from codebutler.model import (
+    OPERATOR,
     ButtonClicked,
     Command,
     Event,
+    File,
     MessageDeleted,
     MessageEdited,
     MessagePosted,
     NoRequest,
+    Origin,
     Prompt,
     Request,
     SlashCommand,
@@ -40,6 +43,8 @@ def paths(user: str) -> list[tuple[Event, Request]]:
         (MessagePosted(channel="C1", ts="1.1", user=user, text="hello"), TALK),
         (MessagePosted(channel="C1", ts="1.2", user=user, text="hello", thread_ts="1.1"), TALK),
         (MessagePosted(channel="C1", ts="1.3", user=user, text="!status"), Command(name="status")),
+        (MessagePosted(channel="C1", ts="1.7", user=user, text="", files=(File(id="F1"),)), Prompt(text="")),
+        (MessagePosted(channel="C1", ts="1.8", user=user, text="hello", origin="schedule"), TALK),
         (MessageEdited(channel="C1", ts="1.1", user=user, text="hello", edited_ts="1.4"), TALK),
         (MessageDeleted(channel="C1", ts="1.1", user=user), NoRequest()),
         (
@@ -93,9 +98,11 @@ def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     assert not authorise(config(rule), ask_of(here, Prompt(text="ls", prefix="run"), "claude")).allowed
 
 
-def test_the_operator_of_this_machine_needs_no_entry() -> None:
-    local = MessagePosted(channel="C1", ts="1.1", user="operator", text="hello", origin="local")
-    assert authorise(config(allowed=()), ask_of(local, TALK, "claude")).allowed
+@pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("schedule", True), ("slack", False)])
+def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bool) -> None:
+    """From the control socket, a job of a file or a hook; what comes from Slack is never the operator's."""
+    wish = MessagePosted(channel="C1", ts="1.1", user=OPERATOR, text="hello", origin=origin)
+    assert authorise(config(allowed=()), ask_of(wish, TALK, "claude")).allowed is allowed
 
 
 @pytest.mark.parametrize(
