@@ -52,6 +52,18 @@ async def test_verbose_tells_every_tool_with_its_result_before_the_answer(tmp_pa
         assert shown.index("last words") < shown.index("Done.")
 
 
+async def test_what_is_shown_comes_after_our_messages_which_end_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path, verbosity="verbose")) as parent:
+        parent.says("work", "100.1")
+        run = await parent.run(0)
+        run.does(ToolUse("1", "Bash", "npm test"), ToolResult("1", True, "12 passed"))
+        await parent.post_with("12 passed")
+        await parent.until(lambda: doings(parent)[-1:] == ["is working: Bash: npm test"], flow=True)
+        kept = [one for one in parent.heard if isinstance(one, Doing) or "12 passed" in str(one)]
+        assert isinstance(kept[-1], Doing)
+        assert not isinstance(kept[-2], Doing)
+
+
 async def test_a_flood_of_tools_is_told_in_few_messages(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, verbosity="verbose")) as parent:
         parent.says("work", "100.1")

@@ -22,12 +22,16 @@ MAX_CALLS = 1000
 
 
 class Telling:
-    """Of one turn. ``start`` once; ``close`` before the turn's outcome is told."""
+    """Of one turn. ``start`` once; ``close`` before the turn's outcome is told.
 
-    def __init__(self, desk: Desk, place: Place) -> None:
+    A message of ours ends what is shown under the thread: ``after`` is the first one, of the turn's beginning.
+    """
+
+    def __init__(self, desk: Desk, place: Place, after: str | None) -> None:
         output = desk.settings.config.output
         self._desk = desk
         self._place = place
+        self._after = after
         self._verbose = output.verbosity == "verbose"
         self._limit = output.max_chars_per_message
         self._calls: dict[str, str] = {}
@@ -81,11 +85,12 @@ class Telling:
         self._changed.set()
 
     async def _run(self) -> None:
+        await self._desk.outbox.settled(self._after or "")
         while True:
             self._changed.clear()
-            self._show(self._doing)
             if self._entries:
                 await self._desk.outbox.settled(await self._desk.commit(self._post))
+            self._show(self._doing)
             await self._desk.clock.sleep(EDIT_S)
             await wait_for(self._desk.clock, self._changed, AGAIN_S)
 

@@ -152,7 +152,7 @@ class Turn:
         self._showing: Showing | None = None
         if begun.program is not None:
             self._showing = Showing(desk, self._place, begun.turn.id, begun.program, begun.progress_op_id)
-        self._telling = Telling(desk, self._place)
+        self._telling = Telling(desk, self._place, begun.progress_op_id)
         self._trees = TurnTrees(desk, begun.turn)
 
     @property
