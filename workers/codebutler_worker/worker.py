@@ -28,6 +28,7 @@ from codebutler.protocol.messages import (
     Shutdown,
     StopTurns,
     Stored,
+    ThreadFetched,
     ToWorker,
 )
 from codebutler_worker.commands.answers import ANSWERS
@@ -122,6 +123,8 @@ class Worker:
                 self._scheduler.wake()
             case FileChunk() | FileTranscript() | FetchFailed():
                 self._desk.fetcher.take(message)
+            case ThreadFetched():
+                self._desk.threads.take(message)
             case Shutdown():
                 self._shut_down(message)
             case Configure():

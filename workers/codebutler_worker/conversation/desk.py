@@ -24,6 +24,7 @@ from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.outbox import Outbox
+from codebutler_worker.conversation.thread_reader import ThreadReader
 from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.progress import Message
@@ -158,6 +159,7 @@ class Desk:
         self.clock = clock
         self.report = report
         self.fetcher = Fetcher(report.send, clock)
+        self.threads = ThreadReader(report.send, clock)
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 
-from codebutler.config.programs import program_names, program_of
+from codebutler.config.programs import program_names
 from codebutler.errors import StoreError
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.line import Apart, choose, in_line, tell_places
@@ -166,7 +166,8 @@ class Scheduler:
         places: Mapping[str, int],
     ) -> tuple[list[Begun], float | None, Mapping[str, int]]:
         # Runs on the store's thread: it gets copies of what the loop changes.
-        agent, output = self._desk.settings.config.agent, self._desk.settings.config.output
+        config = self._desk.settings.config
+        agent, output = config.agent, config.output
         if self._paused:
             queued = draft.uow.turns.in_states("queued")
             return [], None, dict.fromkeys((turn.id for turn in queued), 0)
@@ -174,13 +175,10 @@ class Scheduler:
         queued = draft.uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
         room = agent.parallel_turns - (len(busy) - programs)
-        apart = Apart(program_names(self._desk.settings.config), MAX_PROGRAMS - programs)
+        apart = Apart(program_names(config), MAX_PROGRAMS - programs)
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
         quiet = output.verbosity == "quiet"
-        config = self._desk.settings.config
-        begun = [
-            begin(draft, turn, quiet=quiet, program=program_of(config, turn.agent)) for turn in choice.start
-        ]
+        begun = [begin(draft, turn, config, quiet=quiet) for turn in choice.start]
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), 0)
         if not quiet:
             taken = busy | {turn.conversation for turn in choice.start}

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.schema import CommandRule
+from codebutler.config.programs import program_of
+from codebutler.config.schema import CommandRule, Config
 from codebutler.errors import CodeButlerError, StoreError
 from codebutler.process.killpoints import reached
 from codebutler_worker.agents.backend import (
@@ -27,7 +28,9 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Withdrawn,
 )
+from codebutler_worker.conversation.again import LIMIT
 from codebutler_worker.conversation.asking import Asking
+from codebutler_worker.conversation.background import Missed, gather, look_back
 from codebutler_worker.conversation.continuing import session_name
 from codebutler_worker.conversation.desk import Desk, Draft, Place
 from codebutler_worker.conversation.ending import Ending, conclude
@@ -80,6 +83,7 @@ class Begun:
     cost_before_usd: float
     session_name: str
     program: CommandRule | None
+    missed: Missed
     put_back: tuple[str, str | None] | None = None
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
@@ -88,12 +92,20 @@ class Begun:
             return "\n\n".join(said.text for said in self.said)
         if self.program is not None:
             return "\n\n".join(said.text for said in self.said)
-        return user_prompt(attached(self.said, files, repo_path), self.turn.reason or "")
+        # Another agent than the one that met its limit has nothing to go on with: it reads the record.
+        continued = "" if self.turn.reason == LIMIT and not self.turn.session_id else self.turn.reason
+        return user_prompt(attached(self.said, files, repo_path), continued or "")
+
+    @property
+    def first_ts(self) -> str:
+        """When the first of its messages was written (Slack's ts); "" where Slack shows none."""
+        return min((said.id.partition(":")[2] for said in self.said), default="")
 
 
-def begin(draft: Draft, turn: TurnRow, *, quiet: bool, program: CommandRule | None = None) -> Begun:
-    """Write the turn as running, show it on its messages, and gather what was asked. ``program``: what it runs
-    instead of an agent; its output is shown however quiet it is."""
+def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
+    """Write the turn as running, show it on its messages, and gather what was asked. The output of a program that
+    runs instead of an agent is shown however quiet it is."""
+    program = program_of(config, turn.agent)
     session = draft.uow.sessions.get(turn.conversation, turn.agent)
     place = place_of(turn)
     rows = draft.uow.messages.of_turn(turn.id)
@@ -125,6 +137,7 @@ def begin(draft: Draft, turn: TurnRow, *, quiet: bool, program: CommandRule | No
         session.total_cost_usd if session else 0.0,
         "" if session else session_name(draft, turn),
         program,
+        look_back(draft, turn, session_id, config),
         to_put_back(draft, turn),
     )
 
@@ -146,6 +159,7 @@ class Turn:
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._progress: ProgressMessage | None = None
+        self._record = ""
         self._luggage = Luggage(desk, self._place, begun.attachments)
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, load_changed)
@@ -236,6 +250,7 @@ class Turn:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
         await self._luggage.bring()
+        self._record = await gather(self._desk, self._begun.missed, self._begun.first_ts)
         if self._stopping:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
             return
@@ -272,7 +287,7 @@ class Turn:
         return TurnRequest(
             turn_id=self.row.id,
             conversation=self.row.conversation,
-            prompt=self._prompt,
+            prompt="\n\n".join(part for part in (self._record, self._prompt) if part),
             workdir=repo,
             session_id=self._session_id,
             session_name=self._begun.session_name,
