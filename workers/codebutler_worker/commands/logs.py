@@ -46,7 +46,9 @@ def run(asked: Asked) -> Todo:
 
 def _list(asked: Asked) -> str:
     since = (asked.draft.now - timedelta(hours=LISTED_HOURS)).isoformat()
-    turns = [turn for turn in asked.newest(LISTED) if turn.started_at is not None and turn.created_at >= since]
+    turns = [
+        turn for turn in asked.newest(LISTED) if turn.started_at is not None and turn.created_at >= since
+    ]
     if not turns:
         return NONE_LISTED
     return "\n".join(["Sessions of the last 24 hours:", *(_line(asked, turn) for turn in turns)])
@@ -110,9 +112,11 @@ def _parts(logs: SessionLogs, session: str) -> Reply:
     pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)] or [b""]
     told = f"📎 {code(session)}, {size(whole)}"
     if whole > MAX_SENT_BYTES:
-        told += f": its last {size(MAX_SENT_BYTES)} only. The whole log is `{SESSIONS}/{session}.log` in the repository."
+        told += f": its last {size(MAX_SENT_BYTES)} only. The whole log is `{SESSIONS}/{session}.log` there."
     if len(pieces) > 1:
         told += f" In {len(pieces)} parts."
-    names = [f"{session}.log"] if len(pieces) == 1 else [f"{session}.{n}.log" for n in range(1, len(pieces) + 1)]
+    names = (
+        [f"{session}.log"] if len(pieces) == 1 else [f"{session}.{n}.log" for n in range(1, len(pieces) + 1)]
+    )
     files = tuple(Attachment(name, piece, name) for name, piece in zip(names, pieces, strict=True))
     return Reply((Message(told),), files)

@@ -6,7 +6,6 @@ from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.queueing import Todo
 
 LINES = {
-    "logs": "This version keeps no session logs yet; `!output` shows a turn's last answer in full.",
     "skills": "There are no skills here: this version has none yet. Claude Code reads its own from the repository.",
 }
 

@@ -11,6 +11,7 @@ from codebutler_worker.commands import (
     fresh,
     help,  # noqa: A004 - the word's own name
     listing,
+    logs,
     memory,
     output,
     ping,
@@ -38,7 +39,7 @@ HANDLERS: Mapping[str, Handler] = {
     "output": output.run,
     "c": usage.run,
     "create-image": usage.run,
-    "logs": planned.run,
+    "logs": logs.run,
     # The supervisor's own; what comes here all the same was said wrongly.
     "jobs": usage.run,
     "in": usage.run,

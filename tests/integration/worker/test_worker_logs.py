@@ -1,0 +1,112 @@
+"""`!logs`: the newest session's file, a named one, its last lines, today's list; redacted and in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codebutler.model import Command, MessagePosted, Post, Upload
+from codebutler_worker.agents.backend import Finished, Started
+from codebutler_worker.agents.record import SESSIONS, session_of
+from codebutler_worker.commands import logs
+from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
+
+
+async def ran(parent: Parent, repo: Path, ts: str, content: bytes) -> str:
+    """A turn that left a log; returns its session."""
+    before = len(parent.backend.runs)
+    parent.says("do it", ts)
+    run = await parent.run(before)
+    session = session_of(run.request.turn_id)
+    directory = repo / SESSIONS
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{session}.log").write_bytes(content)
+    run.does(Started(session), Finished(True, "Done.", "done"))
+    await parent.until(lambda: parent.reactions(ts) == ["white_check_mark"])
+    return session
+
+
+async def ask(parent: Parent, argument: str, ts: str, thread_ts: str | None = None) -> list[object]:
+    """Say ``!logs ARGUMENT``; what the bot does then."""
+    before = len(parent.operations)
+    text = f"!logs {argument}".strip()
+    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts)
+    parent.deliver(event, Command(name="logs", argument=argument))
+    await parent.until(lambda: len(parent.operations) > before)
+    await parent.until(parent.is_idle, flow=True)
+    return parent.operations[before:]
+
+
+def texts(operations: list[object]) -> str:
+    return "\n".join(operation.text for operation in operations if isinstance(operation, Post))
+
+
+def uploads(operations: list[object]) -> list[Upload]:
+    return [operation for operation in operations if isinstance(operation, Upload)]
+
+
+async def test_the_newest_sessions_log_comes_as_a_file(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await ran(parent, tmp_path, "100.1", b"old")
+        session = await ran(parent, tmp_path, "200.1", b"\x1b[31mraw\x00\xff bytes\r\n")
+        said = await ask(parent, "", "300.1")
+        (file,) = uploads(said)
+        assert (file.filename, file.content) == (f"{session}.log", b"\x1b[31mraw\x00\xff bytes\r\n")
+        assert file.thread_ts == "300.1"
+
+
+async def test_in_a_thread_it_is_that_threads_and_a_name_is_any(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        first = await ran(parent, tmp_path, "100.1", b"first")
+        await ran(parent, tmp_path, "200.1", b"second")
+        assert uploads(await ask(parent, "", "300.1", "100.1"))[0].content == b"first"
+        assert uploads(await ask(parent, first, "300.2"))[0].content == b"first"
+        assert "There is no log of a session `nonesuch`" in texts(await ask(parent, "nonesuch", "300.3"))
+
+
+async def test_the_last_lines_are_shown_as_a_terminal_shows_them(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        lines = b"".join(b"line %d\r\n" % number for number in range(200))
+        await ran(parent, tmp_path, "100.1", lines + b"\x1b[32m 10%\r100%\x1b[0m\r\n")
+        assert texts(await ask(parent, "tail 3", "300.1")) == "```\nline 198\nline 199\n100%\n```"
+
+
+async def test_the_list_names_todays_sessions_with_state_and_duration(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        assert texts(await ask(parent, "list", "50.1")) == logs.NONE_LISTED
+        old = await ran(parent, tmp_path, "100.1", b"x")
+        await parent.clock.advance(25 * 3600)
+        session = await ran(parent, tmp_path, "200.1", b"x")
+        told = texts(await ask(parent, "list", "300.1"))
+        assert f"`{session}` · done · 0s · native" in told.replace("claude", "native")
+        assert old not in told
+
+
+async def test_what_is_sent_holds_no_secret_and_the_disk_keeps_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        secret = b"ghp_" + b"a" * 36
+        session = await ran(parent, tmp_path, "100.1", b"token " + secret + b"\r\n")
+        assert secret not in uploads(await ask(parent, "", "300.1"))[0].content
+        assert "ghp_" not in texts(await ask(parent, "tail 5", "300.2"))
+        assert secret in (tmp_path / SESSIONS / f"{session}.log").read_bytes()
+
+
+async def test_a_large_log_comes_in_parts_and_of_a_huge_one_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "PART_BYTES", 1000)
+    monkeypatch.setattr(logs, "MAX_SENT_BYTES", 2500)
+    async with worker(settings(tmp_path)) as parent:
+        content = bytes(range(65, 90)) * 160
+        session = await ran(parent, tmp_path, "100.1", content)
+        said = await ask(parent, "", "300.1")
+        assert b"".join(file.content for file in uploads(said)) == content[-2500:]
+        assert [file.filename for file in uploads(said)] == [f"{session}.{n}.log" for n in (1, 2, 3)]
+        assert "its last 2 kB only" in texts(said)
+        assert "In 3 parts." in texts(said)
+
+
+async def test_without_any_log_it_says_so(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        assert logs.NO_LOG in texts(await ask(parent, "", "300.1"))
