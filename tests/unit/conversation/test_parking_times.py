@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from codebutler.config.schema import AgentSection, CommandRule, Config
 from codebutler_worker.agents.backend import Finished, Reason
-from codebutler_worker.conversation.parking import LATEST_S, MOST_PARKINGS, resume_at
+from codebutler_worker.agents.survey import Survey
+from codebutler_worker.conversation.parking import LATEST_S, MOST_PARKINGS, others, resume_at
 
 NOW = datetime(2026, 2, 14, 12, 0, tzinfo=UTC)
 NOW_S = NOW.timestamp()
@@ -46,3 +48,14 @@ def test_an_overloaded_service_is_tried_again_ever_later_and_not_for_ever() -> N
 @pytest.mark.parametrize("reason", ["failed", "auth", "max_turns", "stopped", "done"])
 def test_nothing_else_is_carried_on_by_itself(reason: Reason) -> None:
     assert after_s(reason, resets_at_s=NOW_S + 60) is None
+
+
+def test_who_could_go_on_instead() -> None:
+    found = [Survey(name, ready=True) for name in ("claude", "agent", "rehearsal", "image")]
+    found.append(Survey("kimi", ready=False))
+    assert others(found, "claude", Config()) == ("agent",)
+    assert others(found, "native", Config()) == ("claude",)
+    named = Config(commands=(CommandRule(prefix="rehearsal", binary="rehearsal", mode="headless"),))
+    assert others(found, "claude", named) == ("agent", "rehearsal")
+    default = Config(agent=AgentSection(default="rehearsal"))
+    assert others(found, "claude", default) == ("agent", "rehearsal")

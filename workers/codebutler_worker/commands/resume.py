@@ -8,7 +8,7 @@ from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.conversation.clicks import can_go_on, go_on
 from codebutler_worker.conversation.naming import prefixes_of
 from codebutler_worker.conversation.queueing import Todo
-from codebutler_worker.conversation.states import UNFINISHED
+from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.progress import RETRY_ACTION, button, with_buttons
 from codebutler_worker.store.rows import TurnRow
@@ -24,7 +24,7 @@ NOTHING = (
 
 def run(asked: Asked) -> Todo:
     """In a thread its last turn; elsewhere the newest that can go on, by itself if there is only one."""
-    if asked.conversation is not None and asked.turns(*UNFINISHED):
+    if asked.conversation is not None and asked.turns("queued", *LIVE):
         return asked.reply(UNDER_WAY)
     found = _resumable(asked)
     if not found:

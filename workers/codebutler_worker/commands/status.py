@@ -17,7 +17,7 @@ LISTED = 10
 
 def run(asked: Asked) -> Todo:
     """One screen."""
-    turns = asked.draft.uow.turns.in_states(*UNFINISHED, "parked")
+    turns = asked.draft.uow.turns.in_states(*UNFINISHED)
     states = [turn.state for turn in turns]
     counts = [f"{states.count(state)} {state}" for state in ("running", "waiting", "queued")]
     if "parked" in states:

@@ -6,11 +6,18 @@ restart. A person may carry on sooner, with another agent too, or drop it.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from codebutler.config.schema import Config
+from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import Finished
+from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.again import CONTINUED_REASON, carry_on
-from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.desk import Desk, Draft
+from codebutler_worker.conversation.handover import talks
+from codebutler_worker.conversation.naming import agent_name
 from codebutler_worker.conversation.queueing import QUEUED, STOPPED, place_of, swap_reactions
 from codebutler_worker.conversation.states import move
 from codebutler_worker.present.notices import DROPPED, decided
@@ -21,6 +28,8 @@ DROPPED_REASON = "dropped"
 OVERLOAD_PAUSES_S = (30.0, 120.0, 300.0)
 """After the agent's own retries."""
 MOST_PARKINGS = 5
+MOST_OTHERS = 3
+SURVEY_S = 5.0
 SOONEST_S = 30.0
 LATEST_S = 8 * 86_400.0
 """A week's limit, and a day more; a later time is no time that a service would say."""
@@ -41,6 +50,30 @@ def resume_at(finished: Finished, attempts: int, now: datetime) -> datetime | No
             # Also false for what is no number.
             return now + timedelta(seconds=max(wait_s, SOONEST_S)) if wait_s <= LATEST_S else None
     return None
+
+
+def others(surveys: Sequence[Survey], agent: str, config: Config) -> tuple[str, ...]:
+    """The agents that could go on in the place of ``agent``, by their prefixes. Pure.
+
+    The rehearsal agent understands plain sentences only: it is offered where the configuration names it.
+    """
+    named = {rule.prefix for rule in config.commands} | {config.agent.default}
+    able = [survey.prefix for survey in surveys if survey.ready]
+    fit = [
+        name for name in able if talks(config, agent_name(config, name)) and agent_name(config, name) != agent
+    ]
+    return tuple(name for name in fit if name != "rehearsal" or name in named)[:MOST_OTHERS]
+
+
+async def others_than(desk: Desk, agent: str) -> tuple[str, ...]:
+    """The same, asked now; none where that takes long."""
+    try:
+        async with asyncio.timeout(SURVEY_S):
+            surveys = await desk.agents.survey()
+    except (TimeoutError, CodeButlerError) as error:
+        desk.report.log("DBG", f"no other agent is offered: {error!r}")
+        return ()
+    return others(surveys, agent, desk.settings.config)
 
 
 def resume_due(draft: Draft) -> float | None:

@@ -38,7 +38,7 @@ from codebutler_worker.conversation.luggage import Luggage
 from codebutler_worker.conversation.memory_file import read_memory
 from codebutler_worker.conversation.naming import WORDLESS
 from codebutler_worker.conversation.parcels import Parcels
-from codebutler_worker.conversation.parking import resume_at
+from codebutler_worker.conversation.parking import others_than, resume_at
 from codebutler_worker.conversation.progress import ProgressMessage
 from codebutler_worker.conversation.prompt import Said, attached, system_prompt, user_prompt
 from codebutler_worker.conversation.queueing import (
@@ -368,6 +368,7 @@ class Turn:
             self._stopping,
             self._stopped_by,
             resume,
+            await others_than(self._desk, self.row.agent) if resume else (),
             showing=self._showing,
         )
         reached("result.before")
