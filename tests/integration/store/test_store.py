@@ -256,6 +256,33 @@ async def test_turns_move_and_are_found_by_state_and_conversation(store: Store) 
         await store.run(lambda uow: uow.turns.update("nobody", state="done"))
 
 
+async def test_the_newest_turns_come_first_of_one_conversation_or_of_all(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        for turn_id, conversation in (("a", "C1:1.0"), ("b", "C1:9.0"), ("c", "C1:1.0")):
+            uow.turns.add(a_turn(turn_id, conversation))
+
+    await store.run(work)
+    newest = await store.run(lambda uow: uow.turns.newest(2))
+    assert [turn.id for turn in newest] == ["c", "b"]
+    of_one = await store.run(lambda uow: uow.turns.newest(5, "C1:1.0"))
+    assert [turn.id for turn in of_one] == ["c", "a"]
+
+
+async def test_what_turns_cost_is_summed_from_a_moment_on(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        for turn_id, finished_at, usd in (
+            ("a", "2026-01-01", 1.0),
+            ("b", "2026-01-02", 0.5),
+            ("c", "2026-01-03", None),
+        ):
+            uow.turns.add(replace(a_turn(turn_id), state="done", finished_at=finished_at, cost_usd=usd))
+        uow.turns.add(a_turn("d"))
+
+    await store.run(work)
+    assert await store.run(lambda uow: uow.turns.cost_since("2026-01-02")) == (2, 0.5)
+    assert await store.run(lambda uow: uow.turns.cost_since("2027")) == (0, 0.0)
+
+
 async def test_a_thread_has_a_session_per_agent(store: Store) -> None:
     claude, kimi = a_session("C1:1.0", "claude", "s1"), a_session("C1:1.0", "kimi", "k1")
     await store.run(lambda uow: uow.sessions.put(claude))

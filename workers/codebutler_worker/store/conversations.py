@@ -98,17 +98,14 @@ class Turns:
 
     def newest(self, limit: int, conversation: str | None = None) -> list[TurnRow]:
         """The newest turns, of one conversation or of all, whatever their state."""
-        columns = tables.turns.c
-        query = select(tables.turns).order_by(columns.seq.desc()).limit(limit)
-        if conversation is not None:
-            query = query.where(columns.conversation == conversation)
-        return every(self._connection, query, TurnRow)
+        if conversation is None:
+            return every(self._connection, _newest(), TurnRow, limit=limit)
+        query = _newest("conversation")
+        return every(self._connection, query, TurnRow, limit=limit, conversation=conversation)
 
     def cost_since(self, moment: str) -> tuple[int, float]:
         """How many turns have ended since ``moment`` (ISO 8601), and what they cost in USD as far as is known."""
-        columns = tables.turns.c
-        sums = select(func.count(), func.coalesce(func.sum(columns.cost_usd), 0.0))
-        count, usd = self._connection.execute(sums.where(columns.finished_at >= moment)).one()
+        count, usd = self._connection.execute(_cost_since(), {"given_moment": moment}).one()
         return int(count), float(usd)
 
     def count(self, state: TurnState) -> int:
@@ -153,13 +150,25 @@ def _turns_in_states() -> Select[Any]:
 
 @cache
 def _open_of() -> Select[Any]:
-    return _newest_first(matching(tables.turns, "conversation", "state"))
+    return _newest_first("conversation", "state").limit(1)
 
 
 @cache
 def _latest_of() -> Select[Any]:
-    return _newest_first(matching(tables.turns, "conversation"))
+    return _newest_first("conversation").limit(1)
 
 
-def _newest_first(query: Select[Any]) -> Select[Any]:
-    return query.order_by(tables.turns.c.seq.desc()).limit(1)
+@cache
+def _newest(*names: str) -> Select[Any]:
+    return _newest_first(*names).limit(given("limit"))
+
+
+@cache
+def _cost_since() -> Select[Any]:
+    columns = tables.turns.c
+    sums = select(func.count(), func.coalesce(func.sum(columns.cost_usd), 0.0))
+    return sums.where(columns.finished_at >= given("moment"))
+
+
+def _newest_first(*names: str) -> Select[Any]:
+    return matching(tables.turns, *names).order_by(tables.turns.c.seq.desc())
