@@ -145,7 +145,7 @@ export class Composer {
       this.#say(HINT);
       return true;
     } catch (error) {
-      this.#say(`Not sent (${error.message}). It is still here. ${words(error)}`, true);
+      this.#say(`Not sent (${error.message}). It is still here. ${words(error, false)}`, true);
       return false;
     } finally {
       this.busy = this.box.readOnly = false;

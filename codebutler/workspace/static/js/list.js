@@ -4,6 +4,7 @@ import { reachable, tag } from "./dom.js";
 import { day } from "./text.js";
 
 const NEAR_BOTTOM_PX = 80;
+const ONE_BREATH_S = 300;
 
 export class MessageList {
   /** `select` gives the messages to show now; `inThread` as in MessageView. */
@@ -33,6 +34,7 @@ export class MessageList {
     this.root.replaceChildren(...items);
     if (!messages.length && empty) this.root.append(empty);
     reachable(this.root);
+    this.#group();
     this.#toBottom();
   }
 
@@ -44,8 +46,19 @@ export class MessageList {
     else if (old) this.#replace(old, message);
     else this.#insert(message);
     if (message) reachable(this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`));
+    this.#group();
     if (show) this.#toBottom();
     else this.#follow();
+  }
+
+  /** Who goes on speaking is not named again. */
+  #group() {
+    let before = null;
+    for (const item of this.root.children) {
+      const { author, ts } = item.dataset;
+      item.classList.toggle("follows", Boolean(author) && before?.author === author && Number(ts) - Number(before.ts) < ONE_BREATH_S);
+      before = item.dataset;
+    }
   }
 
   /** Bring a message into view and make it stand out. */

@@ -6,6 +6,8 @@ import { Form } from "./form.js";
 import { time } from "./text.js";
 import { notice, words } from "./words.js";
 
+const NOTES = new Set(["channel_join", "channel_leave", "channel_name", "channel_topic", "channel_purpose", "channel_archive", "channel_unarchive"]);
+
 export class MessageView {
   /** `parts` draws: {blocks, files}. `actions.edit(message, inThread)` and `actions.remove(message, inThread)`
    * are what a person may do with their own. */
@@ -18,12 +20,29 @@ export class MessageView {
   item(message, inThread) {
     const item = tag("li", "message");
     item.dataset.ts = message.ts;
+    if (NOTES.has(message.subtype)) return this.#note(item, message);
+    // What says something of its own in its first line always shows it.
+    if (!message.edited && !message.is_ephemeral) item.dataset.author = message.user;
     if (message.is_ephemeral) item.classList.add("whisper");
     item.append(this.#avatar(message), this.#byline(message), this.#body(message));
     if (message.reactions?.length) item.append(this.#reactions(message));
     if (!inThread) item.append(...this.#threadLink(message));
     item.append(this.#tools(message, inThread));
     return item;
+  }
+
+  /** Something that happened to the channel: one quiet line. */
+  #note(item, message) {
+    item.classList.add("event");
+    item.append(tag("div", "body", ...this.parts.blocks.mrkdwn(message.text || "")), this.#time(message));
+    return item;
+  }
+
+  #time(message) {
+    const sent = tag("time", "", time(message.ts));
+    sent.dateTime = new Date(Number(message.ts) * 1000).toISOString();
+    sent.title = new Date(Number(message.ts) * 1000).toLocaleString();
+    return sent;
   }
 
   #isBot(message) {
@@ -41,10 +60,7 @@ export class MessageView {
   #byline(message) {
     const line = tag("div", "byline", tag("strong", "", this.#author(message)));
     if (this.#isBot(message)) line.append(tag("span", "tag", "APP"));
-    const sent = tag("time", "", time(message.ts));
-    sent.dateTime = new Date(Number(message.ts) * 1000).toISOString();
-    sent.title = new Date(Number(message.ts) * 1000).toLocaleString();
-    line.append(sent);
+    line.append(this.#time(message));
     if (message.edited && !message.blocks?.length) line.append(tag("span", "edited", " (edited)"));
     if (message.is_ephemeral) line.append(tag("span", "edited", " · Only visible to you · "), button("Dismiss", "link", () => this.model.forget(message.channel, message.ts)));
     return line;

@@ -22,13 +22,14 @@ const WORDS = {
   too_many_emoji: "No more reactions fit under this message.",
 };
 
-/** A sentence for an error of the Api. */
-export function words(error) {
+/** A sentence for an error of the Api; `withCode` adds the workspace's own word for it. */
+export function words(error, withCode = true) {
   const code = error.message;
   if (error instanceof TypeError) return "The workspace cannot be reached. Is it still running?";
   if (code === "HTTP 429") return WORDS.ratelimited;
   if (/^HTTP 5/.test(code)) return `The workspace failed (${code}). Try again.`;
-  return WORDS[code] ? `${WORDS[code]} (${code})` : `That did not work (${code}).`;
+  if (!WORDS[code]) return withCode ? `That did not work (${code}).` : "Try again.";
+  return withCode ? `${WORDS[code]} (${code})` : WORDS[code];
 }
 
 /** Say something that needs no answer, where it is seen and read aloud; it goes by itself. */
