@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from codebutler.model import Post, Upload
 from codebutler_worker.agents.backend import Usage
@@ -95,6 +96,41 @@ def test_no_part_exceeds_the_limit_and_the_last_has_the_footer(text: str, limit:
     assert all(0 < len(shown(post)) <= limit for post in posts)
     assert shown(posts[-1]).endswith(FOOT)
     assert all(FOOT not in shown(post) for post in posts[:-1])
+
+
+MARKDOWN = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                "```py",
+                "```",
+                "~~~",
+                "- a",
+                "  - b",
+                "1. c",
+                "> d",
+                "    code",
+                "# e",
+                "",
+                "| a | b |",
+                "|---|---|",
+                "*f",
+                "`g",
+            ]
+        ),
+        st.text(alphabet="abc *_`~>-|#1. ", max_size=40),
+    ),
+    max_size=30,
+).map("\n".join)
+
+
+@given(MARKDOWN, st.integers(200, 400))
+def test_the_footer_is_never_part_of_the_answer(text: str, limit: int) -> None:
+    last = [operation for operation in answer(text, FOOT, None, limit) if isinstance(operation, Post)][-1]
+    tokens = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).parse(shown(last))
+    assert tokens[-2].type == "inline"
+    assert tokens[-2].level == 1
+    assert tokens[-2].content == FOOT
 
 
 def test_a_key_that_two_parts_would_share_is_in_neither() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codebutler.model import Operation, Post, Upload
 from codebutler.text.escape import neutralise
+from codebutler.text.fences import closed
 from codebutler.text.markdown import beginning, clip_mrkdwn, to_mrkdwn
 from codebutler.text.redact import Redactor
 from codebutler.text.split import split_markdown
@@ -40,6 +41,8 @@ def answer(
     """
     # Before it is cut: the second half of a key does not look like one any more.
     text = neutralise(Redactor().redact(markdown[:MAX_ANSWER_CHARS])).strip() or NO_TEXT
+    if len(text) <= FILE_OVER_CHARS:
+        text = closed(text)
     parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
     if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
         head = split_markdown(beginning(text), limit - len(IN_FILE) - len(foot) - 4)[0]
