@@ -180,6 +180,10 @@ class Parent:
         self.channel.send(Sent(op_id=send.op_id, ts=ts))
         return ts
 
+    def ts_of(self, op_id: str) -> str:
+        """Where a post ended up."""
+        return self._answered[op_id]
+
     def deliver(self, event: Event, request: Request | None = None) -> int:
         self._seq += 1
         self.channel.send(Deliver(seq=self._seq, event=event, request=request or NoRequest()))

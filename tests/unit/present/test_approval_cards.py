@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from codebutler_worker.present.approvals import (
     DETAIL_CHARS,
     MAX_OPTIONS,
@@ -11,6 +13,7 @@ from codebutler_worker.present.approvals import (
     approval_card,
     approval_text,
     closed_question,
+    options_in,
     plan_texts,
     question_card,
     question_text,
@@ -115,3 +118,25 @@ def test_a_long_plan_is_shown_in_parts_and_a_cut_is_told() -> None:
 
 def test_an_empty_plan_says_so() -> None:
     assert "did not say" in plan_texts("")[0]
+
+
+def test_the_options_of_a_question_are_the_list_it_ends_with() -> None:
+    assert options_in("Which?\n- a\n* b\n3. c") == ("Which?", ("a", "b", "c"))
+    assert options_in("Which?\n\n1) a\n2) b\n") == ("Which?", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Which?",
+        "Which?\n- only one",
+        "- a\n- b",
+        "- a\n- b\nWhich?",
+        "Which?\n- a\n- " + "long " * 20,
+        "Which?\n- a\n- b\u202ec",
+        "Which?" + "\n- a" * 11,
+        "",
+    ],
+)
+def test_other_texts_have_none(body: str) -> None:
+    assert options_in(body) == (body, ())

@@ -7,4 +7,9 @@ from collections.abc import Mapping
 from codebutler_worker.commands import agents, diff, logs, undo
 from codebutler_worker.conversation.errands import Answer
 
-ANSWERS: Mapping[str, Answer] = {"agents": agents.answer, "diff": diff.answer, "logs": logs.answer, "undo": undo.answer}
+ANSWERS: Mapping[str, Answer] = {
+    "agents": agents.answer,
+    "diff": diff.answer,
+    "logs": logs.answer,
+    "undo": undo.answer,
+}

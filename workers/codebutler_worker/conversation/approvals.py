@@ -43,6 +43,8 @@ TOGETHER_S = 2.0
 MOST_TOGETHER = 5
 QUESTION_TOOL = "codebutler.question"
 """Stands for the tool in the row of a question; no agent's tool has this name."""
+POLL_TOOL = "codebutler.poll"
+"""The same for a question whose answer the agent does not wait for."""
 EXPIRED = "⌛ Nobody decided within 30 minutes: refused."
 EXPIRED_REASON = "Nobody decided within 30 minutes."
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
@@ -107,7 +109,7 @@ def open_card(
         needed=_needed(asked, settings),
     )
     if shared is None:
-        row = replace(row, message_op_id=draft.post(place_of(turn), _card([row], turn)))
+        row = replace(row, message_op_id=draft.post(place_of(turn), card_of([row], turn)))
     draft.uow.approvals.add(row)
     if shared is not None:
         show(draft, row)
@@ -136,7 +138,7 @@ def settle(
         draft.uow.approvals.grant(row.id)
     show(draft, row)
     turn = draft.uow.turns.get(row.turn_id)
-    if turn and turn.state == "waiting" and not draft.uow.approvals.pending(row.turn_id):
+    if turn and turn.state == "waiting" and not waited_for(draft, row.turn_id):
         draft.uow.turns.update(row.turn_id, state=move(turn.state, "answered"))
     return True
 
@@ -148,13 +150,18 @@ def show(draft: Draft, row: ApprovalRow) -> None:
     turn = draft.uow.turns.get(row.turn_id)
     place = place_of(turn) if turn else Place(row.conversation, None, row.turn_id)
     rows = draft.uow.approvals.of_card(row.message_op_id)
-    draft.edit(place, row.message_op_id, _card(rows, turn))
+    draft.edit(place, row.message_op_id, card_of(rows, turn))
 
 
 def close_all(draft: Draft, turn_id: str, verdict: str) -> None:
     """The turn is over: what it asked is refused, and its cards say so."""
-    for row in draft.uow.approvals.pending(turn_id):
+    for row in waited_for(draft, turn_id):
         settle(draft, row, "expired", reason=verdict)
+
+
+def waited_for(draft: Draft, turn_id: str) -> list[ApprovalRow]:
+    """What the turn's agent waits for, oldest first."""
+    return [row for row in draft.uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
 
 
 def is_same(row: ApprovalRow, asked: Approval | Question, workdir: str) -> bool:
@@ -209,7 +216,7 @@ def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
 
 def _shared_card(draft: Draft, turn_id: str, tool: str) -> str | None:
     """The card that this request joins, if one was opened just now."""
-    pending = [row for row in draft.uow.approvals.pending(turn_id) if _may_share(row.tool)]
+    pending = [row for row in waited_for(draft, turn_id) if _may_share(row.tool)]
     if not pending or not _may_share(tool) or pending[-1].message_op_id is None:
         return None
     rows = draft.uow.approvals.of_card(pending[-1].message_op_id)
@@ -227,8 +234,9 @@ def _action(asked: Approval | Question, workdir: str) -> tuple[str, dict[str, An
     return QUESTION_TOOL, {"question": asked.text, "options": list(asked.options)}
 
 
-def _card(rows: list[ApprovalRow], turn: TurnRow | None) -> Message:
-    if rows[0].tool == QUESTION_TOOL:
+def card_of(rows: list[ApprovalRow], turn: TurnRow | None) -> Message:
+    """The card that asks these, as it stands."""
+    if rows[0].tool in (QUESTION_TOOL, POLL_TOOL):
         text = question_text(str(given_of(rows[0]).get("question", "")))
         if rows[0].state == "pending":
             return question_card(rows[0].id, text, options_of(rows[0]))
@@ -264,7 +272,7 @@ def _verdict(row: ApprovalRow) -> str:
             return row.reason or WITHDRAWN
         case "denied":
             return denied_by(by, row.reason or "")
-        case "allowed" if row.tool == QUESTION_TOOL:
+        case "allowed" if row.tool in (QUESTION_TOOL, POLL_TOOL):
             return answered_by(by, row.reason or "")
         case "allowed":
             scope = scope_of(row.tool, called_with(row)) if row.for_session else ""

@@ -14,15 +14,18 @@ from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted, Prompt
 from codebutler_worker.conversation.approvals import (
     MOST_TOGETHER,
+    POLL_TOOL,
     QUESTION_TOOL,
     options_of,
     settle,
     show,
     voters,
+    waited_for,
     with_vote,
 )
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.naming import conversation_id, prefixes_of
+from codebutler_worker.conversation.polls import answer_poll, close_polls
 from codebutler_worker.conversation.queueing import DONE, Todo, Verdict, place_of
 from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.approvals import (
@@ -81,7 +84,9 @@ def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: Approval
     is_answer = event.action_id == ANSWER_ACTION
     if turn is None or turn.channel_id != event.channel:
         return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
-    if is_answer != (row.tool == QUESTION_TOOL):
+    if is_answer and row.tool == POLL_TOOL and row.state == "pending":
+        return answer_poll(draft, config, event, row, turn)
+    if is_answer != (row.tool in (QUESTION_TOOL, POLL_TOOL)):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
     if not _may(draft, config, event.user, turn):
         return Todo().logged("WRN", f"{event.user} may not decide for {turn.agent}")
@@ -103,6 +108,13 @@ def decide_typed(draft: Draft, config: Config, event: MessagePosted, request: Pr
 
     Words count only when they were written below the card: an older message was not about it.
     """
+    todo = _typed(draft, config, event, request)
+    if todo is None and event.thread_ts is not None and not event.stale:
+        close_polls(draft, config, event, request.text.strip())
+    return todo
+
+
+def _typed(draft: Draft, config: Config, event: MessagePosted, request: Prompt) -> Todo | None:
     if request.prefix is not None or event.files or event.late or event.stale or event.thread_ts is None:
         return None
     found = _open_cards(draft, config, event)
@@ -136,7 +148,7 @@ def _open_cards(
     for turn in draft.uow.turns.in_states("waiting"):
         if turn.conversation != conversation or turn.thread_ts != event.root_ts:
             continue
-        rows = [row for row in draft.uow.approvals.pending(turn.id) if _is_below(draft, event.ts, row)]
+        rows = [row for row in waited_for(draft, turn.id) if _is_below(draft, event.ts, row)]
         if rows:
             return turn, rows
     return None

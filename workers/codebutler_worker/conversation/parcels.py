@@ -11,13 +11,16 @@ from pathlib import Path
 from codebutler.errors import StoreError
 from codebutler.model import Post, Upload
 from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, prose_of
+from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.desk import Desk, Place
+from codebutler_worker.conversation.polls import open_poll
 from codebutler_worker.media import shelf
 from codebutler_worker.present.envelopes import posts
 from codebutler_worker.present.files import only_files, unsent
 
 FILE = "file"
+QUESTION = "question"
 MAX_FILES = 20
 MAX_ENVELOPES = 100
 TOO_MANY = f"⚠️ More than {MAX_ENVELOPES} messages in one turn: the rest is in the session's log only."
@@ -88,9 +91,21 @@ class Parcels:
             await self._commit(TOO_MANY)
         if self._envelopes >= MAX_ENVELOPES:
             return
+        if envelope.type == QUESTION and envelope.complete and await self._ask(envelope.body):
+            return
         limit = self._desk.settings.config.output.max_chars_per_message
         for post in posts(envelope, self._place.thread_ts, limit):
             await self._commit(post)
+
+    async def _ask(self, body: str) -> bool:
+        """Whether it was asked with buttons."""
+        config, turn_id = self._desk.settings.config, self._place.turn_id or ""
+        text = Redactor().redact(body)
+        try:
+            return await self._desk.commit(lambda draft: open_poll(draft, turn_id, text, config))
+        except StoreError as error:
+            self._desk.report.log("ERR", f"a question was not kept: {error}")
+            return False
 
     async def _send(self, envelope: Envelope) -> None:
         path = envelope.body

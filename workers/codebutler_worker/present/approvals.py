@@ -7,6 +7,7 @@ or turn the reading direction are written out, and a cut says how much it hides.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ LABEL_CHARS = 75
 FALLBACK_CHARS = 3500
 PLAN_PARTS = 8
 _PLAN_PART_CHARS = 2500
+_OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 _FENCE = "```"
 _CUT_FENCE = "`\u200b`\u200b`"
 _LEADS: Mapping[str, tuple[str, ...]] = {
@@ -115,6 +117,20 @@ def question_card(approval_id: str, text: str, options: Sequence[str]) -> Messag
         for at, option in enumerate(options[:MAX_OPTIONS])
     ]
     return Message(text, (_section(text), *rows))
+
+
+def options_in(body: str) -> tuple[str, tuple[str, ...]]:
+    """A question and the options it ends with, as a list of two to ten short lines; no options in any other text."""
+    lines = body.strip().splitlines()
+    found: list[str] = []
+    while lines and (match := _OPTION.fullmatch(lines[-1])):
+        found.insert(0, one_line(match["words"], 1000))
+        lines.pop()
+    shown = all(len(option) <= LABEL_CHARS and option == _visible(option) for option in found)
+    question = "\n".join(lines).strip()
+    if not question or not shown or not 2 <= len(found) <= MAX_OPTIONS:
+        return body, ()
+    return question, tuple(found)
 
 
 def closed_question(text: str, verdict: str) -> Message:

@@ -1,0 +1,97 @@
+"""Questions that an agent asks in passing (an envelope of type ``question``): it does not wait for the answer, which
+comes to it as the person's next message. One press of a button counts, or what is written in the thread.
+
+A program's output gets no buttons: the answer to an agent is prose, but to a shell it would be a command.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import msgspec
+
+from codebutler.config.rules import rules_allow
+from codebutler.config.schema import Config
+from codebutler.model import ButtonClicked, MessagePosted
+from codebutler_worker.conversation.approvals import (
+    POLL_TOOL,
+    canonical,
+    card_of,
+    digest_of,
+    options_of,
+    settle,
+    with_vote,
+)
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.handover import talks
+from codebutler_worker.conversation.naming import conversation_id, prefixes_of
+from codebutler_worker.conversation.queueing import Incoming, Todo, enqueue, place_of
+from codebutler_worker.present.approvals import options_in
+from codebutler_worker.present.lines import plain
+from codebutler_worker.store.rows import ApprovalRow, TurnRow
+
+SAME_AS_TYPED = 300
+"""How much of what was typed is shown on the card."""
+
+
+def open_poll(draft: Draft, turn_id: str, body: str, config: Config) -> bool:
+    """Ask with a button for each option; False if there is nothing to press: then nothing is done."""
+    turn = draft.uow.turns.get(turn_id)
+    question, options = options_in(body)
+    if turn is None or not options or not talks(config, turn.agent):
+        return False
+    action_json = canonical(POLL_TOOL, {"question": question, "options": list(options)})
+    row = ApprovalRow(
+        id=uuid.uuid4().hex,
+        turn_id=turn.id,
+        conversation=turn.conversation,
+        tool=POLL_TOOL,
+        action_json=action_json,
+        digest=digest_of(action_json),
+        requested_at=draft.stamp,
+        expires_at="",
+    )
+    op_id = draft.post(place_of(turn), card_of([row], turn))
+    draft.uow.approvals.add(replace(row, message_op_id=op_id))
+    return True
+
+
+def answer_poll(draft: Draft, config: Config, event: ButtonClicked, row: ApprovalRow, turn: TurnRow) -> Todo:
+    """The option that was pressed becomes a message of whoever pressed it."""
+    options, choice = options_of(row), event.value.partition(":")[2]
+    if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
+        return Todo().logged("WRN", f"{event.user} chose an option that the question does not have")
+    if not rules_allow(config, event.user, turn.channel_id, prefixes_of(turn.agent)):
+        draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
+        return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
+    words = options[int(choice)]
+    draft.uow.approvals.vote(row.id, with_vote(row, event.user, event.user_name))
+    if not settle(draft, row, "allowed", event.user, words):
+        return Todo()
+    said = Incoming(
+        channel=turn.channel_id,
+        # The card stands for the message: it shows what becomes of the answer.
+        ts=event.message_ts,
+        thread_ts=turn.thread_ts or None,
+        user=event.user,
+        text=words,
+        prefix=turn.agent,
+        conversation=turn.conversation,
+    )
+    return enqueue(draft, _taking_all(config), said)
+
+
+def close_polls(draft: Draft, config: Config, event: MessagePosted, words: str) -> None:
+    """What is written in the thread answers what was asked there before."""
+    conversation = conversation_id(config, event.channel, event.root_ts)
+    for row in draft.uow.approvals.pending():
+        if row.tool == POLL_TOOL and row.conversation == conversation:
+            settle(draft, row, "allowed", event.user, words[:SAME_AS_TYPED])
+
+
+def _taking_all(config: Config) -> Config:
+    """An answer that was asked for is not sent away because the agent is busy."""
+    if config.agent.busy != "reject":
+        return config
+    return msgspec.structs.replace(config, agent=msgspec.structs.replace(config.agent, busy="queue"))
