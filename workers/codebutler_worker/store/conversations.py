@@ -86,7 +86,8 @@ class Turns:
 
     def in_states(self, *states: TurnState) -> list[TurnRow]:
         """Every turn in one of these states, oldest first."""
-        return every(self._connection, _turns_in_states(), TurnRow, state=states)
+        values = {f"state_{number}": state for number, state in enumerate(states)}
+        return every(self._connection, _in_states(*values), TurnRow, **values)
 
     def open_of(self, conversation: str) -> TurnRow | None:
         """The conversation's newest turn that has not started: the one a further message may join."""
@@ -132,7 +133,7 @@ def _plain(row: MessageRow) -> MessageRow:
 
 @cache
 def _accept() -> Insert:
-    return insert(tables.inbox).on_conflict_do_nothing()
+    return insert(tables.inbox).inline().on_conflict_do_nothing()
 
 
 @cache
@@ -142,9 +143,9 @@ def _messages_of_turn() -> Select[Any]:
 
 
 @cache
-def _turns_in_states() -> Select[Any]:
+def _in_states(*names: str) -> Select[Any]:
     columns = tables.turns.c
-    states = given("state", several=True)
+    states = [given(name) for name in names]
     return select(tables.turns).where(columns.state.in_(states)).order_by(columns.seq)
 
 

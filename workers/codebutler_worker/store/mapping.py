@@ -15,10 +15,10 @@ from sqlalchemy import BindParameter, Connection, Select, Table, Update, bindpar
 Row = TypeVar("Row")
 
 
-def given(name: str, *, several: bool = False) -> BindParameter[Any]:
-    """The place of a value in a statement that is kept; ``several`` values for ``in_``."""
+def given(name: str) -> BindParameter[Any]:
+    """The place of a value in a statement that is kept."""
     # Not the bare name: that of a column stands for the new value in an UPDATE.
-    return bindparam(f"given_{name}", expanding=several)
+    return bindparam(f"given_{name}")
 
 
 def matching(table: Table, *names: str) -> Select[Any]:
@@ -77,7 +77,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 @cache
 def _insert(table: Table) -> Any:
-    return table.insert()
+    return table.insert().inline()  # nobody asks for the key it gets
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.pool import StaticPool
@@ -169,18 +169,19 @@ def store_thread() -> ThreadPoolExecutor:
 
 
 def _engine(raw: Any) -> Engine:  # SQLAlchemy asks for more than the sqlite3 module declares
-    dialect, compiled = _shared()
+    dialect, url, compiled = _shared()
     return Engine(
         StaticPool(lambda: raw, dialect=dialect),
         dialect,
-        make_url("sqlite+pysqlite://"),
+        url,
         hide_parameters=True,  # what people write must not end up in an error's text
         execution_options={"compiled_cache": compiled},
     )
 
 
 @cache
-def _shared() -> tuple[SQLiteDialect_pysqlite, dict[Any, Any]]:
+def _shared() -> tuple[SQLiteDialect_pysqlite, URL, dict[Any, Any]]:
     """The dialect and its compiled statements, the same for every store: workers inherit them from the fork
     server instead of building their own."""
-    return SQLiteDialect_pysqlite(dbapi=SQLiteDialect_pysqlite.import_dbapi()), {}
+    dialect = SQLiteDialect_pysqlite(dbapi=SQLiteDialect_pysqlite.import_dbapi())
+    return dialect, make_url("sqlite+pysqlite://"), {}
