@@ -119,7 +119,7 @@ class ScriptedBackend:
 
 
 class OneAgent:
-    """Only ``claude`` and ``rehearsal`` work here, both scripted; undoing is real, without walls."""
+    """Only ``claude``, ``rehearsal`` and ``checks`` work here, all scripted; undoing is real, without walls."""
 
     def __init__(self, backend: ScriptedBackend, repo: Path) -> None:
         self.backend = backend
@@ -129,7 +129,7 @@ class OneAgent:
     async def get(self, name: str) -> AgentBackend:
         if name == "undo":
             return self._undo
-        if name not in ("claude", "rehearsal"):
+        if name not in ("claude", "rehearsal", "checks"):
             raise AgentUnavailableError(f"{name} does not work here: use claude")
         return self.backend
 

@@ -1,4 +1,4 @@
-"""The programs behind prefixes: `run` and what `commands` adds. Pure."""
+"""The programs behind prefixes: `run`, `checks` and what `commands` adds. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from codebutler.config.schema import CommandRule, Config
 
 RUN = CommandRule(prefix="run", binary="bash", args=("-c",), description="Run a shell command")
 
+CHECKS = CommandRule(prefix="checks", binary="bash", args=("-c",), description="Run the repository's checks")
+_OURS = {rule.prefix: rule for rule in (RUN, CHECKS)}
+
 
 def program_of(config: Config, prefix: str) -> CommandRule | None:
     """The program that the prefix starts under a terminal, None where it names an agent. A configured one with the
-    same prefix replaces `run`."""
+    same prefix replaces one of ours."""
     rule = next((rule for rule in config.commands if rule.prefix == prefix), None)
     if rule is None:
-        return RUN if prefix == RUN.prefix else None
+        return _OURS.get(prefix)
     return rule if rule.mode in ("interactive", "one-shot") else None
 
 
@@ -24,5 +27,10 @@ def is_session(config: Config, prefix: str) -> bool:
 
 def program_names(config: Config) -> frozenset[str]:
     """Every prefix that starts a program."""
-    named = {RUN.prefix, *(rule.prefix for rule in config.commands)}
+    named = {*_OURS, *(rule.prefix for rule in config.commands)}
     return frozenset(name for name in named if program_of(config, name) is not None)
+
+
+def beside(config: Config) -> frozenset[str]:
+    """The programs that may run beside an agent's turn: all but the checks, which are of a tree at rest."""
+    return program_names(config) - {CHECKS.prefix}

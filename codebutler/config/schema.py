@@ -135,6 +135,12 @@ class ApprovalsSection(Section, frozen=True):
     quorum: dict[Annotated[str, Meta(min_length=1)], Annotated[int, Meta(ge=1, le=100)]] = {}
 
 
+class ChecksSection(Section, frozen=True):
+    """``command``: what `!checks` runs in a shell; "" = what the repository's files suggest."""
+
+    command: str = ""
+
+
 class EnvelopeSection(Section, frozen=True):
     prompt_file: str = ""
     activation_delay_ms: Annotated[int, Meta(ge=0)] = 1500
@@ -200,6 +206,7 @@ class Config(Section, frozen=True):
     commands: tuple[CommandRule, ...] = ()
     authorization: AuthorizationSection = AuthorizationSection()
     approvals: ApprovalsSection = ApprovalsSection()
+    checks: ChecksSection = ChecksSection()
     envelope: EnvelopeSection = EnvelopeSection()
     output: OutputSection = OutputSection()
     session: SessionSection = SessionSection()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from codebutler.words import WORDS, misuse, nearest
 from codebutler_worker.commands import (
     agents,
+    checks,
     diff,
     fresh,
     help,  # noqa: A004 - the word's own name
@@ -49,7 +50,7 @@ HANDLERS: Mapping[str, Handler] = {
     "agents": agents.run,
     "diff": diff.run,
     "undo": undo.run,
-    "checks": usage.run,
+    "checks": checks.run,
 }
 
 

@@ -23,6 +23,7 @@ from codebutler.model import (
 )
 from codebutler.words import WORDS
 from codebutler_worker.commands.asked import Asked
+from codebutler_worker.commands.checks import resolved
 from codebutler_worker.commands.table import run_command, understood
 from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.deciding import decide_typed
@@ -62,6 +63,7 @@ class Inbox:
         """Accept the event; returns what is left to do after the commit."""
         if not draft.uow.inbox.accept(event.key, seq):
             return Todo()
+        request = resolved(request, self.settings)
         match event:
             case MessagePosted():
                 return self._posted(draft, event, request)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 
-from codebutler.config.programs import program_names
+from codebutler.config.programs import beside
 from codebutler.errors import StoreError
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.line import Apart, choose, in_line, tell_places
@@ -138,7 +138,8 @@ class Scheduler:
 
     async def _start_due(self) -> float | None:
         busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
-        programs = sum(turn.is_program for turn, _ in self._running.values())
+        apart = beside(self._desk.settings.config)
+        programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
         steering = frozenset(self._steering)
         seen, places = self._news, self._places
         begun, next_due_s, queued = await self._desk.commit(
@@ -175,7 +176,7 @@ class Scheduler:
         queued = draft.uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
         room = agent.parallel_turns - (len(busy) - programs)
-        apart = Apart(program_names(config), MAX_PROGRAMS - programs)
+        apart = Apart(beside(config), MAX_PROGRAMS - programs)
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
         quiet = output.verbosity == "quiet"
         begun = [begin(draft, turn, config, quiet=quiet) for turn in choice.start]
