@@ -52,9 +52,11 @@ class Said:
     id: str = ""
 
 
-def system_prompt(repo_path: str, memory: str) -> str:
+def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
     """The standing orders: restrictions, where the agent works, and what is remembered (may be empty)."""
     parts = [RESTRICTIONS, f"You are working in: {repo_path}", _CHANNEL]
+    if teaching.strip():
+        parts.append(teaching.strip())
     if memory.strip():
         parts.append(f"Remembered from earlier conversations about this repository:\n{memory.strip()}")
     return "\n\n".join(parts)

@@ -29,6 +29,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.conversation.again import LIMIT
+from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.background import Missed, gather, look_back
 from codebutler_worker.conversation.continuing import session_name
@@ -291,10 +292,14 @@ class Turn:
             workdir=repo,
             session_id=self._session_id,
             session_name=self._begun.session_name,
-            system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR)),
+            system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR), self._teaching(repo)),
             cost_before_usd=self._begun.cost_before_usd,
             put_back=self._begun.put_back,
         )
+
+    def _teaching(self, repo: Path) -> str:
+        """How to say something at once; a program is taught by its own backend."""
+        return "" if self.is_program else instructions(repo, self._desk.settings.config.envelope.prompt_file)
 
     async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
         match event:
