@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ack, edits, many, memory, recover, start, survive, turn, wake
+from bench import ack, edits, flood, many, memory, recover, start, survive, turn, wake
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
 
@@ -21,6 +21,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "ack": ack.measure,
     "turn": turn.measure,
     "edits": edits.measure,
+    "flood": flood.measure,
     "memory": memory.measure,
     "wake": wake.measure,
     "many": many.measure,
