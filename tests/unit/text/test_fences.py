@@ -18,16 +18,17 @@ from codebutler.text.fences import closed
         ("````\n```\nx\n```", "````\n```\nx\n```\n````"),
         ("~~~\nx", "~~~\nx\n~~~"),
         ("```", "```\n```"),
-        ("> ```\n> x", "> ```\n> x\n> ```"),
-        ("1. do\n   ```\n   x", "1. do\n   ```\n   x\n   ```"),
-        ("- ```\n  x", "- ```\n  x\n  ```"),
+        ("  ```\n  x", "  ```\n  x\n```"),
+        ("```\n> ```", "```\n> ```\n```"),
+        ("> ```\n> x", "> ```\n> x"),
+        ("- ```\n  x", "- ```\n  x"),
         ("```\nx\n```", "```\nx\n```"),
         ("1. do\n   ```\n   x\n\nafter", "1. do\n   ```\n   x\n\nafter"),
         ("no code", "no code"),
         ("a ``` b", "a ``` b"),
     ],
 )
-def test_an_open_fence_is_closed_where_it_stands(text: str, whole: str) -> None:
+def test_an_open_fence_is_closed(text: str, whole: str) -> None:
     assert closed(text) == whole
 
 
