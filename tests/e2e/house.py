@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from codebutler.clock import Clock
 from codebutler.workspace.server import Options, WorkspaceServer
 
 DEADLINE_S = 45.0
@@ -188,12 +189,13 @@ def whole_text(message: Message) -> str:
 
 @asynccontextmanager
 async def house(
-    tmp_path: Path, *channels: str, extra_env: dict[str, str] | None = None
+    tmp_path: Path, *channels: str, extra_env: dict[str, str] | None = None, clock: Clock | None = None
 ) -> AsyncIterator[House]:
-    """A workspace with ``channels`` and a home set up for it; the supervisor is ended at the end."""
+    """A workspace with ``channels`` and a home set up for it; the supervisor is ended at the end. ``clock`` is the
+    workspace's."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    async with WorkspaceServer(Options(channels=channels)) as workspace:
+    async with WorkspaceServer(Options(channels=channels), clock) as workspace:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),

@@ -38,7 +38,7 @@ async def test_after_a_crash_each_channel_concerned_is_told_once(tmp_path: Path,
         assert "1 interrupted turn asks in its thread" in line
         # A second crash right after it: what it left is dealt with in the threads.
         await built.stop(signal.SIGKILL)
-        again = await built.say(channel, "!ping again")
+        again = await built.say(channel, "!ping")
         await built.supervise()
         await built.answer(channel, again, "pong")
         assert await built.stop() == 0
