@@ -172,6 +172,32 @@ async def test_a_damaged_index_of_ours_is_made_anew(repo: Path, tree: Tree) -> N
     assert "3 files changed" in (await tree.difference()).stat
 
 
+async def test_where_nothing_has_changed_the_last_snapshot_is_kept_again(repo: Path, tree: Tree) -> None:
+    first = await tree.snapshot("t1/before")
+    assert await tree.snapshot("t2/before") == first
+    work(repo)
+    await tree.difference()
+    changed = await tree.snapshot("t3/before")
+    assert changed is not None
+    assert first is not None
+    assert changed.tree != first.tree
+    git(repo, "commit", "-q", "--allow-empty", "-m", "empty")
+    moved = await tree.snapshot("t4/before")
+    assert moved is not None
+    assert (moved.tree, moved.commit != changed.commit) == (changed.tree, True)
+    assert len(git(repo, "for-each-ref", "refs/codebutler").splitlines()) == 4
+
+
+async def test_only_the_newest_snapshots_are_kept(
+    repo: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codebutler_worker.tree.tree.KEPT_REFS", 3)
+    for number in range(5):
+        (repo / "a.txt").write_text(f"{number}\n")
+        await tree.snapshot(f"t{number}/after")
+    assert len(git(repo, "for-each-ref", "refs/codebutler").splitlines()) == 3
+
+
 async def test_snapshots_asked_for_at_once_do_not_meet(repo: Path, tree: Tree) -> None:
     found = await asyncio.gather(*(tree.snapshot(f"t{number}/before") for number in range(4)))
     assert all(found)

@@ -8,7 +8,7 @@ from codebutler.errors import CodeButlerError, StoreError
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.naming import IMAGE, UNDO
 from codebutler_worker.store.rows import TurnRow
-from codebutler_worker.tree.tree import Snapshot
+from codebutler_worker.tree.tree import AFTER, BEFORE, Snapshot
 
 LOOKED_AT = 50
 _UNDO_KEY = "undo-"
@@ -55,13 +55,13 @@ class TurnTrees:
     async def begin(self) -> None:
         """Keep the tree as it is, before anything is started in it."""
         if self._turn.agent != IMAGE:
-            self._before = await self._snapshot("before")
+            self._before = await self._snapshot(BEFORE)
 
     async def end(self) -> None:
         """Keep it as the turn left it."""
         if self._before is None:
             return
-        after = await self._snapshot("after")
+        after = await self._snapshot(AFTER)
         if after is None:
             return
         before = self._before.commit

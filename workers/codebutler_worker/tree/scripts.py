@@ -51,19 +51,23 @@ too_large() {{
     each 's|^\\./|:(exclude,top,literal)|'
 }}
 
-# The whole working tree, but for what is ignored or too large ($1, in blocks of 512 bytes), as a tree object.
-write_tree() {{
+# Which paths differ from our index, into "$own/changed".
+find_changed() {{
   export GIT_INDEX_FILE="$own/index"
   [ -f "$own/index" ] || [ ! -f "$dir/index" ] || cp "$dir/index" "$own/index"
   git ls-files -z -m -o --exclude-standard -- . ':(exclude,top).codebutler' > "$own/changed" 2>/dev/null || {{
     rm -f "$own/index"
     git ls-files -z -m -o --exclude-standard -- . ':(exclude,top).codebutler' > "$own/changed" || exit {NO_REPOSITORY}
   }}
+}}
+
+# The whole working tree, but for what is ignored or too large ($1, in blocks of 512 bytes), as a tree object.
+write_tree() {{
   if [ -s "$own/changed" ]; then
+    rm -f "$own/last"
     {{ printf '.\\0:(exclude,top).codebutler\\0'; too_large "$1" < "$own/changed"; }} |
       git add -A --ignore-errors --pathspec-from-file=- --pathspec-file-nul >/dev/null 2>&1
   fi
-  rm -f "$own/changed"
   tree=$(git write-tree) || exit 1
   unset GIT_INDEX_FILE
 }}
@@ -74,22 +78,32 @@ empty_tree() {{ git hash-object -t tree /dev/null; }}
 
 SNAPSHOT = f"""{FUNCTIONS}
 find_own
-write_tree "$1"
+find_changed
 find_head
-commit=$(git commit-tree ${{head:+-p "$head"}} -m "codebutler $2" "$tree" </dev/null) || exit 1
+commit= tree= parent=
+[ ! -s "$own/changed" ] && [ -f "$own/last" ] && read -r commit tree parent < "$own/last"
+if [ -z "$commit" ] || [ "$parent" != "$head" ]; then
+  write_tree "$1"
+  commit=$(git commit-tree ${{head:+-p "$head"}} -m "codebutler $2" "$tree" </dev/null) || exit 1
+  echo "$commit $tree $head" > "$own/last"
+fi
+unset GIT_INDEX_FILE
 git update-ref "refs/codebutler/$2" "$commit" || exit 1
-git for-each-ref --sort=-creatordate --format='delete %(refname)' refs/codebutler |
-  tail -n "+$3" | git update-ref --stdin
+if [ "$3" != 0 ]; then
+  git for-each-ref --sort=-creatordate --format='delete %(refname)' refs/codebutler |
+    tail -n "+$3" | git update-ref --stdin
+fi
 printf '%s %s' "$commit" "$tree"
 """
-"""Arguments: the size limit in blocks, the ref's name below refs/codebutler, the first ref too many. Prints the
-commit, whose parent is what HEAD was, and its tree."""
+"""Arguments: the size limit in blocks, the ref's name below refs/codebutler, the first ref too many (0 = count none).
+Prints the commit, whose parent is what HEAD was, and its tree; where nothing has changed, those of the last one."""
 
 DIFF = f"""{FUNCTIONS}
 if [ "$4" = now ]; then
   find_own
-  write_tree "$1"
+  find_changed
   find_head
+  write_tree "$1"
   from=${{head:-$(empty_tree)}} to=$tree
 else
   from=$3 to=$4
@@ -106,6 +120,7 @@ find_own
 export own before="$3" mode="$2"
 after=$4
 if [ "$after" = now ]; then
+  find_changed
   write_tree "$1"
   after=$tree
 fi

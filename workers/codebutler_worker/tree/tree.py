@@ -16,6 +16,7 @@ BLOCK_BYTES = 512  # POSIX: the unit of find's -size
 KEPT_REFS = 200
 SNAPSHOT_S = 10.0
 NOW = "now"
+BEFORE, AFTER = "before", "after"
 _ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
 
@@ -58,14 +59,16 @@ class Tree:
         self._lock = asyncio.Lock()
 
     async def snapshot(self, name: str) -> Snapshot | None:
-        """Keep the tree as it is, under ``refs/codebutler/name``; returns it, None without git.
+        """Keep the tree as it is, under ``refs/codebutler/name``; returns it, None without git. One whose name
+        ends with AFTER, for which nobody waits, lets the oldest go.
 
         Untracked files are in it; ignored ones and files above MAX_FILE_BYTES are not.
         """
         if not self._git.has_repository():
             return None
         async with self._lock:
-            said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(KEPT_REFS + 1), limit_s=SNAPSHOT_S)
+            first = KEPT_REFS + 1 if name.endswith(AFTER) else 0
+            said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(first), limit_s=SNAPSHOT_S)
         commit, _, tree = said.output.decode(errors="replace").partition(" ")
         return Snapshot(_checked(commit), _checked(tree))
 
