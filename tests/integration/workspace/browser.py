@@ -63,9 +63,9 @@ class Stage:
 
     @asynccontextmanager
     async def page(
-        self, name: str = "", width: int = 1280, height: int = 800, scheme: Any = "light"
+        self, name: str = "", width: int = 1280, height: int = 800, scheme: Any = "light", script: str = ""
     ) -> AsyncIterator[Page]:
-        """A page in the named channel; no script may fail while it is open."""
+        """A page in the named channel, ``script`` run before its own; none may fail while it is open."""
         you = self.server.workspace.person.id
         for left_open in self.server.house.views.stack(you)[:1]:
             self.server.house.views.close(left_open)
@@ -75,6 +75,8 @@ class Stage:
         )
         page = await context.new_page()
         page.set_default_timeout(PATIENCE_MS)
+        if script:
+            await page.add_init_script(script)
         page.on("pageerror", lambda error: errors.append(str(error)))
         await page.goto(self.server.url)
         await expect(page.locator("#connection")).to_have_text("connected")

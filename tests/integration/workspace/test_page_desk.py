@@ -10,6 +10,8 @@ from tests.integration.workspace.deployer import button
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 __all__ = ["stage"]
+KEEP_SOURCE = """const Original = EventSource;
+window.EventSource = class extends Original { constructor(url) { super(url); window.source = this; } };"""
 
 
 def box_of(page: Page, name: str) -> Locator:
@@ -20,6 +22,7 @@ async def write(page: Page, name: str, text: str) -> None:
     await box_of(page, name).fill(text)
     await page.keyboard.press("Enter")
     await expect(page.locator("#messages .message", has_text=text)).to_be_visible()
+    await expect(box_of(page, name)).to_have_value("")
 
 
 async def test_the_keys(stage: Stage) -> None:
@@ -220,6 +223,44 @@ async def test_what_the_app_is_doing_stands_under_the_thread(stage: Stage) -> No
         stage.post(channel, thread_ts=root, text="found it")
         await expect(page.locator("#thread-status")).to_be_empty()
         await expect(link).to_have_text("1 reply")
+
+
+async def test_what_was_said_long_ago_is_there_when_one_scrolls_up_or_searches(stage: Stage) -> None:
+    channel, name = stage.channel()
+    root = stage.server.say(channel, "the very first")
+    for number in range(250):
+        stage.server.say(channel, f"line {number}")
+    for number in range(3):
+        stage.server.say(channel, f"answer {number}", thread_ts=root)
+    async with stage.page(name) as page:
+        shown = page.locator("#messages .message")
+        await expect(shown).to_have_count(100)
+        await expect(shown.last).to_be_in_viewport()
+        await page.locator("#messages").evaluate("list => { list.scrollTop = 0; }")
+        await expect(shown).to_have_count(200)
+        await expect(page.locator("#messages .message", has_text="line 150")).to_be_in_viewport()
+        await page.keyboard.press("Control+k")
+        await page.get_by_role("combobox", name="Jump or search").fill("very first")
+        await page.get_by_role("option", name="the very first").click()
+        await expect(page.locator("#messages .message.found")).to_contain_text("the very first")
+        await expect(shown.first).to_be_in_viewport()
+        await expect(shown).to_have_count(251)
+        await page.locator("#messages .replies").click()
+        await expect(page.locator("#replies .message")).to_have_count(4)
+
+
+async def test_a_page_that_was_away_too_long_begins_anew_and_keeps_the_draft(stage: Stage) -> None:
+    channel, name = stage.channel()
+    async with stage.page(name, script=KEEP_SOURCE) as page:
+        await box_of(page, name).fill("half a thought")
+        await page.evaluate("source.close()")
+        stage.server.say(channel, "while you were away")
+        _, newer = stage.channel()
+        # What the workspace says first to whoever has missed more than it remembers.
+        await page.evaluate("source.dispatchEvent(new Event('reset'))")
+        await expect(page.locator("#messages .message", has_text="while you were away")).to_be_visible()
+        await expect(page.locator("#channels")).to_contain_text(newer)
+        await expect(box_of(page, name)).to_have_value("half a thought")
 
 
 async def test_a_reaction_is_added_and_taken_back(stage: Stage) -> None:

@@ -4,23 +4,39 @@ import { reachable, tag } from "./dom.js";
 import { day } from "./text.js";
 
 const NEAR_BOTTOM_PX = 80;
+const NEAR_TOP_PX = 120;
 const ONE_BREATH_S = 300;
 
 export class MessageList {
-  /** `select` gives the messages to show now; `inThread` as in MessageView. */
-  constructor(root, view, select, inThread) {
+  /** `select` gives the messages to show now; `inThread` as in MessageView; `atTop` is called by whoever gets there. */
+  constructor(root, view, select, inThread, atTop = () => undefined) {
     this.root = root;
     this.view = view;
     this.select = select;
     this.inThread = inThread;
     this.atBottom = true;
-    this.root.addEventListener("scroll", () => { this.atBottom = this.#nearBottom(); }, { passive: true });
+    this.root.addEventListener("scroll", () => {
+      this.atBottom = this.#nearBottom();
+      if (this.root.scrollTop < NEAR_TOP_PX && !this.atBottom) atTop();
+    }, { passive: true });
     this.root.addEventListener("grown", ({ target }) => { reachable(target); this.#follow(); });
     new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
   /** Draw everything anew and show the newest; `unreadSince` is the ts of the first message not seen yet. */
   draw(empty, unreadSince = "") {
+    this.#fill(empty, unreadSince);
+    this.#toBottom();
+  }
+
+  /** Draw older messages above what is seen, which stays where it is. */
+  drawAbove(unreadSince) {
+    const below = this.root.scrollHeight - this.root.scrollTop;
+    this.#fill(null, unreadSince);
+    this.root.scrollTop = this.root.scrollHeight - below;
+  }
+
+  #fill(empty, unreadSince) {
     const messages = this.select();
     let shownDay = "";
     let isMarked = !unreadSince;
@@ -35,7 +51,6 @@ export class MessageList {
     if (!messages.length && empty) this.root.append(empty);
     reachable(this.root);
     this.#group();
-    this.#toBottom();
   }
 
   /** One message came, changed or went; `show` it even to somebody who has scrolled up. */
@@ -55,8 +70,8 @@ export class MessageList {
   #group() {
     let before = null;
     for (const item of this.root.children) {
-      const { author, ts } = item.dataset;
-      item.classList.toggle("follows", Boolean(author) && before?.author === author && Number(ts) - Number(before.ts) < ONE_BREATH_S);
+      const { author, ts, named } = item.dataset;
+      item.classList.toggle("follows", Boolean(author) && named === undefined && before?.author === author && Number(ts) - Number(before.ts) < ONE_BREATH_S);
       before = item.dataset;
     }
   }

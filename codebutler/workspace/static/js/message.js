@@ -21,8 +21,9 @@ export class MessageView {
     const item = tag("li", "message");
     item.dataset.ts = message.ts;
     if (NOTES.has(message.subtype)) return this.#note(item, message);
+    item.dataset.author = message.user;
     // What says something of its own in its first line always shows it.
-    if (!message.edited && !message.is_ephemeral) item.dataset.author = message.user;
+    if (message.edited || message.is_ephemeral) item.dataset.named = "";
     if (message.is_ephemeral) item.classList.add("whisper");
     item.append(this.#avatar(message), this.#byline(message), this.#body(message));
     if (message.reactions?.length) item.append(this.#reactions(message));

@@ -80,6 +80,20 @@ export class Model extends EventTarget {
     this.#changed("message", { channel, ts, root: gone?.thread_ts });
   }
 
+  /** There is a gap before `ts`: what is older is fetched again when somebody looks for it. */
+  forgetBefore(channel, ts) {
+    for (const [known, message] of this.of(channel)) if (known < ts && !isReply(message)) this.of(channel).delete(known);
+  }
+
+  /** Everything but messages, as the workspace tells it anew. */
+  refresh(boot) {
+    boot.users.forEach((user) => this.users.set(user.id, user));
+    boot.channels.forEach((channel) => this.channels.set(channel.id, channel));
+    boot.statuses.forEach((status) => this.#status(status));
+    this.#views(boot);
+    this.#changed("channels");
+  }
+
   /** Take one event of the stream in and tell the views what it touches. */
   apply(event) {
     this.changes += 1;

@@ -4,6 +4,7 @@ import { Blocks } from "./blocks.js";
 import { Composer } from "./composer.js";
 import { button, tag } from "./dom.js";
 import { Files } from "./files.js";
+import { History } from "./history.js";
 import { Home } from "./home.js";
 import { MessageList } from "./list.js";
 import { MessageView } from "./message.js";
@@ -23,9 +24,10 @@ export class Page {
       edit: (message, inThread) => this.#edit(message, inThread),
       remove: (message, inThread) => this.#remove(message, inThread),
     });
+    this.history = new History(api, model);
     this.home = new Home($("home"), api, model, blocks);
     this.modals = new Modals(api, model, blocks);
-    this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false);
+    this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false, () => this.#older());
     this.threadList = new MessageList($("replies"), view, () => model.replies(model.channel, model.thread), true);
     this.channelComposer = new Composer($("channel-composer"), model, (text, files) => this.#say(text, files), () => this.#editLast(false));
     this.threadComposer = new Composer($("thread-composer"), model, (text, files) => this.#say(text, files, model.thread), () => this.#editLast(true));
@@ -52,7 +54,8 @@ export class Page {
   }
 
   /** Fetch again what may have been missed. */
-  reload() {
+  async reload() {
+    this.model.refresh(await this.api.boot());
     return this.model.atHome ? this.home.open() : this.#load();
   }
 
@@ -65,6 +68,7 @@ export class Page {
     if (thread) this.model.thread = thread;
     await this.#navigated();
     this.model.read(channel);
+    if (ts && !thread) await this.#backTo(ts);
     if (ts) (thread ? this.threadList : this.channelList).reveal(ts);
     return undefined;
   }
@@ -211,20 +215,30 @@ export class Page {
 
   async #load() {
     const { channel, thread } = this.model;
-    const since = this.model.changes;
     try {
-      const history = await this.api.call("conversations.history", { channel, limit: 200, include_all_metadata: false });
-      history.messages.forEach((message) => this.model.fetched(channel, message, since));
-      if (thread) {
-        const replies = await this.api.call("conversations.replies", { channel, ts: thread, limit: 500 });
-        replies.messages.forEach((message) => this.model.fetched(channel, message, since));
-      }
+      await this.history.newest(channel);
+      if (thread) await this.history.thread(channel, thread);
     } catch (error) {
       notice(words(error));
     }
     if (channel !== this.model.channel || thread !== this.model.thread || this.model.atHome) return;
     this.channelList.draw(this.#empty(), this.unreadSince);
     if (thread) this.threadList.draw();
+  }
+
+  /** Somebody has scrolled to the top. */
+  async #older() {
+    const { channel } = this.model;
+    try {
+      if ((await this.history.older(channel)) && channel === this.model.channel) this.channelList.drawAbove(this.unreadSince);
+    } catch (error) {
+      notice(words(error));
+    }
+  }
+
+  async #backTo(ts) {
+    await this.history.backTo(this.model.channel, ts).catch((error) => notice(words(error)));
+    this.channelList.draw(this.#empty(), this.unreadSince);
   }
 
   #empty() {
