@@ -10,6 +10,7 @@ from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
+from codebutler_worker.conversation.beginning import Begun, begin
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.line import Apart, choose, in_line, tell_places
 from codebutler_worker.conversation.parking import resume_due
@@ -24,7 +25,7 @@ from codebutler_worker.conversation.queueing import (
     key_of,
     swap_reactions,
 )
-from codebutler_worker.conversation.turn import Begun, Turn, begin
+from codebutler_worker.conversation.turn import Turn
 from codebutler_worker.conversation.typing import GONE, Outcome, settle
 from codebutler_worker.conversation.waiting import wait_for
 

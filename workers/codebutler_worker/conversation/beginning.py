@@ -1,0 +1,94 @@
+"""The beginning of a turn, as one transaction: written as running, shown on its messages, what was asked gathered.
+
+It is committed before anything is started: a crash after it is found as an interrupted turn, never as a silent one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codebutler.config.programs import program_of
+from codebutler.config.schema import CommandRule, Config
+from codebutler_worker.conversation.again import LIMIT
+from codebutler_worker.conversation.background import Missed, look_back
+from codebutler_worker.conversation.continuing import session_name
+from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.naming import WORDLESS
+from codebutler_worker.conversation.prompt import Said, attached, user_prompt
+from codebutler_worker.conversation.queueing import QUEUED, STALE, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.showing import opening
+from codebutler_worker.conversation.states import move
+from codebutler_worker.conversation.trees import to_put_back
+from codebutler_worker.present import progress
+from codebutler_worker.present.notices import LATE
+from codebutler_worker.present.reducer import View
+from codebutler_worker.store.rows import AttachmentRow, TurnRow
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn that is committed as running, and what its agent is to be told."""
+
+    turn: TurnRow
+    said: tuple[Said, ...]
+    attachments: tuple[AttachmentRow, ...]
+    progress_op_id: str | None
+    cost_before_usd: float
+    session_name: str
+    program: CommandRule | None
+    missed: Missed
+    put_back: tuple[str, str | None] | None = None
+
+    def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
+        """The messages with what came of their files; agents of ours take their words alone."""
+        if self.turn.agent in WORDLESS or self.program is not None:
+            return "\n\n".join(said.text for said in self.said)
+        # Another agent than the one that met its limit has nothing to go on with: it reads the record.
+        continued = "" if self.turn.reason == LIMIT and not self.turn.session_id else self.turn.reason
+        return user_prompt(attached(self.said, files, repo_path), continued or "")
+
+    @property
+    def first_ts(self) -> str:
+        """When the first of its messages was written (Slack's ts); "" where Slack shows none."""
+        return min((said.id.partition(":")[2] for said in self.said), default="")
+
+
+def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
+    """Write the turn as running, show it on its messages, and gather what was asked. The output of a program that
+    runs instead of an agent is shown however quiet it is."""
+    program = program_of(config, turn.agent)
+    session = draft.uow.sessions.get(turn.conversation, turn.agent)
+    place = place_of(turn)
+    rows = draft.uow.messages.of_turn(turn.id)
+    swap_reactions(draft, turn, remove=(QUEUED,), name=WORKING)
+    if turn.reason != STALE and any(row.late and not row.acked for row in rows):
+        draft.post(place, LATE)
+    posted = turn.progress_op_id
+    showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
+    if posted is not None:
+        draft.edit(place, posted, showing)
+    elif not quiet or program:
+        posted = draft.post(place, showing)
+    session_id = session.session_id if session else None
+    draft.uow.turns.update(
+        turn.id,
+        state=move(turn.state, "start"),
+        started_at=draft.stamp,
+        session_id=session_id,
+        progress_op_id=posted,
+    )
+    said = [Said(row.content, row.late, row.acked and session is not None, row.id) for row in rows]
+    new = {one.id for one in said if not one.known}
+    begun = draft.uow.turns.get(turn.id)
+    return Begun(
+        begun or turn,
+        tuple(said),
+        tuple(file for file in draft.uow.attachments.of_turn(turn.id) if file.message_id in new),
+        posted,
+        session.total_cost_usd if session else 0.0,
+        "" if session else session_name(draft, turn),
+        program,
+        look_back(draft, turn, session_id, config),
+        to_put_back(draft, turn),
+    )
