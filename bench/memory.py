@@ -1,7 +1,7 @@
-"""The memory of idle workers: proportional set size, as the running supervisor tells it.
+"""The memory of workers that wait: proportional set size, as the running supervisor tells it.
 
 A megabyte is 2**20 bytes, as `codebutler status` shows it. The more workers share their memory, the smaller each
-one's part.
+one's part; what a worker has once written to is its own from then on, so what it has done counts too.
 """
 
 from __future__ import annotations
@@ -14,21 +14,33 @@ from bench.scene import BenchError, Pace, Scene, all_ready, scene
 
 
 async def measure(place: Path, pace: Pace) -> list[Figure]:
-    """The largest of all workers, some seconds after they became ready: with new stores, then with known ones."""
+    """The largest of all workers, some seconds after they became ready: with new stores, then with known ones,
+    then when each has answered a command. What a turn leaves is told, and held to nothing."""
     async with scene(place, pace.idle_repos) as product:
+        await product.supervise()
         new = await _sizes(product, pace.settle_s)
         await product.stop()
+        await product.supervise()
         known = await _sizes(product, pace.settle_s)
+        await _everywhere(product, "!ping", "pong")
+        commanded = await _sizes(product, pace.settle_s)
+        await _everywhere(product, "go", "answered")
+        worked = await _sizes(product, pace.settle_s)
     print(f"  memory MB: new stores {_told(new)}; known stores {_told(known)}")
+    print(f"  after a command {_told(commanded)}; after a turn {_told(worked)}")
     return [
         limit(f"memory of an idle worker, largest of {len(known)}", max(known), 12, "MB"),
         limit("the same where its store has just been made", max(new), 12, "MB"),
+        limit("the same when it has answered a command", max(commanded), 12, "MB"),
     ]
+
+
+async def _everywhere(product: Scene, text: str, answered: str) -> None:
+    await asyncio.gather(*(product.asked(text, answered, name) for name in product.names))
 
 
 async def _sizes(product: Scene, settle_s: float) -> list[float]:
     """Megabytes of each worker."""
-    await product.supervise()
     await asyncio.sleep(settle_s)
     status = await product.until_status(all_ready)
     sizes = [repo["worker"]["pss_bytes"] for repo in status["repos"]]

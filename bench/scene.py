@@ -101,19 +101,21 @@ class Scene:
             return None
         return None
 
-    async def asked(self, text: str, answered: str) -> tuple[float, dict[str, Any]]:
-        """Say ``text`` in the first channel; returns when (Unix time) and the reply that has ``answered``."""
-        ts = self.server.say(self.names[0], text)
+    async def asked(self, text: str, answered: str, where: str = "") -> tuple[float, dict[str, Any]]:
+        """Say ``text`` in a channel, by default the first; returns when (Unix time) and the reply that has
+        ``answered``."""
+        channel = where or self.names[0]
+        ts = self.server.say(channel, text)
 
         def look() -> dict[str, Any] | None:
-            thread = self.server.thread(self.names[0], ts)
+            thread = self.server.thread(channel, ts)
             said = [message for message in thread if message.get("bot_id")]
             return next((message for message in said if answered in whole_text(message)), None)
 
         try:
             return float(ts), await self.server.until(look, DEADLINE_S)
         except TimeoutError:
-            told = self.server.thread(self.names[0], ts)
+            told = self.server.thread(channel, ts)
             words = self.output.read_text(errors="replace")
             raise BenchError(f"no answer with {answered!r}: {told}\n{words}") from None
 
