@@ -19,7 +19,7 @@ from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import addressed, harmless
+from codebutler.slack.outgoing import addressed, harmless, has_links, linked
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
@@ -66,6 +66,8 @@ class ParentServices:
         Raises ChatError if it is refused for good.
         """
         operation = harmless(operation)
+        if has_links(operation):
+            operation = linked(operation, await self._sender.workspace_url())
         called = addressed(operation, repo.config.slack.allowed_users)
         ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure)
         self._listeners.tell(repo.channel_id, operation, ts)

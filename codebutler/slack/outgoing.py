@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.escape import neutralise
+from codebutler.text.links import ANY_WORKSPACE, at_home
 
 Lane = Literal["posts", "updates", "reactions"]
 
@@ -113,6 +115,20 @@ def addressed(operation: Operation, allowed: Collection[str]) -> Operation:
     block = {"type": "section", "text": {"type": "mrkdwn", "text": call}}
     blocks = (block, *post.blocks) if post.blocks else ()
     return msgspec.structs.replace(post, text=f"{call} {post.text}", blocks=blocks)
+
+
+def has_links(operation: Operation) -> bool:
+    """Whether it links to messages."""
+    return isinstance(operation, Post | Update) and ANY_WORKSPACE in str(operation)
+
+
+def linked(operation: Operation, workspace_url: str) -> Operation:
+    """The operation with its links to messages leading into our workspace."""
+    if not isinstance(operation, Post | Update):
+        return operation
+    put = partial(at_home, workspace_url=workspace_url)
+    blocks = tuple(_redact_block(block, put) for block in operation.blocks)
+    return msgspec.structs.replace(operation, text=put(operation.text), blocks=blocks)
 
 
 def plainer(operation: Operation) -> Operation | None:

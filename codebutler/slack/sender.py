@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from codebutler.clock import Clock
-from codebutler.errors import ChatUnreachableError
+from codebutler.errors import ChatError, ChatUnreachableError
 from codebutler.model import Operation, React
 from codebutler.slack.authority import Authority
 from codebutler.slack.gate import Gate
@@ -62,6 +62,13 @@ class Sender:
     def trouble(self) -> str:
         """Why nothing can be sent now; "" while all is well."""
         return self._authority.trouble
+
+    async def workspace_url(self) -> str:
+        """The workspace's own address; "" while Slack does not tell."""
+        try:
+            return (await self._authority.me()).url
+        except ChatError:
+            return ""
 
     async def drain(self) -> None:
         """Wait until nothing is pending. Put a deadline around it."""

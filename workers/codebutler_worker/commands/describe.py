@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from codebutler.text.links import message_link
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.present.lines import one_line, plain, span
-from codebutler_worker.present.links import thread_link
 from codebutler_worker.present.progress import SIGNS
 from codebutler_worker.store.rows import TurnRow, TurnState
 
@@ -26,7 +26,7 @@ _SIGNS: dict[TurnState, str] = {
 def turn_line(draft: Draft, turn: TurnRow) -> str:
     """Sign, state, agent, the first words with a link to the thread, and how long ago."""
     words = plain(words_of(draft, turn, WORDS_CHARS)) or "…"
-    where = thread_link(turn.channel_id, turn.thread_ts, words) if turn.thread_ts else words
+    where = message_link(turn.channel_id, turn.thread_ts, words) if turn.thread_ts else words
     sign = _SIGNS.get(turn.state, "•")
     return f"{sign} {turn.state} · {plain(turn.agent)} · {where} · {age(draft, turn)}"
 

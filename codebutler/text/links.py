@@ -1,0 +1,19 @@
+"""Links to messages of the chat. Pure.
+
+A worker does not know the workspace's address: it writes the one that any workspace answers to, and the parent puts
+the right one in its place.
+"""
+
+from __future__ import annotations
+
+ANY_WORKSPACE = "https://slack.com/archives/"
+
+
+def message_link(channel: str, ts: str, label: str) -> str:
+    """A message as a link in mrkdwn; ``label`` is mrkdwn already."""
+    return f"<{ANY_WORKSPACE}{channel}/p{ts.replace('.', '')}|{label.replace('|', '¦')}>"
+
+
+def at_home(text: str, workspace_url: str) -> str:
+    """The text with every link to a message leading into the workspace at ``workspace_url`` (auth.test's ``url``)."""
+    return text.replace(ANY_WORKSPACE, f"{workspace_url.rstrip('/')}/archives/") if workspace_url else text
