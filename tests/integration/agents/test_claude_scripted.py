@@ -246,6 +246,20 @@ async def test_a_turn_that_is_let_go_after_its_answer_leaves_nothing(stage: Stag
     assert end(await stage.run(session_id=session_of(heard))).ok
 
 
+async def test_a_session_is_free_only_when_its_process_is_gone(stage: Stage) -> None:
+    stage.play([*ANSWER, "deaf"], ANSWER)
+    events = stage.backend.start(stage.turn())
+    heard = [await anext(events) for _ in range(4)]
+    pid = int((stage.repo / "pid").read_text())
+    leaving = asyncio.ensure_future(events.aclose())  # type: ignore[attr-defined]  # it is a generator
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert not is_gone(pid)
+    assert end(await stage.run(session_id=session_of(heard))).ok
+    assert is_gone(pid)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 async def test_a_daemon_does_not_outlive_its_turn(stage: Stage) -> None:
     stage.play([INIT, "daemon", TEXT, RESULT], ANSWER)

@@ -69,9 +69,12 @@ class ClaudeBackend:
         self._active: set[str] = set()  # turn ids, also of turns whose process is only starting
         self._stopping: set[str] = set()  # those of them that were asked to stop
         self._claimed: set[str] = set()  # session ids that have a process
+        self._ending: dict[str, asyncio.Task[None]] = {}  # by session id: its process is on its way out
 
     async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
+        if ending := self._ending.get(turn.session_id or ""):
+            await asyncio.shield(ending)
         if turn.session_id in self._claimed:
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
@@ -110,6 +113,7 @@ class ClaudeBackend:
         """End every process."""
         self._closed = True
         await asyncio.gather(*(turn.stop() for turn in list(self._turns.values())))
+        await asyncio.gather(*self._ending.values())
 
     async def _with_second_try(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
         """The turn in the session it names; if that one is lost, once more in a fresh one."""
@@ -159,11 +163,18 @@ class ClaudeBackend:
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
         finally:
-            try:
-                if session is not None:
-                    await session.end(at_once=at_once)
-            finally:
-                self._claimed.discard(session_id)
+            # A process that is still there owns the session, even if nobody waits for its end any more.
+            ending = asyncio.create_task(self._end(session_id, session, at_once), name=f"end:{session_id}")
+            self._ending[session_id] = ending
+            await asyncio.shield(ending)
+
+    async def _end(self, session_id: str, session: LiveSession | None, at_once: bool) -> None:
+        try:
+            if session is not None:
+                await session.end(at_once=at_once)
+        finally:
+            self._claimed.discard(session_id)
+            del self._ending[session_id]
 
     def _verdict(self, turn: Turn) -> Verdict:
         """The turn's verdict; a resumed session that failed before it did anything is lost."""
