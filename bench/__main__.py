@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ack, edits, flood, many, memory, recover, start, survive, turn, wake
+from bench import ack, click, edits, flood, many, memory, recover, start, survive, turn, wake
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
 
@@ -20,6 +20,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "start": start.measure,
     "ack": ack.measure,
     "turn": turn.measure,
+    "click": click.measure,
     "edits": edits.measure,
     "flood": flood.measure,
     "memory": memory.measure,

@@ -16,6 +16,16 @@ while IFS= read -r line; do
     *'"type":"user"'*)
         printf '{"type":"system","subtype":"init","session_id":"%s","claude_code_version":"2.1.328"}\n' "$session"
         echo '{"type":"assistant","message":{"model":"bench","content":[{"type":"text","text":"Looking."}]}}'
+        if [[ $line =~ ask\ leave ]]; then
+            echo '{"type":"control_request","request_id":"leave-1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"make"},"tool_use_id":"t1"}}'
+            while IFS= read -r line; do
+                case $line in *'"leave-1"'*) break ;; esac
+            done
+            now
+            printf '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":1},"session_id":"%s","result":"went on %s"}\n' \
+                "$session" "$stamp"
+            continue
+        fi
         if [[ $line =~ work\ for\ ([0-9]+)\ seconds ]]; then
             until=$((SECONDS + BASH_REMATCH[1]))
             while [ $SECONDS -lt $until ]; do
