@@ -14,7 +14,7 @@ from typing import Any
 
 MARKS = {"done": "white_check_mark", "failed": "x", "stopped": "octagonal_sign"}
 FOOTER = "_tokens:"
-QUESTION = "The machine stopped"
+QUESTIONS = ("The machine stopped", "It goes on by itself")
 Row = tuple[Any, ...]
 
 
@@ -66,7 +66,7 @@ def _check_turns(store: Path, posts: list[Row], shown: Mapping[str, Shown]) -> N
     for turn_id, conversation, state, reason, progress in turns:
         spoken = [shown[ts] for op, ts, owner in posts if owner == turn_id and op != progress]
         answers = [message for message in spoken if FOOTER in message.text]
-        questions = [message for message in spoken if QUESTION in message.text]
+        questions = [message for message in spoken if any(words in message.text for words in QUESTIONS)]
         crashed = state == "interrupted" or reason == "dropped"
         assert len(answers) == (state == "done"), (turn_id, state, spoken)
         assert len(questions) == (crashed or reason == "continued"), (turn_id, state, reason, spoken)

@@ -192,7 +192,7 @@ async def test_nobody_decides_and_everybody_hears_of_it(tmp_path: Path) -> None:
         await parent.clock.advance(1700)
         assert parent.backend.answers == []
         await parent.clock.advance(101)
-        await parent.post_with("Nobody decided within 30 minutes")
+        assert (await parent.post_with("Nobody decided within 30 minutes")).mention == USER
         await parent.until(lambda: parent.backend.answers)
         assert parent.backend.answers[0][1].allow is False
         await parent.until(lambda: any("Nobody decided" in card.text for card in parent.updates))

@@ -109,7 +109,7 @@ def open_card(
         needed=_needed(asked, settings),
     )
     if shared is None:
-        row = replace(row, message_op_id=draft.post(place_of(turn), card_of([row], turn)))
+        row = replace(row, message_op_id=draft.post(place_of(turn), card_of([row])))
     draft.uow.approvals.add(row)
     if shared is not None:
         show(draft, row)
@@ -150,7 +150,7 @@ def show(draft: Draft, row: ApprovalRow) -> None:
     turn = draft.uow.turns.get(row.turn_id)
     place = place_of(turn) if turn else Place(row.conversation, None, row.turn_id)
     rows = draft.uow.approvals.of_card(row.message_op_id)
-    draft.edit(place, row.message_op_id, card_of(rows, turn))
+    draft.edit(place, row.message_op_id, card_of(rows))
 
 
 def close_all(draft: Draft, turn_id: str, verdict: str) -> None:
@@ -234,22 +234,22 @@ def _action(asked: Approval | Question, workdir: str) -> tuple[str, dict[str, An
     return QUESTION_TOOL, {"question": asked.text, "options": list(asked.options)}
 
 
-def card_of(rows: list[ApprovalRow], turn: TurnRow | None) -> Message:
+def card_of(rows: list[ApprovalRow]) -> Message:
     """The card that asks these, as it stands."""
     if rows[0].tool in (QUESTION_TOOL, POLL_TOOL):
         text = question_text(str(given_of(rows[0]).get("question", "")))
         if rows[0].state == "pending":
             return question_card(rows[0].id, text, options_of(rows[0]))
         return closed_question(text, _verdict(rows[0]))
-    return approval_card([_item(row, turn.user_id if turn else "") for row in rows])
+    return approval_card([_item(row) for row in rows])
 
 
-def _item(row: ApprovalRow, user: str) -> Item:
+def _item(row: ApprovalRow) -> Item:
     called, is_plan = called_with(row), row.tool == PLAN_TOOL
     if is_plan:
         texts = plan_texts(str(called.get("plan", "")))
     else:
-        texts = (approval_text(row.tool, called, str(given_of(row).get("cwd", "")), user),)
+        texts = (approval_text(row.tool, called, str(given_of(row).get("cwd", ""))),)
     return Item(
         id=row.id,
         texts=texts,

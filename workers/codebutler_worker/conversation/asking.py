@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from codebutler.errors import StoreError
+from codebutler.model import Post
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.approvals import (
@@ -172,7 +173,8 @@ def _expired(draft: Draft, approval_id: str) -> bool:
         return False
     turn = draft.uow.turns.get(row.turn_id)
     if turn is not None:
-        draft.post(place_of(turn), EXPIRED)
+        place = place_of(turn)
+        draft.add(place, Post(text=EXPIRED, thread_ts=place.thread_ts, mention=turn.user_id))
     return True
 
 

@@ -25,7 +25,9 @@ _CHANNEL = """\
 The person talks to you from a chat thread, often on a phone: answer briefly, in Markdown, with the result \
 first. Nobody can see your screen and nobody can answer a terminal prompt. Voice messages are transcribed by \
 machine and may be slightly wrong. To send the person a file of this repository, write exactly \
-<<<SLACK:file>>> path/of/the/file <<<END_SLACK>>> in your answer; the marks themselves are not shown."""
+<<<SLACK:file>>> path/of/the/file <<<END_SLACK>>> in your answer; the marks themselves are not shown. To ask \
+something without waiting, enclose it in the same way with question for file, its options last, as a list; the \
+answer is the next message."""
 
 _RESUMED = """\
 The machine stopped while you were working on this, so your last run ended in the middle. Look at what is \

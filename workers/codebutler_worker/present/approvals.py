@@ -41,6 +41,7 @@ _FENCE = "```"
 _CUT_FENCE = "`\u200b`\u200b`"
 _LEADS: Mapping[str, tuple[str, ...]] = {
     "Bash": ("command",),
+    "Read": ("file_path",),
     "Write": ("file_path", "content"),
     "Edit": ("file_path", "old_string", "new_string"),
 }
@@ -64,13 +65,13 @@ class Item:
     is_plan: bool = False
 
 
-def approval_text(tool: str, given: Mapping[str, Any], workdir: str, user: str) -> str:
-    """What the agent wants to do, exactly, where, and in whose turn."""
+def approval_text(tool: str, given: Mapping[str, Any], workdir: str) -> str:
+    """What the agent wants to do, exactly, and where."""
     body, hidden = _fenced(_visible(_detail(tool, given)))
     lines = [f"🔐 Leave is asked for {code(tool, 60)}", f"{_FENCE}\n{body}\n{_FENCE}"]
     if hidden:
         lines.append(f"⚠️ {hidden} more characters are not shown.")
-    lines.append(f"in {code(workdir)}" + (f" · for {plain(user)}" if user else ""))
+    lines.append(f"in {code(workdir)}")
     return "\n".join(lines)
 
 
@@ -93,6 +94,8 @@ def approval_card(items: Sequence[Item]) -> Message:
         if not item.verdict and len(open_) == 1:
             texts[-1] += f"\n{_hint(item)}"
         lines += texts
+        if blocks:
+            blocks.append({"type": "divider"})
         blocks += [_section(text) for text in texts]
         if not item.verdict:
             blocks.append(_buttons(item))
