@@ -57,7 +57,7 @@ def update(call: Call) -> Json:
     attachments = _attachments(call)
     metadata = _metadata(call)
     # Slack: text without blocks removes the old blocks; attachments and metadata stay unless given empty.
-    text = _text(call, MAX_UPDATE_CHARS)
+    text = _linked(call, _text(call, MAX_UPDATE_CHARS))
     message.blocks = block_kit.accepted(given_blocks or [])
     message.text = text
     message.attachments = message.attachments if attachments is None else attachments

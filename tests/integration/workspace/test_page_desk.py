@@ -59,6 +59,23 @@ async def test_the_keys(stage: Stage) -> None:
         assert stage.server.workspace.channel(channel).messages
 
 
+async def test_a_mention_stays_one_when_its_message_is_changed(stage: Stage) -> None:
+    channel, name = stage.channel()
+    async with stage.page(name) as page:
+        box = box_of(page, name)
+        await box.fill("@stranger look")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages .mention")).to_have_text("@stranger")
+        await expect(box).to_have_value("")
+        await page.keyboard.press("ArrowUp")
+        await expect(box).to_have_value("@stranger look")
+        await box.fill("@stranger look <here>")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages .message", has_text="look <here>")).to_be_visible()
+    (message,) = stage.server.workspace.channel(channel).messages.values()
+    assert message.text == "<@USTRANGER00> look &lt;here&gt;"
+
+
 async def test_what_may_follow_is_offered_and_taken(stage: Stage) -> None:
     _, name = stage.channel()
     async with stage.page(name) as page:
@@ -313,6 +330,32 @@ async def test_on_a_phone_everything_fits(stage: Stage, scheme: str) -> None:
         await expect(page.locator("#replies pre")).to_be_visible()
         await fits(page)
         await clean(page)
+
+
+DIALOGS = {
+    "Faults on order": "Faults on order",
+    "Keys": "Keys",
+    "About this channel": "About #",
+    "New channel": "New channel",
+    "Jump or search": "Jump or search",
+}
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+async def test_every_dialog_in_the_dark(stage: Stage, width: int) -> None:
+    _, name = stage.channel()
+    async with stage.page(name, width=width, height=700, scheme="dark") as page:
+        await clean(page)
+        for opener, title in DIALOGS.items():
+            if width < 860 and opener != "About this channel":
+                await page.get_by_role("button", name="Channels", exact=True).click()
+            await page.get_by_role("button", name=opener).click()
+            await expect(page.get_by_role("dialog", name=title)).to_be_visible()
+            await fits(page)
+            await clean(page)
+            await page.keyboard.press("Escape")
+            await expect(page.get_by_role("dialog")).to_have_count(0)
+            await page.keyboard.press("Escape")
 
 
 async def fits(page: Page) -> None:

@@ -12,6 +12,7 @@ import { Sidebar } from "./sidebar.js";
 import { follow } from "./stream.js";
 import { Switcher } from "./switcher.js";
 import { applyTheme, nextTheme } from "./theme.js";
+import { notice, words } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -21,7 +22,7 @@ const CONNECTION = { up: "connected", lost: "connection lost, trying again…", 
 function compose(api, model) {
   const sidebar = new Sidebar(model, () => createChannel(api, model));
   const page = new Page(api, model);
-  const switcher = new Switcher(api, model, (place) => page.go(place));
+  const switcher = new Switcher(api, model, (place) => page.go(place).catch((error) => notice(words(error))));
   $("team").textContent = model.team.name;
   $("jump").addEventListener("click", () => switcher.open());
   $("about").addEventListener("click", () => aboutChannel(api, model));

@@ -107,7 +107,8 @@ export class Page {
 
   #edit({ channel, ts, text }, inThread) {
     const save = (changed) => this.api.call("chat.update", { channel, ts, text: escape(changed) });
-    this.#composer(inThread).edit(unescape(text || ""), save);
+    const typed = unescape(text || "").replace(/<@(\w+)>/g, (_, id) => `@${this.model.userName(id)}`);
+    this.#composer(inThread).edit(typed, save);
   }
 
   #editLast(inThread) {
