@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -49,9 +49,16 @@ class Told:
 
     async def until(self, line: str) -> None:
         """Wait until the newest page has the line."""
+        await self._wait(lambda: line in self.page, line)
+
+    async def until_shown(self, words: str) -> None:
+        """Wait until the words stand somewhere on the newest page."""
+        await self._wait(lambda: any(words in line for line in self.page), words)
+
+    async def _wait(self, condition: Callable[[], bool], line: str) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
-                while line not in self.page:
+                while not condition():
                     await self._news.wait()
                     self._news.clear()
         except TimeoutError:

@@ -34,6 +34,8 @@ def lines(*pieces: bytes) -> list[str]:
         (b"a\tb", ["a       b"]),
         (b"\x1b]0;a title\x07text", ["text"]),
         ("é e\u0301 日本 👨‍👩‍👧 end".encode(), ["é é 日本 👨👩👧 end"]),
+        (b"\x1b[>1u\x1b[<u\x1b[=5;1uready\x1b[?2004h\x1b[>4;2m!", ["ready!"]),
+        (b"a\x1bPq#0;1;2\x1b\\b\x1b_Gx\x07c", ["abc"]),
         (b"\xff\xfe\x00\x01bin", ["\ufffd\ufffdbin"]),
         (b"\n\n\nlast", ["", "", "", "last"]),
         (b"", []),
@@ -87,6 +89,12 @@ def test_no_bytes_break_it(pieces: list[bytes]) -> None:
 )
 def test_a_sequence_that_the_emulator_trips_over_costs_itself_only(hostile: bytes) -> None:
     assert "".join(lines(hostile + b"\x1b[mafter")).endswith("after")
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_sequence_may_be_cut_anywhere(cut: int) -> None:
+    written = b"a\x1b[>1;2ub\x1b[31mc"
+    assert lines(written[:cut], written[cut:]) == ["abc"]
 
 
 def test_an_endless_title_does_not_swallow_everything() -> None:

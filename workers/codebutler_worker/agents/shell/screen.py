@@ -22,9 +22,14 @@ COLUMNS = 220
 ROWS = 50
 BULK_CHARS = 4096
 STUCK_CHARS = 64 * 2**10
+LONGEST_HELD = 64
 LONGEST_LINE_CHARS = 8 * 2**10
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What pyte would show instead of swallowing it: private sequences (xterm's, kitty's), and strings (ECMA-48: DCS, SOS,
+# PM, APC) as far as they come in one piece.
+_UNKNOWN = re.compile(r"\x1b(?:\[[<=>][0-9;:]*[ -/]*[@-~]|[PX^_][^\x07]*\x07?)")
+_UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 _BLANK = Char(" ")
 
 
@@ -47,11 +52,12 @@ class Terminal:
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished_chars = 0
+        self._held = ""
 
     def feed(self, data: bytes) -> None:
         """The next output of the program."""
         text = self._decoder.decode(data)
-        if len(text) < BULK_CHARS or not self._grounded:
+        if len(text) < BULK_CHARS or self._held or not self._grounded:
             self._feed(text)
             return
         head, newline, rest = text.partition("\n")
@@ -87,10 +93,13 @@ class Terminal:
         return bool(self._stream._taking_plain_text)  # noqa: SLF001 - pyte is pinned, and says it nowhere else
 
     def _feed(self, text: str) -> None:
+        text, self._held = self._held + text, ""
+        if (cut := _UNFINISHED.search(text, max(0, len(text) - LONGEST_HELD))) is not None:
+            text, self._held = text[: cut.start()], text[cut.start() :]
         # A sequence that pyte trips over costs the text up to the next one, not all of it.
         for piece in _pieces(text):
             try:
-                self._stream.feed(piece)
+                self._stream.feed(_UNKNOWN.sub("", piece, count=1) if piece[0] == "\x1b" else piece)
             except Exception:  # noqa: BLE001 - hostile bytes; pyte raises whatever its handlers happen to raise
                 self._restart()
         self._unfinished_chars = 0 if self._grounded else self._unfinished_chars + len(text)
@@ -99,6 +108,7 @@ class Terminal:
             self._restart()
 
     def _restart(self) -> None:
+        self._held = ""
         self._unfinished_chars = 0
         self._stream._initialize_parser()  # noqa: SLF001 - as pyte itself does after an error
 
