@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from codebutler.config.programs import is_session
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.queueing import Todo, withdraw_turn
 from codebutler_worker.conversation.states import LIVE
@@ -11,6 +12,7 @@ from codebutler_worker.present.lines import count
 
 ALL = "all"
 NOTHING = "Nothing to stop here."
+AGAIN = "`!stop` again before anything else is typed ends it."
 ELSEWHERE = " Something runs in another thread: `!stop all` stops that too."
 
 
@@ -33,10 +35,15 @@ def _end(asked: Asked, *, forced: bool) -> Todo:
         others = replace(asked, conversation=None).turns("queued", *LIVE)
         return asked.reply(NOTHING + (ELSEWHERE if others else ""))
     verb = "Killing" if forced else "Stopping"
-    parts = [f"{verb} {count(len(live), 'turn')}."] if live else []
+    elsewhere = meant.conversation is None
+    # Who stops everything wants sessions to end, too.
+    sessions = sum(is_session(asked.settings.config, turn.agent) for turn in live)
+    sessions = 0 if forced or (elsewhere and asked.user) else sessions
+    ending = len(live) - sessions
+    parts = [f"{verb} {count(ending, 'turn')}."] if ending else []
+    parts += [f"Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
     parts += [f"Withdrew {len(queued)} queued."] if queued else []
     asked.reply(f"🛑 {' '.join(parts)}")
-    elsewhere = meant.conversation is None
     return Todo(
         stop=tuple(turn.id for turn in live), forced=forced, stopped_by=asked.user if elsewhere else ""
     )

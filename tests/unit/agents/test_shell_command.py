@@ -1,0 +1,98 @@
+"""How a program is found, started and typed into; what it is told; what it may see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.programs import RUN, is_session, program_names, program_of
+from codebutler.config.schema import CommandRule, Config
+from codebutler.errors import AgentUnavailableError
+from codebutler.text.envelope import Envelope, parts_of
+from codebutler_worker.agents import teaching
+from codebutler_worker.agents.shell import command
+
+REPL = CommandRule(prefix="py", binary="python3", args=("-i",), mode="interactive")
+HEADLESS = CommandRule(prefix="codex", binary="codex", mode="headless")
+AROUND = command.Surroundings(
+    Path("/home/u"), "/usr/bin:/bin", {"ANTHROPIC_API_KEY": "sk-ant-x", "HTTPS_PROXY": "http://proxy"}
+)
+
+
+def test_run_is_always_there_and_may_be_replaced() -> None:
+    assert program_of(Config(), "run") is RUN
+    other = CommandRule(prefix="run", binary="zsh", args=("-c",))
+    assert program_of(Config(commands=(other,)), "run") is other
+    assert program_of(Config(), "claude") is None
+
+
+def test_only_programs_at_a_terminal_count() -> None:
+    config = Config(commands=(REPL, HEADLESS))
+    assert program_names(config) == {"run", "checks", "py"}
+    assert is_session(config, "py")
+    assert not is_session(config, "run")
+    assert program_of(config, "codex") is None
+
+
+def test_a_commands_text_is_one_argument_and_a_sessions_is_none() -> None:
+    assert command.argv(RUN, Path("/bin/bash"), "echo 'a b'; ls") == ("/bin/bash", "-c", "echo 'a b'; ls")
+    assert command.argv(REPL, Path("/usr/bin/python3"), "1+1") == ("/usr/bin/python3", "-i")
+
+
+def test_a_program_sees_no_key_and_nobodys_home() -> None:
+    policy = command.policy(AROUND, RUN, Path("/bin/bash"), Path("/srv/repo"))
+    assert "ANTHROPIC_API_KEY" not in policy.env
+    assert policy.env["HTTPS_PROXY"] == "http://proxy"
+    assert policy.env["TERM"] == "xterm-256color"
+    assert policy.env["GIT_PAGER"] == "cat"
+    assert policy.home_paths == ()
+    assert policy.own_terminal
+    assert "PAGER" not in command.policy(AROUND, REPL, Path("/bin/x"), Path("/srv/repo")).env
+
+
+def test_a_program_in_the_repository_is_not_found_by_name(tmp_path: Path) -> None:
+    planted = tmp_path / "repo" / "bin" / "tool"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    with pytest.raises(AgentUnavailableError, match="tool is not installed"):
+        command.find("tool", f"{planted.parent}:relative/bin", tmp_path / "repo")
+    assert command.find("sh", "/usr/bin:/bin", tmp_path) in (Path("/usr/bin/sh"), Path("/bin/sh"))
+    assert command.find(str(planted), "", tmp_path / "elsewhere") == planted
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("ls", b"ls\r"),
+        ("a\nb", b"a\rb\r"),
+        ("", b"\r"),
+        ("^C", b"\x03"),
+        (" ^D ", b"\x04"),
+        ("^M", b"\r"),
+        ("^[", b"\x1b"),
+        ("↑", b"\x1b[A"),
+        ("^C please", b"^C please\r"),
+        ("für", "für\r".encode()),
+    ],
+)
+def test_what_a_message_types(text: str, typed: bytes) -> None:
+    assert command.keys(text) == typed
+
+
+def test_the_teaching_describes_the_marks_and_is_none_itself() -> None:
+    assert "three less-than signs, the word SLACK" in teaching.DEFAULT
+    assert [part for part in parts_of(teaching.DEFAULT) if isinstance(part, Envelope)] == []
+
+
+def test_the_teaching_may_be_edited(tmp_path: Path) -> None:
+    prompts = tmp_path / ".codebutler" / "prompts"
+    prompts.mkdir(parents=True)
+    (prompts / "mine.txt").write_text("  Mark what matters.\n")
+    assert teaching.instructions(tmp_path, "prompts/mine.txt") == "Mark what matters."
+    assert teaching.instructions(tmp_path, str(prompts / "mine.txt")) == "Mark what matters."
+    for wrong in ("", "prompts/none.txt", "../../etc/passwd"):
+        assert teaching.instructions(tmp_path, wrong) == teaching.DEFAULT
+    (prompts / "link.txt").symlink_to("/etc/passwd")
+    assert teaching.instructions(tmp_path, "prompts/link.txt") == teaching.DEFAULT
