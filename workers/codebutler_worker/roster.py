@@ -51,6 +51,8 @@ class Roster:
             # It starts no program, so it needs no walls.
             service = MediaService(self._settings.config.openai, self._settings.agent_env)
             return self._made.setdefault(name, ImageBackend(service))
+        if name == UndoBackend.name:
+            return self._made.setdefault(name, UndoBackend(self.tree))
         if (rule := program_of(self._settings.config, name)) is not None:
             async with self._making:
                 if name not in self._made:
@@ -60,8 +62,6 @@ class Roster:
         if make is None:
             works = " and ".join(f"`{known}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet: {works} are.")
-        if name == UndoBackend.name:
-            return self._made.setdefault(name, UndoBackend(self.tree))
         async with self._making:
             if name not in self._made:
                 self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)

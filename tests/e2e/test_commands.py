@@ -1,0 +1,131 @@
+"""Our own words over the wire: every one of the table, said every way there is.
+
+| case | what happens |
+|---|---|
+| K01 | words in a thread are answered there; shell, checks, differences and undoing really happen |
+| K02 | every word as a slash command is taken within three seconds; whoever typed it is told, or the channel; a
+|     | stranger's does nothing |
+| K03 | while a turn runs: `/word` and `/butler word` as text in its thread, and an edit that mends a word |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from pathlib import Path
+
+from codebutler.words import WORDS
+from codebutler.workspace.state import User
+from codebutler.workspace.whispers import Whisper
+from tests.e2e.house import House, house, whole_text
+from tests.e2e.test_matrix import rehearsal
+
+ACK_S = 3.0
+IN_A_THREAD = {
+    "help": "The words I know",
+    "status": "*sample*: 0 running",
+    "agents": "`rehearsal:` · ready",
+    "output": "README.md",
+    "c echo from-the-$((1+1))-shell": "from-the-2-shell",
+    "diff": "Nothing has changed",
+    "checks": "checks passed",
+    "reset": "Forgotten",
+}
+
+
+def git(repo: Path, *words: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    subprocess.run(["git", *identity, *words], cwd=repo, check=True)
+
+
+async def answered(built: House, channel: str, root: str, word: str, expected: str) -> str:
+    """Say the word in the thread; what came first and contains ``expected``."""
+    ts = await built.say(channel, f"!{word}", root)
+    return whole_text(await built.answer(channel, root, expected, after=ts))
+
+
+async def test_k01_words_in_a_thread(tmp_path: Path, git_repo: Path) -> None:
+    (git_repo / "Makefile").write_text("check:\n\t@echo checks passed\n")
+    git(git_repo, "add", "Makefile")
+    git(git_repo, "commit", "-qm", "Check")
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        root = await built.say(channel, "list the files")
+        await built.answer(channel, root, "_tokens:")
+        await built.outcome(channel, root)
+        for word, expected in IN_A_THREAD.items():
+            said = await answered(built, channel, root, word, expected)
+            assert "not available" not in said
+
+        ts = await built.say(channel, "create notes.txt with bread and milk", root)
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert "+bread and milk" in await answered(built, channel, root, "diff", "1 file changed")
+        assert "notes.txt" in await answered(built, channel, root, "diff turn", "1 file changed")
+        ts = await built.say(channel, "!undo", root)
+        card = await built.answer(channel, root, "Undo “create notes.txt", after=ts)
+        (button,) = card["blocks"][1]["elements"]
+        await built.click(channel, card["ts"], button["action_id"], button["value"])
+        await built.answer(channel, root, "Put back 1 file", after=card["ts"])
+        assert not (git_repo / "notes.txt").exists()
+
+
+async def test_k02_every_word_as_a_slash_command(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        for word in [*WORDS, "nosuchword"]:
+            began_s = time.monotonic()
+            await slash(built, channel, word)
+            assert time.monotonic() - began_s < ACK_S
+        shown = {name for name, word in WORDS.items() if word.shown and word.takes("")} - {"checks"}
+
+        def look() -> bool:
+            told = "\n".join(whisper.text for whisper in whispers(built))
+            return all(
+                text in told for text in ("pong", "Who can work here", "`!c COMMAND`", "I do not know")
+            )
+
+        await built.until("the answers for one", look)
+        await built.until("the answers for all", lambda: len(in_channel(built, channel)) >= len(shown))
+        assert not any("pong" in text for text in in_channel(built, channel))
+        stranger = built.workspace.add_user("mallory")
+        await slash(built, channel, "status", stranger)
+        await built.until(
+            "a refusal", lambda: any("not authorized" in text for text in in_channel(built, channel))
+        )
+        assert {whisper.user for whisper in whispers(built)} == {built.workspace.workspace.person.id}
+
+
+async def test_k03_the_other_ways_to_say_a_word(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        root = await built.say(channel, "wait 60 seconds")
+        await built.until("work", lambda: "eyes" in built.reactions(channel, root))
+        for text, expected in (
+            ("/status", "1 running"),
+            ("/butler list", "👀 running"),
+            ("/help ping", "`!ping`"),
+        ):
+            ts = await built.say(channel, text, root)
+            await built.answer(channel, root, expected, after=ts)
+        ts = await built.say(channel, "!klli", root)
+        await built.answer(channel, root, "Did you mean `!kill`?", after=ts)
+        await built.person.chat_update(channel=channel, ts=ts, text="!kill")
+        await built.answer(channel, root, "Killing 1 turn.", after=ts)
+        assert await built.outcome(channel, root) == "octagonal_sign"
+
+
+async def slash(built: House, channel: str, text: str, user: User | None = None) -> None:
+    given = {"channel": channel, "command": "/butler", "text": text}
+    async with asyncio.timeout(ACK_S * 2):
+        await built.workspace.interactions.slash(user or built.workspace.workspace.person, given)
+
+
+def whispers(built: House) -> list[Whisper]:
+    return list(built.workspace.house.whispers._kept.values())
+
+
+def in_channel(built: House, channel: str) -> list[str]:
+    """What the bot says in the channel itself."""
+    told = built.workspace.call("conversations.history", built.workspace.bot_token, channel=channel)
+    return [whole_text(message) for message in told["messages"] if message.get("bot_id")]
