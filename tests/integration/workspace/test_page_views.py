@@ -164,6 +164,21 @@ async def test_a_click_nobody_takes_is_said(stage: Stage) -> None:
         await clean(page)
 
 
+async def test_rich_text_is_shown_with_its_styles(stage: Stage) -> None:
+    channel, name = stage.channel()
+    bold = {"type": "text", "text": "bold", "style": {"bold": True, "italic": True}}
+    who = {"type": "user", "user_id": stage.server.workspace.person.id}
+    line = {"type": "rich_text_section", "elements": [bold, who, {"type": "emoji", "name": "tada"}]}
+    parts = [line, {"type": "rich_text_list", "style": "ordered", "elements": [line]}]
+    parts += [{"type": kind, "elements": [bold]} for kind in ("rich_text_preformatted", "rich_text_quote")]
+    stage.post(channel, [{"type": "rich_text", "elements": parts}], text="")
+    async with stage.page(name) as page:
+        body = page.locator("#messages .body")
+        await expect(body.locator("em strong").first).to_have_text("bold")
+        await expect(body.locator("ol li")).to_have_text("bold@you🎉")
+        await expect(body.locator("pre, blockquote")).to_have_count(2)
+
+
 async def test_no_part_of_a_message_becomes_markup_or_a_trap(stage: Stage) -> None:
     channel, name = stage.channel()
     evil, trap = '<img src=x onerror="document.title=1">', "javascript:document.title=2"

@@ -69,7 +69,8 @@ export class MessageView {
 
   #body(message) {
     const body = tag("div", "body");
-    if (message.blocks?.length && message.blocks.some((block) => block.type !== "rich_text")) {
+    // The text of a message that is only rich_text says the same, and more briefly.
+    if (message.blocks?.length && (!message.text || message.blocks.some((block) => block.type !== "rich_text"))) {
       body.append(...this.parts.blocks.nodes(message.blocks, this.#form(message)));
     } else body.append(...this.parts.blocks.mrkdwn(message.text || ""));
     for (const attachment of message.attachments || []) body.append(this.#attachment(attachment, message));

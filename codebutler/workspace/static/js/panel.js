@@ -13,13 +13,13 @@ const ENDS = [
   ["link_disabled", "Switch off", "Socket Mode is off for good: the app cannot come back."],
 ];
 const KINDS = [
-  ["rate_limit", "Rate limit: 429, wait the seconds below"],
-  ["delay", "Late: answered after the seconds below"],
+  ["rate_limit", "Rate limit (429)"],
+  ["delay", "Late answer"],
   ["error", "Refused with an error"],
-  ["status", "Server error 500"],
-  ["reset", "Connection lost before it was done"],
-  ["lost", "Done, but the answer is lost"],
-  ["hang", "Done, but never answered"],
+  ["status", "Server error (500)"],
+  ["reset", "Cut before it was done"],
+  ["lost", "Done, answer lost"],
+  ["hang", "Done, never answered"],
 ];
 const METHODS = ["*", "chat.postMessage", "chat.update", "chat.delete", "reactions.add", "conversations.history", "conversations.replies", "apps.connections.open", "views.open", "files.upload", "files.download"];
 
@@ -63,7 +63,7 @@ function orders(act) {
   const kind = select(KINDS);
   const times = number(1, 1000);
   const seconds = number(2, 600);
-  const form = tag("form", "orders", field("Method", method), field("Fault", kind), field("How often", times), field("Seconds", seconds), tag("div", "row"));
+  const form = tag("form", "orders", field("Method", method), field("Fault", kind), field("How often", times), field("Seconds", seconds, "To wait, or late"), tag("div", "row"));
   form.lastChild.append(Object.assign(button("Order", "primary"), { type: "submit" }), button("Take all back", "", () => act("faults", undefined, "DELETE")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -83,7 +83,7 @@ const number = (value, max) => Object.assign(tag("input", ""), { type: "number",
 
 function draw({ faults, connections, pending: waiting, counts, limits }, figures, pending, enforced) {
   enforced.checked = limits.enforced;
-  pending.replaceChildren(...faults.map((fault) => tag("li", "", `${fault.method === "*" ? "every method" : fault.method}: ${KINDS.find(([kind]) => kind === fault.kind)[1].split(":")[0]}, ${fault.times}×`)));
+  pending.replaceChildren(...faults.map((fault) => tag("li", "", `${fault.method === "*" ? "every method" : fault.method}: ${KINDS.find(([kind]) => kind === fault.kind)[1]}, ${fault.times}×`)));
   const over = Object.entries(limits.violations).map(([method, count]) => `${method} ${count}×`).join(", ");
   const told = {
     "Connections": connections, "Sent to the app": counts.sent, "Acknowledged": counts.acked,

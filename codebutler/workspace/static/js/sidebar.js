@@ -11,6 +11,7 @@ export class Sidebar {
     this.model = model;
     $("add-channel").addEventListener("click", create);
     model.addEventListener("channels", () => this.draw());
+    model.addEventListener("navigation", () => this.show(false));
     $("menu").addEventListener("click", () => this.show(!this.isOpen));
     document.addEventListener("pointerdown", ({ target }) => { if (!target.closest("#sidebar, #menu")) this.show(false); });
   }
