@@ -183,4 +183,4 @@ def _row(word: Word) -> str:
 
 
 def _sentence(gist: str) -> str:
-    return gist if gist.endswith("?") else f"{gist}."
+    return f"{gist[0].upper()}{gist[1:]}{'' if gist.endswith('?') else '.'}"
