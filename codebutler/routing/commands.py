@@ -25,6 +25,7 @@ from codebutler.words import SLASH, WORDS
 SHELL_PREFIX = "run"
 _BANG = re.compile(r"!([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
 _SLASH = re.compile(r"/([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
+_MARKED = re.compile(r"```\n?([^`]+?)\n?```|`([^`\n]+)`")
 _PREFIX = re.compile(r"([a-z][a-z0-9_-]*):\s*(.*)$", re.IGNORECASE | re.DOTALL)
 
 
@@ -48,7 +49,7 @@ def text_request(text: str, prefixes: Collection[str]) -> Request:
     if slash and slash[1].lower() in WORDS:
         return _command(slash[1].lower(), slash[2] or "")
     if (match := _PREFIX.match(stripped)) and match[1].lower() in prefixes:
-        return Prompt(text=match[2], prefix=match[1].lower())
+        return _prompt(match[2], match[1].lower())
     return Prompt(text=text)
 
 
@@ -58,10 +59,17 @@ def slash_request(text: str) -> Request:
     return _command(word.lower().lstrip("!/") or "help", argument.strip())
 
 
+def _prompt(text: str, prefix: str) -> Prompt:
+    """A command in Slack's code marks is the command: to a shell the marks would be a substitution."""
+    if prefix == SHELL_PREFIX and (match := _MARKED.fullmatch(text.strip())):
+        text = match[1] or match[2]
+    return Prompt(text=text, prefix=prefix)
+
+
 def _command(name: str, argument: str) -> Request:
     """A word is a prompt for the agent behind it if it is said as it has to be; otherwise its usage is told."""
     argument = argument.strip()
     word = WORDS.get(name)
     if word is not None and word.prefix and word.takes(argument):
-        return Prompt(text=word.text or argument, prefix=word.prefix)
+        return _prompt(word.text or argument, word.prefix)
     return Command(name=name, argument=argument)

@@ -69,3 +69,23 @@ def test_no_text_is_refused_and_no_prompt_is_altered(text: str) -> None:
     request = request_of(event, PREFIXES)
     if isinstance(request, Prompt) and request.prefix is None:
         assert request.text == text
+
+
+@pytest.mark.parametrize(
+    ("written", "command"),
+    [
+        ("run: `git status`", "git status"),
+        ("!c `git status`", "git status"),
+        ("run: ```git status\ngit diff```", "git status\ngit diff"),
+        ("run:\n```\nls\n```", "ls"),
+        ("run: echo `date`", "echo `date`"),
+        ("run: `a` && `b`", "`a` && `b`"),
+        ("run: ``", "``"),
+    ],
+)
+def test_a_command_in_code_marks_is_the_command(written: str, command: str) -> None:
+    assert text_request(written, {"run"}) == Prompt(text=command, prefix="run")
+
+
+def test_what_is_marked_as_code_for_an_agent_stays_as_it_is() -> None:
+    assert text_request("claude: `ls`", {"claude"}) == Prompt(text="`ls`", prefix="claude")
