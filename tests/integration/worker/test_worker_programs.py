@@ -14,7 +14,7 @@ from codebutler.config.schema import (
     CommandRule,
     RepoSettings,
 )
-from codebutler.model import Post, Update
+from codebutler.model import Command, MessagePosted, Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns
 from codebutler_worker.agents.backend import Finished, Output, Started, ToolUse
 from codebutler_worker.conversation.typing import GONE, LATE
@@ -240,3 +240,31 @@ async def test_a_crash_ends_it_with_a_word_and_nothing_runs_twice(tmp_path: Path
         assert notice.blocks == ()
         await parent.until(parent.is_idle, flow=True)
         assert parent.backend.runs == []
+
+
+async def test_a_kill_ends_a_session_without_asking_it(tmp_path: Path) -> None:
+    async with worker(configured(tmp_path)) as parent:
+        run = await begun(parent, "claude")
+        event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!kill", thread_ts=MINE)
+        parent.deliver(event, Command(name="kill"))
+        await parent.until(run.closed.is_set)
+        await parent.until(lambda: parent.reactions(MINE) == ["octagonal_sign"])
+        assert thread(parent)[-1].startswith("🛑 Session ended · stopped")
+
+
+async def test_an_interrupted_session_is_told_how_to_end_it(tmp_path: Path) -> None:
+    async with worker(configured(tmp_path)) as parent:
+        asked: list[str] = []
+
+        async def stop(turn_id: str) -> bool:
+            asked.append(turn_id)
+            return False
+
+        parent.backend.stop = stop  # type: ignore[method-assign, assignment]  # a session's
+        run = await begun(parent, "claude")
+        event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts=MINE)
+        parent.deliver(event, Command(name="stop"))
+        await parent.until(lambda: len(asked) == 1)
+        assert "Ctrl-C to 1 session" in thread(parent)[-1]
+        run.does(done())
+        await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])
