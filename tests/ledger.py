@@ -64,9 +64,11 @@ def _check_turns(store: Path, posts: list[Row], shown: Mapping[str, Shown]) -> N
     first_seen: dict[str, list[str]] = {}
     turns = rows(store, "SELECT id, conversation, state, reason, progress_op_id FROM turns ORDER BY seq")
     for turn_id, conversation, state, reason, progress in turns:
-        spoken = [shown[ts] for op, ts, owner in posts if owner == turn_id and op != progress]
+        own = [(op, shown[ts]) for op, ts, owner in posts if owner == turn_id]
+        spoken = [message for op, message in own if op != progress]
         answers = [message for message in spoken if FOOTER in message.text]
-        questions = [message for message in spoken if any(words in message.text for words in QUESTIONS)]
+        # The card of a parked turn is the message that is kept up to date.
+        questions = [message for _, message in own if any(words in message.text for words in QUESTIONS)]
         crashed = state == "interrupted" or reason == "dropped"
         assert len(answers) == (state == "done"), (turn_id, state, spoken)
         assert len(questions) == (crashed or reason == "continued"), (turn_id, state, reason, spoken)

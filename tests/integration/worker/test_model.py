@@ -116,6 +116,13 @@ class Conversation(RuleBasedStateMachine):
             run.does(Finished(False, "The model is away.", "failed"))
         self.run(self.world.passes(moments))
 
+    @rule(moments=MOMENTS)
+    def agent_is_refused_by_its_service(self, moments: int) -> None:
+        for run in self.world.active[:1]:
+            session = Started(f"session of {run.request.conversation}")
+            run.does(session, Finished(False, "The service is overloaded.", "overloaded"))
+        self.run(self.world.passes(moments))
+
     # -- what goes wrong
 
     @rule(method=CALLS, done=st.booleans())
