@@ -9,6 +9,7 @@
 | S05 | a session: begun without a word, typed into, interrupted, left |
 | S06 | the worker dies under a command: said once, nothing is left of it, nothing runs again |
 | S07 | Claude Code's envelopes are posted as it works and not again in its answer; its stream is recorded |
+| S08 | Slack fails while a command runs: its log is complete, and its output comes when Slack is back |
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.e2e.house import House, house, whole_text
+from codebutler.workspace.faults import Fault
+from tests.e2e.house import DEADLINE_S, House, house, whole_text
 from tests.e2e.test_matrix import QUICK, claude, model_env, rehearsal
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
@@ -39,13 +41,14 @@ def running(marker: str) -> list[str]:
     return found
 
 
-async def test_s01_s02_s03_s04_commands(tmp_path: Path, git_repo: Path) -> None:
+async def test_s01_s02_s03_s04_s08_commands(tmp_path: Path, git_repo: Path) -> None:
     async with house(tmp_path, "sample") as built:
         channel = await rehearsal(built, git_repo)
         await _s01_a_command(built, channel)
         await _s02_the_blocklist(built, channel)
         await _s03_much_output(built, channel)
         await _s04_ctrl_c(built, channel)
+        await _s08_slack_fails(built, channel, git_repo)
 
 
 async def _s01_a_command(built: House, channel: str) -> None:
@@ -96,6 +99,23 @@ async def _s04_ctrl_c(built: House, channel: str) -> None:
         assert await built.outcome(channel, ts) == "octagonal_sign"
     assert running(marker) == []
     assert "stopped" in built.answers(channel, ts)[0]["text"]
+
+
+async def _s08_slack_fails(built: House, channel: str, repo: Path) -> None:
+    for method in ("chat.postMessage", "chat.update"):
+        built.workspace.faults.add(Fault(method=method, kind="status", status=503, times=1000))
+    logs = repo / ".codebutler" / "logs" / "sessions"
+    earlier = set(logs.iterdir())
+    ts = built.workspace.say(channel, "!c seq 1 100")
+    async with asyncio.timeout(DEADLINE_S):
+        while not any(b"--- session" in file.read_bytes() for file in set(logs.iterdir()) - earlier):
+            await built.status()
+    (log,) = set(logs.iterdir()) - earlier
+    assert log.read_bytes().startswith(b"".join(b"%d\r\n" % number for number in range(1, 101)))
+    assert built.answers(channel, ts) == []
+    built.workspace.faults.clear()
+    assert await built.outcome(channel, ts) == "white_check_mark"
+    assert "\n99\n100\n" in built.answers(channel, ts)[0]["text"]
 
 
 async def test_s05_a_session(tmp_path: Path, git_repo: Path) -> None:
