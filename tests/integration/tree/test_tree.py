@@ -202,3 +202,13 @@ async def test_snapshots_asked_for_at_once_do_not_meet(repo: Path, tree: Tree) -
     found = await asyncio.gather(*(tree.snapshot(f"t{number}/before") for number in range(4)))
     assert all(found)
     assert len(git(repo, "for-each-ref", "refs/codebutler").splitlines()) == 4
+
+
+async def test_a_tree_that_takes_too_long_is_not_tried_again(
+    repo: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codebutler_worker.tree.tree.SNAPSHOT_S", 0.0)
+    with pytest.raises(GitError, match="no turn can be undone"):
+        await tree.snapshot("t1/before")
+    assert await tree.snapshot("t2/before") is None
+    assert "t2" not in git(repo, "for-each-ref", "refs/codebutler")

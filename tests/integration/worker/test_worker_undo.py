@@ -167,3 +167,16 @@ async def test_checks_are_a_turn_that_runs_the_repositorys_command(repo: Path) -
         assert checks.request.prompt == "make test"
         checks.does(Started("s"), Finished(False, "1 failed", "failed", exit_code=2))
         await parent.until(lambda: parent.reactions("300.1") == ["x"])
+
+
+async def test_a_turn_runs_also_where_its_tree_cannot_be_kept(repo: Path) -> None:
+    async with worker(settings(repo)) as parent:
+        (repo / ".git" / "HEAD").write_text("rubbish")
+        parent.says("work", "100.1")
+        (await parent.run(0)).finish("Done.")
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
+        assert any("cannot be undone" in line for line in parent.logs("WRN"))
+        command(parent, "undo", "100.2", "100.1")
+        await parent.post_with("nothing to undo")
+        command(parent, "diff", "100.3", "100.1")
+        await parent.post_with("❌ `!diff`")

@@ -27,6 +27,7 @@ def test_the_footer() -> None:
 
 def test_an_unknown_cost_is_left_out() -> None:
     assert footer(Usage(1, 2, None, 1), 61) == "_tokens: 1 in / 2 out • 1m01s • 1 turn_"
+    assert footer(Usage(), 3) == "_3s_"
 
 
 def test_a_short_answer_is_one_post_with_its_footer() -> None:

@@ -21,7 +21,10 @@ IN_FILE = "_Full answer attached._"
 
 
 def footer(usage: Usage, elapsed_s: float) -> str:
-    """``_tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_``; an unknown cost is left out."""
+    """``_tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_``; an unknown cost is left out. Only the time where
+    no model was asked."""
+    if usage == Usage():
+        return f"_{span(elapsed_s)}_"
     parts = [
         f"tokens: {usage.input_tokens} in / {usage.output_tokens} out",
         span(elapsed_s),

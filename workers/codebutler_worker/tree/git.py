@@ -25,6 +25,10 @@ class GitError(CodeButlerError):
     """Git could not answer; one line that says why."""
 
 
+class GitSlowError(GitError):
+    """Git did not answer in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """The standard output of a script; ``cut``: there was more."""
@@ -64,7 +68,7 @@ class Git:
             async with asyncio.timeout(limit_s), await AgentProcess.spawn(launch) as process:
                 return await _listen(process, limit_bytes)
         except TimeoutError:
-            raise GitError(f"git took longer than {limit_s:g} s") from None
+            raise GitSlowError(f"git took longer than {limit_s:g} s") from None
         except AgentUnavailableError as error:
             raise GitError(str(error)) from error
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from codebutler_worker.tree.git import Git, GitError
+from codebutler_worker.tree.git import Git, GitError, GitSlowError
 from codebutler_worker.tree.scripts import DIFF, PUT_BACK, SNAPSHOT
 
 MAX_FILE_BYTES = 20 * 2**20
@@ -57,18 +57,24 @@ class Tree:
     def __init__(self, git: Git) -> None:
         self._git = git
         self._lock = asyncio.Lock()
+        self._too_large = False
 
     async def snapshot(self, name: str) -> Snapshot | None:
         """Keep the tree as it is, under ``refs/codebutler/name``; returns it, None without git. One whose name
         ends with AFTER, for which nobody waits, lets the oldest go.
 
-        Untracked files are in it; ignored ones and files above MAX_FILE_BYTES are not.
+        Untracked files are in it; ignored ones and files above MAX_FILE_BYTES are not. Once git has needed more
+        than SNAPSHOT_S seconds it is asked no more: no turn shall wait for that again.
         """
-        if not self._git.has_repository():
+        if self._too_large or not self._git.has_repository():
             return None
         async with self._lock:
             first = KEPT_REFS + 1 if name.endswith(AFTER) else 0
-            said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(first), limit_s=SNAPSHOT_S)
+            try:
+                said = await self._git.run(SNAPSHOT, _BLOCKS, name, str(first), limit_s=SNAPSHOT_S)
+            except GitSlowError as error:
+                self._too_large = True
+                raise GitError(f"{error} to keep the working tree, so no turn can be undone here") from error
         commit, _, tree = said.output.decode(errors="replace").partition(" ")
         return Snapshot(_checked(commit), _checked(tree))
 
