@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import ButtonClicked, Post
+import pytest
+
+from codebutler.model import ButtonClicked, Command, MessagePosted, Post
 from codebutler.protocol.messages import Heartbeat, StopTurns
 from codebutler_worker.agents.backend import Finished, Started
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
@@ -117,6 +119,18 @@ async def test_a_stop_of_everything_is_one_of_this_too(tmp_path: Path) -> None:
         await parks(parent)
         parent.channel.send(StopTurns(user=USER))
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
+
+
+@pytest.mark.parametrize("word", ["stop", "reset"])
+async def test_a_word_in_the_thread_drops_it(tmp_path: Path, word: str) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await parks(parent)
+        event = MessagePosted(channel=CHANNEL, ts="101.1", user=USER, text=f"!{word}", thread_ts="100.1")
+        parent.deliver(event, Command(name=word))
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
+        assert any("🛑 Dropped." in update.text for update in parent.updates)
+        await parent.clock.advance(2 * TWO_HOURS_S)
+        assert len(parent.backend.runs) == 1
 
 
 async def test_an_overload_is_retried_and_then_left_to_a_person(tmp_path: Path) -> None:

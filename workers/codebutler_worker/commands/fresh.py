@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codebutler_worker.commands.asked import Asked
+from codebutler_worker.conversation.parking import drop_parked
 from codebutler_worker.conversation.queueing import Todo
 from codebutler_worker.conversation.states import LIVE
 
@@ -26,4 +27,7 @@ def _forget(asked: Asked, outside: str) -> Todo:
     if asked.conversation is None:
         return asked.reply(outside)
     asked.draft.uow.sessions.forget(asked.conversation)
+    # What waits to go on with a session that is forgotten would begin anew by itself.
+    for turn in asked.turns("parked"):
+        drop_parked(asked.draft, turn)
     return asked.reply(FORGOTTEN + (AFTER if asked.turns(*LIVE) else ""))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from codebutler.config.programs import is_session
 from codebutler_worker.commands.asked import Asked
+from codebutler_worker.conversation.parking import drop_parked
 from codebutler_worker.conversation.queueing import Todo, withdraw_turn
 from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.lines import count
@@ -31,8 +32,11 @@ def _end(asked: Asked, *, forced: bool) -> Todo:
     queued, live = meant.turns("queued"), meant.turns(*LIVE)
     for turn in queued:
         withdraw_turn(asked.draft, turn)
-    if not queued and not live:
-        others = replace(asked, conversation=None).turns("queued", *LIVE)
+    parked = meant.turns("parked")
+    for turn in parked:
+        drop_parked(asked.draft, turn)
+    if not (queued or live or parked):
+        others = replace(asked, conversation=None).turns("queued", "parked", *LIVE)
         return asked.reply(NOTHING + (ELSEWHERE if others else ""))
     verb = "Killing" if forced else "Stopping"
     elsewhere = meant.conversation is None
@@ -43,6 +47,7 @@ def _end(asked: Asked, *, forced: bool) -> Todo:
     parts = [f"{verb} {count(ending, 'turn')}."] if ending else []
     parts += [f"Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
     parts += [f"Withdrew {len(queued)} queued."] if queued else []
+    parts += [f"Dropped {len(parked)} parked."] if parked else []
     asked.reply(f"🛑 {' '.join(parts)}")
     return Todo(
         stop=tuple(turn.id for turn in live), forced=forced, stopped_by=asked.user if elsewhere else ""
