@@ -14,7 +14,7 @@ from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.escape import neutralise
 from codebutler.text.links import ANY_WORKSPACE, at_home
 
-Lane = Literal["posts", "updates", "reactions"]
+Lane = Literal["posts", "updates"]
 
 # Slack: chat.update refuses a text above 4,000 characters; chat.postMessage takes more, but 4,000 reads best.
 PLAIN_LIMIT = 3_900
@@ -29,27 +29,19 @@ BLOCKS = frozenset({"markdown", "section", "actions", "context", "divider", "hea
 
 def lane_of(operation: Operation) -> Lane:
     """Operations of one lane and channel keep their order. An edit touches a message that is already there,
-    so it may not hold up an answer behind the scarcer chat.update."""
-    match operation:
-        case Post() | Upload():
-            return "posts"
-        case Update():
-            return "updates"
-        case React():
-            return "reactions"
+    so it may not hold up an answer behind the scarcer chat.update. Reactions go their own way (``marking``)."""
+    return "updates" if isinstance(operation, Update) else "posts"
 
 
 def method_of(operation: Operation) -> str:
     """The Slack method whose rate limit the operation meets."""
     match operation:
-        case Post(only_for=user):
-            return "chat.postEphemeral" if user else "chat.postMessage"
         case Update():
             return "chat.update"
-        case React(remove=remove):
-            return "reactions.remove" if remove else "reactions.add"
         case Upload():
             return "files.completeUploadExternal"
+        case _:
+            return "chat.postMessage"
 
 
 def content_of(operation: Operation) -> str:
