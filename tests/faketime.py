@@ -20,8 +20,15 @@ export LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE={offset} FAKETIME_NO_CACHE=1
 exec -a "$0" {python} "$@"
 """
 # libfaketime (0.9.10) now and then refuses the absolute deadline by which Python sleeps: EINVAL.
-SLEEP = """\
+# It knows no clock that goes on while a machine sleeps, either.
+PATCHES = """\
 import select, time
+gettime = time.clock_gettime
+
+def with_sleep(clock):
+    return gettime(clock) + (float(open({slept!r}).read()) if clock == time.CLOCK_BOOTTIME else 0)
+
+time.clock_gettime = with_sleep
 time.sleep = lambda seconds: select.select([], [], [], seconds) and None
 """
 INSTEAD = """\
@@ -40,13 +47,15 @@ class WallClock:
         [library] = sorted(Path("/usr/lib").glob(f"**/{LIBRARY}"))[:1]
         (root / "bin").mkdir(parents=True)
         self._offset = root / "offset"
+        self._slept = root / "slept"
         self.set(timedelta())
+        _replace(self._slept, timedelta())
         here = Path(sys.prefix)
         shutil.copy(here / "pyvenv.cfg", root)
         ours, theirs = (Path(sysconfig.get_path("purelib", vars={"base": str(top)})) for top in (root, here))
         ours.mkdir(parents=True)
         (ours / "all.pth").write_text(f"import site; site.addsitedir({str(theirs)!r})\n")
-        (ours / "sitecustomize.py").write_text(SLEEP)
+        (ours / "sitecustomize.py").write_text(PATCHES.format(slept=str(self._slept)))
         python = root / "bin" / "python"
         real = Path(sys.executable).resolve()
         _script(python, PYTHON.format(library=library, offset=self._offset, python=real))
@@ -55,9 +64,18 @@ class WallClock:
 
     def set(self, offset: timedelta) -> None:
         """From now on the clock is that far ahead of the real one."""
-        new = self._offset.with_suffix(".new")
-        new.write_text(f"{offset.total_seconds():+.0f}\n")
-        new.rename(self._offset)
+        _replace(self._offset, offset)
+
+    def sleep(self, time: timedelta) -> None:
+        """The machine wakes after so long."""
+        _replace(self._slept, time)
+        self.set(time)
+
+
+def _replace(file: Path, offset: timedelta) -> None:
+    new = file.with_suffix(".new")
+    new.write_text(f"{offset.total_seconds():+.0f}\n")
+    new.rename(file)
 
 
 def _script(path: Path, text: str) -> None:

@@ -130,7 +130,7 @@ class Journal:
 
     async def keep_note(self, name: str, value: str) -> None:
         """Note something for later, in place of what was noted before. Raises StoreError."""
-        await self._change(partial(journal_file.keep_note, name=name, value=value))
+        await self._change(partial(journal_file.keep_note, name=name, value=value), aside=True)
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
@@ -153,8 +153,8 @@ class Journal:
         answer: T = await asyncio.wrap_future(job.done)
         return answer
 
-    async def _change(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        job = Change(function)
+    async def _change(self, function: Callable[[sqlite3.Connection], T], *, aside: bool = False) -> T:
+        job = Change(function, aside)
         self._submit(job)
         answer: T = await asyncio.wrap_future(job.done)
         return answer

@@ -44,9 +44,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something to write; done gives what it returned."""
+    """Something to write; done gives what it returned. ``aside``: no event depends on it."""
 
     function: Callable[[sqlite3.Connection], Any]
+    aside: bool = False
     done: Future[Any] = field(default_factory=Future)
 
 
@@ -132,14 +133,17 @@ class Writer:
         """What each write gives: an event its seq, or None if it was known."""
         self._anchor.check()
         connection = self._connection
+        aside = not self._unwritten and all(isinstance(job, Change) and job.aside for job in writes)
         what = "append" if any(isinstance(job, Append) for job in writes) else "settle"
         connection.execute("BEGIN IMMEDIATE")
         try:
             journal_file.drop_payloads(connection, self._unwritten)
             results = [_apply(connection, job) for job in writes]
-            reached(f"journal.{what}.before")
+            if not aside:
+                reached(f"journal.{what}.before")
             connection.execute("COMMIT")
-            reached(f"journal.{what}.after")
+            if not aside:
+                reached(f"journal.{what}.after")
         except BaseException:
             connection.rollback()
             raise

@@ -26,7 +26,7 @@ BLOCKS = ({"type": "context", "elements": [{"type": "mrkdwn", "text": EXPLANATIO
 
 
 class Echo:
-    """One message in one of ``channels``, posted when it is first needed and kept for good."""
+    """One message in one of ``channels`` (there is at least one), posted when it is first needed and kept for good."""
 
     def __init__(
         self, sender: Sender, journal: Journal, channels: Callable[[], Sequence[str]], clock: Clock
@@ -36,6 +36,7 @@ class Echo:
         self._channels = channels
         self._clock = clock
         self._renewed = False
+        self._tried = 0
 
     async def call(self) -> None:
         """Have Slack send an event. Raises ChatError or StoreError if it cannot be had now."""
@@ -49,12 +50,13 @@ class Echo:
         channels = self._channels()
         channel, _, ts = (await self._journal.note(NOTE)).partition(" ")
         if channel not in channels:
-            await self._post(channels[0])
+            await self._post(channels[self._tried % len(channels)])
             return
         text = f"{EXPLANATION} ({self._clock.now():%H:%M:%S})"
-        op_id = f"echo-{channel}-{self._clock.monotonic():.1f}"
         try:
-            await self._sender.submit(channel, op_id, Update(target_ts=ts, text=text, blocks=BLOCKS))
+            await self._sender.submit(
+                channel, f"echo-edit-{channel}", Update(target_ts=ts, text=text, blocks=BLOCKS)
+            )
         except ChatUnreachableError:
             raise
         except ChatError:
@@ -62,11 +64,18 @@ class Echo:
             if self._renewed:
                 raise
             self._renewed = True
-            await self._post(channels[0])
+            await self._post(channel)
 
     async def _post(self, channel: str) -> None:
         # The same operation wherever it was cut off: it is looked for before it is done again.
         post = Post(text=EXPLANATION, blocks=BLOCKS)
         op_id = f"echo-{channel}-again" if self._renewed else f"echo-{channel}"
-        ts = await self._sender.submit(channel, op_id, post, unsure=True)
+        try:
+            ts = await self._sender.submit(channel, op_id, post, unsure=True)
+        except ChatUnreachableError:
+            raise
+        except ChatError:
+            # We may have been removed from that channel: the next one next time.
+            self._tried += 1
+            raise
         await self._journal.keep_note(NOTE, f"{channel} {ts}")

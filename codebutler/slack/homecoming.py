@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import msgspec
@@ -54,7 +54,7 @@ class Homecoming:
         self._clock = clock
         self._channels = channels
         self._is_busy = is_busy
-        self._alive_at: datetime | None = None
+        self._alive_s: float | None = None
         self._away_since: datetime | None = None
         self._interrupted: list[str] = []
         self._absence: Absence | None = None
@@ -64,11 +64,12 @@ class Homecoming:
         self._back = asyncio.Event()
 
     def lost(self) -> None:
-        """Nobody listens: since the last sign of life, which may be long ago if the machine slept."""
+        """Nobody listens: since the last sign of life, which is long ago if the machine slept, and not if
+        somebody set the clock."""
         self._listening, self._open = False, True
         if self._away_since is None:
-            now = self._clock.now()
-            self._away_since = min(self._alive_at or now, now)
+            silent_s = 0.0 if self._alive_s is None else self._clock.boottime() - self._alive_s
+            self._away_since = self._clock.now() - timedelta(seconds=silent_s)
 
     def back(self) -> None:
         """Somebody listens again."""
@@ -118,9 +119,9 @@ class Homecoming:
     async def _note_alive(self) -> None:
         if not self._listening:
             return
-        self._alive_at = self._clock.now()
+        self._alive_s = self._clock.boottime()
         try:
-            await self._journal.keep_note(ALIVE, self._alive_at.isoformat())
+            await self._journal.keep_note(ALIVE, self._clock.now().isoformat())
         except StoreError as error:
             log.debug("a sign of life could not be noted: %s", error)
 

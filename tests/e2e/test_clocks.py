@@ -93,6 +93,7 @@ async def test_k01_a_clock_that_is_set_costs_nothing_but_a_reconnection(
         assert status is not None
         assert status["slack"]["reconnects"] == 2
         assert [repo["worker"]["restarts"] for repo in status["repos"]] == [0]
+        assert not any("min" in line or " h:" in line for line in told(built, channel)), "nobody was away"
 
 
 async def test_k02_a_sleep_of_eight_hours(tmp_path: Path, git_repo: Path) -> None:
@@ -111,7 +112,7 @@ async def test_k02_a_sleep_of_eight_hours(tmp_path: Path, git_repo: Path) -> Non
             slack.offset = timedelta(hours=hours)
             missed.append(await built.say(channel, f"create note{hours}.txt with {hours}"))
         slack.offset = timedelta(hours=8)
-        clock.set(timedelta(hours=8))
+        clock.sleep(timedelta(hours=8))
         signal_family(built.supervisor.pid, signal.SIGCONT)
         assert await noticed(built, 8 * 3600, since) < NOTICED_S
         for ts in missed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ class World:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.clock = ManualClock()
+        self.clock: ManualClock = ManualClock()
         self.chat = MemoryChat()
         self.channels = ["C1", "C2"]
         self.busy = False
@@ -152,6 +153,39 @@ async def test_an_outage_of_the_socket_is_told_too(world: World) -> None:
         [line] = world.told("C2")
         assert "Back after 5 min: 2 messages" in line
         assert world.told() == ["👋 Back after 5 min: nothing was missed."], "somebody was talking there"
+
+
+class Awake(ManualClock):
+    """A machine that can sleep, and a clock on its wall that can be set."""
+
+    slept_s = 0.0
+    ahead = timedelta()
+
+    def boottime(self) -> float:
+        return self.monotonic() + self.slept_s
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+@pytest.mark.parametrize(
+    ("slept_s", "words"), [(8 * 3600.0, ["👋 Back after 8 h: nothing was missed."]), (0.0, [])]
+)
+async def test_a_sleep_is_an_absence_and_a_clock_that_is_set_is_none(
+    tmp_path: Path, slept_s: float, words: list[str]
+) -> None:
+    world = World(tmp_path / "journal.db")
+    world.clock = clock = Awake()
+    async with world.life() as (home, journal):
+        home.back()
+        await world.passes(60)
+        await world.accept(journal, "C1", 50)
+        clock.slept_s, clock.ahead = slept_s, timedelta(hours=8)
+        home.lost()
+        await world.passes(2)
+        home.back()
+        await world.passes(60)
+        assert world.told() == words
 
 
 async def test_a_worker_that_dies_alone_is_no_absence(world: World) -> None:
