@@ -103,6 +103,17 @@ async def test_a_person_may_go_on_with_another_agent(tmp_path: Path) -> None:
         await parent.until(lambda: any("Continued on rehearsal" in update.text for update in parent.updates))
 
 
+@pytest.mark.parametrize("other", ["run", "image", "nobody"])
+async def test_only_an_agent_that_reads_prose_goes_on(tmp_path: Path, other: str) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        card = await parks(parent)
+        forged = ("codebutler.retry", f"{buttons(card)['Try now'][1]}:{other}")
+        await parent.stored(press(parent, forged))
+        await parent.clock.advance(60)
+        assert len(parent.backend.runs) == 1
+        assert parent.reactions("100.1") == ["hourglass_flowing_sand"]
+
+
 async def test_what_is_dropped_does_not_come_back(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         card = await parks(parent)

@@ -10,6 +10,7 @@ from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.again import CONTINUED_REASON, carry_on
 from codebutler_worker.conversation.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.desk import Draft, Place
+from codebutler_worker.conversation.handover import talks
 from codebutler_worker.conversation.naming import agent_name, prefixes_of
 from codebutler_worker.conversation.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.queueing import (
@@ -60,6 +61,9 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if handler is None or turn is None or turn.channel_id != event.channel:
         return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
     agent = agent_name(config, other) if other else turn.agent
+    if other and not talks(config, agent):
+        # A shell would take as a command what was asked of an agent.
+        return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
     if event.action_id in (RETRY_ACTION, UNDO_ACTION) and not rules_allow(
         config, event.user, event.channel, prefixes_of(agent)
     ):
