@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from codebutler.workspace.pages import Offers, SlashCommand
@@ -63,28 +63,32 @@ class Stage:
 
     @asynccontextmanager
     async def page(
-        self, name: str = "", width: int = 1280, height: int = 800, scheme: Any = "light", script: str = ""
+        self, name: str = "", width: int = 1280, height: int = 800, script: str = "", **look: Any
     ) -> AsyncIterator[Page]:
-        """A page in the named channel, ``script`` run before its own; none may fail while it is open."""
+        """A page in the named channel, ``script`` run before its own; none may fail while it is open.
+
+        ``look`` goes to Playwright: ``color_scheme``, ``has_touch``.
+        """
         you = self.server.workspace.person.id
         for left_open in self.server.house.views.stack(you)[:1]:
             self.server.house.views.close(left_open)
         errors: list[str] = []
-        context = await self.browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
-        )
-        page = await context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        if script:
-            await page.add_init_script(script)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        await page.goto(self.server.url)
-        await expect(page.locator("#connection")).to_have_text("connected")
-        if name:
-            await enter(page, name)
-        yield page
+        size: ViewportSize = {"width": width, "height": height}
+        context = await self.browser.new_context(viewport=size, reduced_motion="reduce", **look)
+        try:
+            page = await context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            if script:
+                await page.add_init_script(script)
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            await page.goto(self.server.url)
+            await expect(page.locator("#connection")).to_have_text("connected")
+            if name:
+                await enter(page, name)
+            yield page
+        finally:
+            await context.close()
         assert not errors, errors
-        await context.close()
 
 
 async def enter(page: Page, name: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import FilePayload, Locator, Page, expect
 
@@ -320,7 +322,7 @@ async def test_on_a_phone_everything_fits(stage: Stage, scheme: str) -> None:
         "text": "```\n" + "x" * 400 + "\n```\n\n|" + "column|" * 12 + "\n" + "|-" * 12 + "|",
     }
     stage.post(channel, [wide, row], thread_ts=root)
-    async with stage.page(width=375, height=700, scheme=scheme) as page:
+    async with stage.page(width=375, height=700, color_scheme=scheme) as page:
         await page.get_by_role("button", name="Channels").click()
         await clean(page)
         await page.locator("#channels").get_by_role("button", name=f"# {name}").click()
@@ -341,10 +343,23 @@ DIALOGS = {
 }
 
 
+async def test_enter_starts_a_line_on_a_phone_and_the_button_sends(stage: Stage) -> None:
+    channel, name = stage.channel()
+    async with stage.page(width=375, height=700, has_touch=True, is_mobile=True) as page:
+        await enter(page, name)
+        await box_of(page, name).press_sequentially("one")
+        await page.keyboard.press("Enter")
+        await page.keyboard.type("two")
+        await page.get_by_role("button", name="Send", exact=True).click()
+        await expect(page.locator("#messages .message")).to_have_text(re.compile("one\\s+two"))
+    (message,) = stage.server.workspace.channel(channel).messages.values()
+    assert message.text == "one\ntwo"
+
+
 @pytest.mark.parametrize("width", [1280, 375])
 async def test_every_dialog_in_the_dark(stage: Stage, width: int) -> None:
     _, name = stage.channel()
-    async with stage.page(name, width=width, height=700, scheme="dark") as page:
+    async with stage.page(name, width=width, height=700, color_scheme="dark") as page:
         await clean(page)
         for opener, title in DIALOGS.items():
             if width < 860 and opener != "About this channel":

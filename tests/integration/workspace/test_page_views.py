@@ -220,7 +220,7 @@ async def test_no_part_of_a_message_becomes_markup_or_a_trap(stage: Stage) -> No
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_form_on_a_phone(stage: Stage, scheme: str) -> None:
     _, name = stage.channel()
-    async with stage.page(width=375, height=700, scheme=scheme) as page:
+    async with stage.page(width=375, height=700, color_scheme=scheme) as page:
         await enter(page, name)
         await open_form(page, name)
         form = page.get_by_role("dialog", name="Deploy")

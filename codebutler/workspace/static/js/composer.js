@@ -8,6 +8,9 @@ import { words } from "./words.js";
 const HINT = "Enter sends, Shift+Enter starts a new line";
 const EDIT_HINT = "Enter saves the change, Escape leaves it as it was";
 
+/** A phone's keyboard has no Shift+Enter: there Enter starts a new line and the button sends. */
+const isTouch = () => matchMedia("(pointer: coarse)").matches;
+
 export class Composer {
   /** `send` takes the text and the files and resolves when they were accepted; `editLast` begins to change the
    * person's newest message here. */
@@ -94,7 +97,7 @@ export class Composer {
   #key(event) {
     if (event.isComposing || this.completion.takes(event)) return;
     if (event.key === "ArrowUp" && this.isEmpty && !this.editing && this.editLast()) event.preventDefault();
-    else if (event.key === "Enter" && !event.shiftKey) {
+    else if (event.key === "Enter" && !event.shiftKey && !isTouch()) {
       event.preventDefault();
       this.#submit();
     } else if (event.key === "Escape" && this.editing) {

@@ -5,6 +5,7 @@ import { day } from "./text.js";
 
 const NEAR_BOTTOM_PX = 80;
 const NEAR_TOP_PX = 120;
+const QUIET_MS = 500;
 const ONE_BREATH_S = 300;
 
 export class MessageList {
@@ -36,7 +37,10 @@ export class MessageList {
     this.root.scrollTop = this.root.scrollHeight - below;
   }
 
+  /** What comes is read aloud, but not a whole list that is drawn anew. */
   #fill(empty, unreadSince) {
+    this.root.setAttribute("aria-live", "off");
+    setTimeout(() => this.root.setAttribute("aria-live", "polite"), QUIET_MS);
     const messages = this.select();
     let shownDay = "";
     let isMarked = !unreadSince;
