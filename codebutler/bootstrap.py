@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from codebutler.apphome.publisher import AppHome
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import Resolved, resolve_global
@@ -118,7 +119,16 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         parts.sender, parts.journal, around.clock, catch_up.channels, lambda: catch_up.is_busy
     )
     parts.services.on_interrupted = homecoming.interrupted
-    care = Care(catch_up, echo, homecoming)
+    apphome = AppHome(
+        api,
+        parts.journal,
+        parent.home_of,
+        around.clock,
+        parts.redactor.redact,
+        parts.sender.workspace_url,
+    )
+    parts.services.on_overview = apphome.overview
+    care = Care(catch_up, echo, homecoming, apphome.opened)
     connection = SlackConnection(api, slack.app_token, intake, care, around.clock, rng)
 
     def status() -> str:
@@ -131,6 +141,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     watchers = Watchers(parent.path_of, scheduler.changed)
     stack.push_async_callback(watchers.close)
     outside = partial(_use, hooks, watchers)
+    await stack.enter_async_context(beside(apphome.run(), name="app-home"))
     await stack.enter_async_context(beside(hooks.run(), name="hooks"))
     await stack.enter_async_context(beside(scheduler.run(intake, outside), name="schedule"))
     async with notifying(around.env, around.clock, stopping, status):

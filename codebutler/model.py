@@ -187,3 +187,15 @@ class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
 
 
 Operation = Post | Update | React | Upload
+
+
+class TurnNote(Struct, frozen=True, kw_only=True):
+    """The newest turn of a conversation, as App Home shows it. ``state`` is the store's word, ``at`` the time of its
+    last move (ISO 8601, UTC), ``text`` the first words of what was asked."""
+
+    state: str
+    thread_ts: str
+    text: str
+    agent: str
+    at: str
+    cost_usd: float | None = None

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from codebutler.apphome.scene import cards_for
+from codebutler.apphome.view import RepoCard
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
@@ -19,6 +21,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.control.wire import Control, control_server
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
+from codebutler.model import TurnNote
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.stopping import Stopping
@@ -143,6 +146,14 @@ class Parent:
     def repos(self) -> dict[str, Repo]:
         """Channel ID to repository, as served now."""
         return self._by_channel
+
+    def home_of(
+        self, user: str, turns: Mapping[str, tuple[TurnNote, ...]]
+    ) -> tuple[list[RepoCard] | None, str]:
+        """What App Home shows to a person: their repositories, None for a stranger; what is wrong with Slack."""
+        slack = self._slack.status.trouble if self._slack else ""
+        cards = cards_for(user, self.table, self._parts.supervisor.rows(), turns)
+        return cards, slack or self._parts.sender.trouble
 
     def path_of(self, repo: str) -> Path | None:
         """Where a served repository is; None if it is not there."""

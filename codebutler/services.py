@@ -13,7 +13,7 @@ from codebutler.errors import ChatError
 from codebutler.intake.authorise import Ask, Decision, authorise
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, MessagePosted, Operation, Post, Quoted
+from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
 from codebutler.observe.audit import Act, AuditLog, act_of
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
@@ -59,6 +59,8 @@ class ParentServices:
         self._tasks = tasks
         self.on_interrupted: Callable[[str], None] = _unheard
         """Told the channel of each turn that a worker finds interrupted by its own or our death."""
+        self.on_overview: Callable[[str, tuple[TurnNote, ...]], None] = _unheard
+        """Told what the newest turns of a repository are."""
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, where it can ping nobody but whom it is for.
@@ -82,6 +84,10 @@ class ParentServices:
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         """Best effort; it pings nobody and holds no secret that we know."""
         self._statuses.show(repo.channel_id, thread_ts, escape(neutralise(text)))
+
+    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
+        """For App Home."""
+        self.on_overview(repo.name, turns)
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
@@ -166,5 +172,5 @@ class ParentServices:
             self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")
 
 
-def _unheard(_channel: str) -> None:
+def _unheard(*_: object) -> None:
     """Nobody asked to be told."""

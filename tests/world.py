@@ -20,7 +20,7 @@ from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSe
 from codebutler.intake.authorise import Decision
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.model import Event, Operation, Quoted
+from codebutler.model import Event, Operation, Quoted, TurnNote
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, LogTag, ToParent
@@ -98,6 +98,9 @@ class Books:
         self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
     ) -> Download:
         raise NotImplementedError
+
+    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
+        """Nobody looks at App Home here."""
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         return

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, File, Operation, Quoted, Request
+from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 16 * 2**20
@@ -181,6 +181,12 @@ class Audit(_ToParent, frozen=True, tag="audit"):
     duration_s: float | None = None
 
 
+class Overview(_ToParent, frozen=True, tag="overview"):
+    """The newest turns here, one for each conversation, those first that need somebody; sent when they change."""
+
+    turns: tuple[TurnNote, ...]
+
+
 class Goodbye(_ToParent, frozen=True, tag="goodbye"):
     """The last message: everything is committed, the process ends."""
 
@@ -199,4 +205,4 @@ ToWorker = (
     | FetchFailed
     | Shutdown
 )
-ToParent = Hello | Ready | Stored | Send | Fetch | FetchThread | Doing | Heartbeat | Log | Audit | Goodbye
+ToParent = Hello | Ready | Stored | Send | Fetch | FetchThread | Doing | Heartbeat | Log | Audit | Overview | Goodbye

@@ -173,6 +173,10 @@ class SlackApi:
         call = Call("assistant.threads.setStatus")
         await self._call(call, channel_id=channel, thread_ts=thread_ts, status=text)
 
+    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+        """Slack: views.publish."""
+        await self._call(Call("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
+
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:

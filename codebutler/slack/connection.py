@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -44,6 +45,7 @@ class Care:
     catch_up: CatchUp
     echo: Echo
     homecoming: Homecoming
+    home_opened: Callable[[str], None]
 
 
 class SlackConnection:
@@ -67,6 +69,7 @@ class SlackConnection:
         self._catch_up = care.catch_up
         self._echo = care.echo
         self._homecoming = care.homecoming
+        self._home_opened = care.home_opened
         self._clock = clock
         self._rng = rng
         self._trouble = ""
@@ -84,7 +87,7 @@ class SlackConnection:
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
         me = await self._identify()
-        door = Door(self._intake, me)
+        door = Door(self._intake, me, self._home_opened)
         client = self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
         self._lose()
         ears = Ears(partial(self._catch_up.has_missed, me=me), self._echo.call)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from codebutler.errors import ProtocolError
 from codebutler.intake.intake import Intake
 from codebutler.slack.frames import Envelope
-from codebutler.slack.payloads import Ignored, PayloadError, parse_envelope
+from codebutler.slack.payloads import HomeOpened, Ignored, PayloadError, parse_envelope
 from codebutler.slack.port import Identity
 
 log = logging.getLogger("codebutler.slack.door")
@@ -17,9 +18,10 @@ log = logging.getLogger("codebutler.slack.door")
 class Door:
     """The socket's handler. An envelope that cannot be kept raises, so that Slack sends it again."""
 
-    def __init__(self, intake: Intake, identity: Identity) -> None:
+    def __init__(self, intake: Intake, identity: Identity, home_opened: Callable[[str], None]) -> None:
         self._intake = intake
         self._identity = identity
+        self._home_opened = home_opened
 
     async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
         """Returns when the event is on disk or is none of ours; a malformed one is logged and given up."""
@@ -27,6 +29,10 @@ class Door:
             event = parse_envelope(envelope.type, envelope.payload, self._identity)
         except (PayloadError, ProtocolError) as error:
             log.warning("an unreadable %s payload was dropped: %s", envelope.type, error)
+            return None
+        if isinstance(event, HomeOpened):
+            # Nothing to keep: who looks again opens it again.
+            self._home_opened(event.user)
             return None
         if isinstance(event, Ignored):
             log.debug("ignored: %s", event.reason)

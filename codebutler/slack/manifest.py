@@ -29,7 +29,7 @@ BOT_SCOPES = (
     "groups:read",
     "reactions:write",
 )
-BOT_EVENTS = ("app_mention", "message.channels", "message.groups")
+BOT_EVENTS = ("app_home_opened", "app_mention", "message.channels", "message.groups")
 
 
 def manifest() -> dict[str, Any]:
@@ -42,6 +42,11 @@ def manifest() -> dict[str, Any]:
             "background_color": "#1f2937",
         },
         "features": {
+            "app_home": {
+                "home_tab_enabled": True,
+                "messages_tab_enabled": False,
+                "messages_tab_read_only_enabled": True,
+            },
             "bot_user": {"display_name": "CodeButler", "always_online": True},
             "slash_commands": [
                 {

@@ -46,6 +46,7 @@ class MemoryChat:
         self.page_size = page_size
         self.done: list[Done] = []
         self.calls: list[str] = []
+        self.homes: dict[str, list[dict[str, Any]]] = {}
         self.statuses: dict[tuple[str, str], str] = {}
         self._channels: dict[str, _Channel] = {}
         self._faults: dict[str, list[_Fault]] = {}
@@ -173,6 +174,11 @@ class MemoryChat:
             self.statuses[channel, thread_ts] = text
         else:
             self.statuses.pop((channel, thread_ts), None)
+        self._end(fault)
+
+    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+        fault = await self._begin("publish_home")
+        self.homes[user] = blocks
         self._end(fault)
 
     async def history(

@@ -45,7 +45,14 @@ class Ignored:
     reason: str
 
 
-def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event | Ignored:
+@dataclass(frozen=True, slots=True)
+class HomeOpened:
+    """Somebody looks at the app's home."""
+
+    user: str
+
+
+def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event | HomeOpened | Ignored:
     """The event in a Socket Mode envelope of type ``kind``. Raises PayloadError for a malformed one."""
     match kind:
         case "events_api":
@@ -80,10 +87,12 @@ def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
     )
 
 
-def _event(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
+def _event(event: Mapping[str, Any], me: Identity) -> Event | HomeOpened | Ignored:
     kind = event.get("type")
     if kind == "app_mention":
         return _posted(event, _required(event, "channel"), me, mentioned=True)
+    if kind == "app_home_opened" and event.get("tab") == "home":
+        return HomeOpened(_required(event, "user"))
     if kind != "message":
         return Ignored(f"event type {_clean(str(kind))[:40]}")
     match event.get("subtype"):

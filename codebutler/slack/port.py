@@ -56,6 +56,9 @@ class ChatPort(Protocol):
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """Show what is done in a thread, under it; "" shows nothing any more. Our next message there ends it."""
 
+    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+        """Show ``blocks`` as the app's home to one person, in place of what was there."""
+
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:

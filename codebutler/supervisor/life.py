@@ -26,6 +26,7 @@ from codebutler.protocol.messages import (
     Hello,
     Log,
     LogTag,
+    Overview,
     Ready,
     Send,
     Shutdown,
@@ -230,11 +231,13 @@ class Life:
                 self._fetches.start(self._repo, message)
             case Goodbye(reason=reason):
                 self._note_error(reason)
-            case Doing() | Log() | Audit():
+            case Doing() | Log() | Audit() | Overview():
                 self._note(message)
 
-    def _note(self, message: Doing | Log | Audit) -> None:
+    def _note(self, message: Doing | Log | Audit | Overview) -> None:
         match message:
+            case Overview(turns=turns):
+                self._kit.services.overview(self._repo, turns)
             case Doing(thread_ts=thread_ts, text=text):
                 self._kit.services.doing(self._repo, thread_ts, text)
             case Log():

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, Operation, Quoted, Request
+from codebutler.model import Event, Operation, Quoted, Request, TurnNote
 from codebutler.protocol.messages import Audit, LogTag, ToParent
 from codebutler.slack.port import Download
 
@@ -79,6 +79,9 @@ class Services(Protocol):
     ) -> tuple[tuple[Quoted, ...], int]:
         """What was said in a thread of the repo's channel before ``before_ts``, and how many messages are left out
         of it. Raises ChatError."""
+
+    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
+        """Keep what the repo's newest turns are, for App Home."""
 
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk: the journal may forget it. Raises StoreError."""

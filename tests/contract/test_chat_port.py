@@ -53,6 +53,8 @@ class Rig(Protocol):
 
     def status(self, ts: str) -> str: ...
 
+    def home(self, user: str) -> list[Any]: ...
+
     def trouble(self, method: str, trouble: Trouble) -> None: ...
 
 
@@ -67,6 +69,9 @@ class MemoryRig:
 
     def reactions(self, ts: str) -> set[str]:
         return self.chat.marks(self.channel, ts)
+
+    def home(self, user: str) -> list[Any]:
+        return self.chat.homes[user]
 
     def status(self, ts: str) -> str:
         return self.chat.statuses.get((self.channel, ts), "")
@@ -102,6 +107,10 @@ class ApiRig:
     def status(self, ts: str) -> str:
         shown = self.server.house.statuses.get((self.channel, ts))
         return shown.text if shown else ""
+
+    def home(self, user: str) -> list[Any]:
+        view = self.server.house.views.home(user)
+        return view.blocks if view else []
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         name = METHODS[method]
@@ -310,3 +319,10 @@ async def test_a_lost_answer_to_an_upload_leaves_the_outcome_open(rig: Rig) -> N
     with pytest.raises(ChatOutcomeUnknownError):
         await rig.chat.upload(rig.channel, Upload(filename="a.txt", content=b"x"))
     assert [m["files"][0]["name"] for m in await everything(rig) if m.get("files")] == ["a.txt"]
+
+
+async def test_a_home_is_published_and_replaced(rig: Rig) -> None:
+    for words in ("first", "second"):
+        block = {"type": "section", "text": {"type": "mrkdwn", "text": words}}
+        await rig.chat.publish_home(rig.person, [block])
+    assert [block["text"]["text"] for block in rig.home(rig.person)] == ["second"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
-from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Quoted, Request
+from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Quoted, Request, TurnNote
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.port import Download
 
@@ -71,6 +71,9 @@ class RecordingServices:
         for piece in found if isinstance(found, tuple) else ():
             await take(piece)
         return Download(file=File(id=file_id), transcript=found if isinstance(found, str) else "")
+
+    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
+        """Nobody looks at App Home here."""
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         self.doings.append((repo.name, thread_ts, text))

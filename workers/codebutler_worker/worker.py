@@ -35,6 +35,7 @@ from codebutler_worker.commands.answers import ANSWERS
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.errands import Errands
 from codebutler_worker.conversation.inbox import Inbox
+from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.queueing import Todo
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler
@@ -63,6 +64,7 @@ class Worker:
         self._inbox = Inbox(desk.settings)
         self._scheduler = Scheduler(desk, self._tell_load)
         self._errands = Errands(desk, ANSWERS, self._tell_load)
+        self._overview = Overviews(desk, channel.send)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -78,6 +80,7 @@ class Worker:
                 await self._take_up()
             tasks.append(asyncio.create_task(self._scheduler.run(at_once=left), name="scheduler"))
             tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
+            tasks.append(asyncio.create_task(self._overview.run(), name="overview"))
             for task in tasks:
                 task.add_done_callback(self._ended)
             async for message in self._channel.messages():
@@ -202,6 +205,7 @@ class Worker:
         running = self._scheduler.running - waiting
         outbox = self._unsaid
         self._channel.send(Heartbeat(running=running, queued=queued, waiting=waiting, outbox=outbox))
+        self._overview.look((running, queued, waiting))
 
     @property
     def _unsaid(self) -> int:

@@ -23,6 +23,7 @@ from codebutler.model import (
     Quoted,
     React,
     SlashCommand,
+    TurnNote,
     Update,
     Upload,
 )
@@ -41,6 +42,7 @@ from codebutler.protocol.messages import (
     Heartbeat,
     Hello,
     Log,
+    Overview,
     Ready,
     Send,
     SendFailed,
@@ -117,6 +119,18 @@ TO_PARENT: dict[str, object] = {
     "send-upload": Send(op_id="op-4", operation=Upload(filename="a.bin", content=b"\x00\xff", title="A")),
     "fetch_thread": FetchThread(request_id="r-1", thread_ts="1.0", before_ts="2.0"),
     "fetch": Fetch(request_id="r-1", file_id="F01"),
+    "overview": Overview(
+        turns=(
+            TurnNote(
+                state="done",
+                thread_ts="1.0",
+                text="fix it",
+                agent="claude",
+                at="2026-01-01T00:00:00+00:00",
+                cost_usd=0.5,
+            ),
+        )
+    ),
     "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
     "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),
     "log": Log(tag="MSG", text="U01: hello"),

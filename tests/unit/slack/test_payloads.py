@@ -18,7 +18,7 @@ from codebutler.model import (
     MessagePosted,
     SlashCommand,
 )
-from codebutler.slack.payloads import Ignored, PayloadError, from_history, parse_envelope
+from codebutler.slack.payloads import HomeOpened, Ignored, PayloadError, from_history, parse_envelope
 from codebutler.slack.port import Identity
 
 ME = Identity(user_id="UBOT", bot_id="BBOT", team_id="T1")
@@ -36,12 +36,12 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def event(**changes: Any) -> Event | Ignored:
+def event(**changes: Any) -> Event | HomeOpened | Ignored:
     payload = {"type": "event_callback", "event_id": "Ev1", "event": PLAIN | changes}
     return parse_envelope("events_api", payload, ME)
 
 
-def changed(message: dict[str, Any], previous: dict[str, Any] | None) -> Event | Ignored:
+def changed(message: dict[str, Any], previous: dict[str, Any] | None) -> Event | HomeOpened | Ignored:
     return event(
         subtype="message_changed",
         hidden=True,
@@ -187,7 +187,7 @@ def test_deletion_of_what_no_person_said_is_ignored(previous: dict[str, Any] | N
     assert isinstance(deleted, Ignored)
 
 
-def click(**changes: Any) -> Event | Ignored:
+def click(**changes: Any) -> Event | HomeOpened | Ignored:
     payload: dict[str, Any] = {
         "type": "block_actions",
         "user": {"id": "U1"},
@@ -295,3 +295,8 @@ def test_no_payload_raises_anything_else(kind: str, payload: dict[str, Any]) -> 
     for whole in (payload, {"event": PLAIN | payload}, {"type": "block_actions"} | payload):
         with suppress(PayloadError):
             parse_envelope(kind, whole, ME)
+
+
+def test_somebody_looks_at_our_home() -> None:
+    assert event(type="app_home_opened", tab="home") == HomeOpened("U1")
+    assert isinstance(event(type="app_home_opened", tab="messages"), Ignored)

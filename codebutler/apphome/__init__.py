@@ -1,0 +1,1 @@
+"""App Home: what needs somebody, across all repositories."""

@@ -1,0 +1,35 @@
+"""App Home of the running product: what a person sees on opening it, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.house import House, house
+from tests.e2e.test_matrix import rehearsal
+
+
+def shown(built: House, user: str) -> str:
+    view = built.workspace.house.views.home(user)
+    return "\n".join(str(block["text"]["text"]) for block in view.blocks) if view else ""
+
+
+async def test_it_shows_the_work_and_whom_it_waits_for(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        person, stranger = built.workspace.workspace.person, built.workspace.add_user("mallory")
+        built.workspace.dialogs.open_home(person, {"tab": "home"})
+        await built.until("an empty home", lambda: "Nothing yet" in shown(built, person.id) or None)
+        ts = await built.say(channel, "list the files")
+        await built.outcome(channel, ts)
+        link = f"/archives/{channel}/p{ts.replace('.', '')}|list the files>"
+        home = await built.until(
+            "the turn in the home",
+            lambda: text if f"✅ <{built.workspace.house.url}" in (text := shown(built, person.id)) else None,
+        )
+        assert link in home
+        assert f"<#{channel}> *sample*" in home
+        built.workspace.dialogs.open_home(stranger, {"tab": "home"})
+        await built.until(
+            "a home for a stranger", lambda: "not authorized" in shown(built, stranger.id) or None
+        )
+        assert "sample" not in shown(built, stranger.id)

@@ -1,0 +1,178 @@
+"""What App Home shows, and when it is published."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler.apphome.publisher import PACE_S, AppHome
+from codebutler.apphome.view import RepoCard, home, stranger
+from codebutler.clock import ManualClock, settle
+from codebutler.errors import ChatError, ChatRateLimitedError
+from codebutler.model import TurnNote
+from codebutler.process.tasks import beside
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def note(
+    state: str, text: str = "fix the login", minutes: int = 5, cost_usd: float | None = None
+) -> TurnNote:
+    at = (NOW - timedelta(minutes=minutes)).isoformat()
+    return TurnNote(state=state, thread_ts="17.000001", text=text, agent="claude", at=at, cost_usd=cost_usd)
+
+
+def card(*turns: TurnNote, name: str = "shop", worker: str = "running", trouble: str = "") -> RepoCard:
+    return RepoCard(name=name, channel="C1", worker=worker, turns=turns, trouble=trouble)
+
+
+def text(blocks: list[dict[str, Any]]) -> str:
+    return "\n".join(str(block["text"]["text"]) for block in blocks)
+
+
+def test_what_needs_somebody_comes_first_with_a_link_to_its_thread() -> None:
+    shown = text(home([card(note("done", cost_usd=0.12), note("waiting", "push <it>"))], "", NOW))
+    assert shown.index("What needs you") < shown.index("🔐") < shown.index("Recent work") < shown.index("✅")
+    assert (
+        "🔐 waits for an answer: <https://slack.com/archives/C1/p17000001|push &lt;it&gt;> · <#C1> · 5 min ago"
+        in shown
+    )
+    assert "claude · $0.12 · 5 min ago" in shown
+    assert "🟢 <#C1> *shop* · running" in shown
+    assert "Out of order" not in shown
+
+
+def test_what_is_out_of_order_is_said() -> None:
+    shown = text(
+        home([card(name="blog", worker="quarantined", trouble="it keeps failing")], "socket closed", NOW)
+    )
+    assert "Nothing. Everything is taken care of." in shown
+    assert "🔴 socket closed" in shown
+    assert "🔴 *blog*: it keeps failing" in shown
+    assert "🔴 <#C1> *blog* · quarantined" in shown
+
+
+def test_a_stranger_sees_one_line() -> None:
+    assert len(stranger()) == 1
+
+
+STATES = ["waiting", "interrupted", "parked", "running", "queued", "done", "failed", "stopped", "new one"]
+NOTES = st.builds(note, st.sampled_from(STATES), st.text(max_size=300), st.integers(-10, 10**6))
+
+
+@given(
+    st.lists(
+        st.builds(card, NOTES, NOTES, NOTES, name=st.text(max_size=64), trouble=st.text(max_size=400)),
+        max_size=60,
+    )
+)
+def test_whatever_there_is_it_stays_within_slacks_limits(cards: list[RepoCard]) -> None:
+    blocks = home(cards, "", NOW)
+    assert len(blocks) <= 100
+    for block in blocks:
+        assert 1 <= len(block["text"]["text"]) <= (150 if block["type"] == "header" else 3000)
+
+
+class Slack:
+    """Publishes, remembers, and may refuse once."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(NOW)
+        self.published: list[tuple[str, str]] = []
+        self.notes: dict[str, str] = {}
+        self.fault: ChatError | None = None
+        self.allowed = {"U1"}
+
+    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+        fault, self.fault = self.fault, None
+        if fault is not None:
+            raise fault
+        self.published.append((user, text(blocks)))
+
+    async def note(self, name: str) -> str:
+        return self.notes.get(name, "")
+
+    async def keep_note(self, name: str, value: str) -> None:
+        self.notes[name] = value
+
+    def scene(
+        self, user: str, turns: Mapping[str, tuple[TurnNote, ...]]
+    ) -> tuple[list[RepoCard] | None, str]:
+        return ([card(*turns.get("shop", ()))] if user in self.allowed else None), ""
+
+    async def url(self) -> str:
+        return "https://acme.slack.com/"
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[AppHome]:
+        home = AppHome(
+            self, self, self.scene, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
+        )
+        async with beside(home.run(), name="home"):
+            await settle()
+            yield home
+
+    async def passes(self) -> None:
+        await self.clock.advance(PACE_S)
+        await settle()
+
+
+async def test_it_is_published_when_opened_and_when_something_changes() -> None:
+    slack = Slack()
+    async with slack.life() as home:
+        home.overview("shop", (note("running"),))
+        await slack.passes()
+        assert slack.published == []
+        home.opened("U1")
+        await slack.passes()
+        for state in ("waiting", "done"):  # together they are one change
+            home.overview("shop", (note(state, "use s3cret"),))
+        home.overview("shop", (note("done", "use s3cret"),))
+        await slack.passes()
+        assert len(slack.published) == 2
+        assert "✅ <https://acme.slack.com/archives/C1/p17000001|use [redacted]>" in slack.published[1][1]
+        home.changed()
+        await slack.passes()
+        assert len(slack.published) == 2  # nothing new to show
+
+
+async def test_readers_and_turns_outlive_a_restart() -> None:
+    slack = Slack()
+    async with slack.life() as home:
+        home.overview("shop", (note("interrupted"),))
+        home.opened("U1")
+        await slack.passes()
+    async with slack.life() as home:
+        home.changed()
+        await slack.passes()
+    assert [user for user, _ in slack.published] == ["U1", "U1"]
+    assert "was interrupted" in slack.published[1][1]
+
+
+@pytest.mark.parametrize("fault", [ChatRateLimitedError(7.0), ChatError("fatal_error")])
+async def test_a_refusal_is_made_good_by_the_next_change(fault: ChatError) -> None:
+    slack = Slack()
+    async with slack.life() as home:
+        slack.fault = fault
+        home.opened("U1")
+        await slack.clock.advance(10)
+        home.opened("U1")
+        await slack.clock.advance(10)
+        assert [user for user, _ in slack.published][-1:] == ["U1"]
+
+
+async def test_a_stranger_is_told_so() -> None:
+    slack = Slack()
+    async with slack.life() as home:
+        home.opened("U2")
+        await slack.passes()
+    ((user, shown),) = slack.published
+    assert user == "U2"
+    assert "not authorized" in shown
+    assert "shop" not in shown
