@@ -108,8 +108,10 @@ def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) 
     return backend
 
 
-def _rehearsal(_settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    return RehearsalBackend(sandbox, home, clock)
+def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    backend = RehearsalBackend(sandbox, home, clock)
+    backend.logs = SessionLogs(Path(settings.path), settings.config.logs.retention_days)
+    return backend
 
 
 _MAKERS: Mapping[str, Callable[[RepoSettings, Sandbox, Path, Clock], AgentBackend]] = {

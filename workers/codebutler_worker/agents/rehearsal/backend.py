@@ -26,6 +26,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Usage,
 )
+from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
 from codebutler_worker.agents.rehearsal import wording
 from codebutler_worker.agents.rehearsal.brain import carried_out, described
 from codebutler_worker.agents.rehearsal.intents import Intent, understand
@@ -46,6 +47,7 @@ class StoppedError(Exception):
 @dataclass
 class _Turn:
     request: TurnRequest
+    log: SessionLog
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     answers: dict[str, asyncio.Future[Answer]] = field(default_factory=dict)
 
@@ -71,6 +73,8 @@ class RehearsalBackend:
     """
 
     name = "rehearsal"
+    logs: SessionLogs | None = None
+    """Where what its programs write is kept."""
 
     def __init__(self, sandbox: Sandbox, home: Path, clock: Clock, script: Script | None = None) -> None:
         self._sandbox = sandbox
@@ -82,7 +86,18 @@ class RehearsalBackend:
 
     async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        running = self._turns[turn.turn_id] = _Turn(turn)
+        async with (
+            recording(self.logs, turn.turn_id, self._clock) as log,
+            aclosing(self._turn(_Turn(turn, log))) as events,
+        ):
+            async for event in events:
+                if isinstance(event, Finished):
+                    log.heard(event)
+                yield event
+
+    async def _turn(self, running: _Turn) -> AsyncGenerator[AgentEvent]:
+        turn = running.request
+        self._turns[turn.turn_id] = running
         try:
             steps = self._script.next_turn()
             events = self._rehearse(running) if steps is None else self._play(running, steps)
@@ -142,7 +157,7 @@ class RehearsalBackend:
             call_id = f"{turn.request.turn_id}-{number + 1}"
             if name:
                 yield ToolUse(call_id, name, summary)
-            done, answer = await turn.unless_stopped(self._attempt(turn.request, intent, tuple(earlier)))
+            done, answer = await turn.unless_stopped(self._attempt(turn, intent, tuple(earlier)))
             ok = ok and done
             if name:
                 yield ToolResult(call_id, done, answer)
@@ -159,10 +174,8 @@ class RehearsalBackend:
         yield usage
         yield Finished(ok=ok, text=text, reason="done" if ok else "failed", usage=usage, total_cost_usd=0.0)
 
-    async def _attempt(
-        self, request: TurnRequest, intent: Intent, earlier: Sequence[str]
-    ) -> tuple[bool, str]:
-        tools = Tools(self._sandbox, request.workdir, self._home)
+    async def _attempt(self, turn: _Turn, intent: Intent, earlier: Sequence[str]) -> tuple[bool, str]:
+        tools = Tools(self._sandbox, turn.request.workdir, self._home, turn.log.write)
         try:
             return True, await carried_out(intent, tools, earlier)
         except ToolError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.agents.process import AgentProcess, Record
 from codebutler_worker.agents.rehearsal.intents import Git
 from codebutler_worker.sandbox.destinations import status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
@@ -43,13 +43,15 @@ class Output:
 
 
 class Tools:
-    """Works in ``workdir``; ``home`` is where the sandbox's HOME is, of which nothing is kept.
+    """Works in ``workdir``; ``home`` is where the sandbox's HOME is, of which nothing is kept; ``record`` gets what the
+    programs write.
 
     Every method raises ToolError with one line, and SandboxUnavailableError.
     """
 
-    def __init__(self, sandbox: Sandbox, workdir: Path, home: Path) -> None:
+    def __init__(self, sandbox: Sandbox, workdir: Path, home: Path, record: Record | None = None) -> None:
         self._sandbox = sandbox
+        self._record = record
         self._policy = SandboxPolicy(workdir=workdir, home=home, env=ENV, network=False)
 
     async def files(self, path: str) -> list[str]:
@@ -115,7 +117,7 @@ class Tools:
         launch = self._sandbox.wrap(argv, self._policy)
         lines: list[bytes] = []
         size = 0
-        async with await AgentProcess.spawn(launch) as process:
+        async with await AgentProcess.spawn(launch, record=self._record) as process:
             if stdin is not None:
                 await process.write_line(stdin.removesuffix("\n").encode())
             process.close_stdin()
