@@ -6,7 +6,7 @@ one Finished, whatever happens to the program behind it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -30,7 +30,9 @@ Reason = Literal[
 class TurnRequest:
     """One turn to run: ``prompt`` goes to the session ``session_id`` (None = a new one) in ``workdir``.
 
-    ``put_back``, for undoing: the commits between which the change lies (None = until now).
+    ``put_back``, for undoing: the commits between which the change lies (None = until now). ``ready`` is for a
+    backend whose ``waits_until_ready`` is true: it awaits that before its program is told anything, and its program
+    may start meanwhile. For any other the turn starts only then.
     """
 
     turn_id: str
@@ -42,6 +44,7 @@ class TurnRequest:
     system_prompt: str = ""
     cost_before_usd: float = 0.0
     put_back: tuple[str, str | None] | None = None
+    ready: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from codebutler.errors import CodeButlerError, StoreError
@@ -46,16 +47,31 @@ class TurnTrees:
         self._desk = desk
         self._turn = turn
         self._before: Snapshot | None = None
+        self._beginning: asyncio.Task[None] | None = None
 
     @property
     def before(self) -> str | None:
         """The commit of the tree as the turn found it."""
         return self._before.commit if self._before else None
 
-    async def begin(self) -> None:
-        """Keep the tree as it is, before anything is started in it."""
+    def begin(self) -> None:
+        """Begin to keep the tree as it is; nothing may be done in it until ``ready``."""
         if self._turn.agent != IMAGE:
-            self._before = await self._snapshot(BEFORE)
+            self._beginning = asyncio.create_task(self._begin(), name=f"tree of {self._turn.id}")
+
+    async def ready(self) -> None:
+        """Return when the tree is kept, or cannot be."""
+        if self._beginning is not None:
+            await asyncio.shield(self._beginning)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+            await asyncio.gather(self._beginning, return_exceptions=True)
+
+    async def _begin(self) -> None:
+        self._before = await self._snapshot(BEFORE)
 
     async def end(self) -> None:
         """Keep it as the turn left it."""

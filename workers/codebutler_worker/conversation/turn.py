@@ -117,7 +117,7 @@ class Turn:
             self._telling.stop()
             for task in (drive, showing):
                 task.cancel()
-            closing = (self._asking.close(), self._parcels.close())
+            closing = (self._asking.close(), self._parcels.close(), self._trees.close())
             await asyncio.gather(drive, showing, *closing, return_exceptions=True)
 
     async def stop(self, by: str = "", *, forced: bool = False) -> None:
@@ -177,7 +177,9 @@ class Turn:
         if self._begun.attachments and not self._luggage.usable and not self._prompt_words():
             self._outcome.set_result(Finished(ok=False, text=NOTHING_LEFT, reason="failed"))
             return
-        await self._trees.begin()
+        self._trees.begin()
+        if not getattr(backend, "waits_until_ready", False):
+            await self._trees.ready()
         self._backend = backend
         reached("spawn.before")
         stream = backend.start(self._request())
@@ -214,6 +216,7 @@ class Turn:
             system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR), self._teaching(repo)),
             cost_before_usd=self._begun.cost_before_usd,
             put_back=self._begun.put_back,
+            ready=self._trees.ready,
         )
 
     def _teaching(self, repo: Path) -> str:

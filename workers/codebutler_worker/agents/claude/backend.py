@@ -43,6 +43,7 @@ class ClaudeBackend:
     """
 
     name = "claude"
+    waits_until_ready = True
     logs: SessionLogs | None = None
     """Where each turn's raw stream is kept."""
 
@@ -145,6 +146,8 @@ class ClaudeBackend:
                 request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
             )
             turn = Turn(request, session, translator, self._clock, self._limits)
+            if request.ready is not None:
+                await request.ready()
             if self._closed or request.turn_id in self._stopping:
                 yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
                 return
