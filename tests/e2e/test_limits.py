@@ -4,6 +4,7 @@
 |---|---|
 | P20 | the five-hour limit parks the turn; a killed worker forgets nothing; a person tries sooner, and it goes on |
 | P21 | a key that is not taken: the command that helps is said, and Continue goes on |
+| P22 | the limit again: another agent goes on with what was asked |
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tests.programs import require
 RETRY = "codebutler.retry"
 
 
-async def working(built: House, repo: Path) -> str:
+async def working(built: House, repo: Path, default: str = "claude") -> str:
     require("bwrap")
     channel = await built.add_repo(
         repo,
         "sample",
-        agent={"debounceSeconds": 0, "default": "claude"},
+        agent={"debounceSeconds": 0, "default": default},
         claude={"binary": str(require("claude"))},
     )
     await built.supervise()
@@ -47,31 +48,33 @@ def used_up() -> Reply:
     return Reply(status=429, error="This request would exceed your limit.", headers=tuple(told.items()))
 
 
+def subscription(model: ModelServer) -> dict[str, str]:
+    return {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-not-a-real-token"}
+
+
 async def test_p20_a_usage_limit_parks_the_turn(tmp_path: Path, git_repo: Path) -> None:
-    async with ModelServer() as model:
-        env = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-not-a-real-token"}
-        async with house(tmp_path, "sample", extra_env=env) as built:
-            channel = await working(built, git_repo)
-            model.play(used_up(), Reply("Hello again."))
-            ts = await built.say(channel, "hello")
-            message, value = await card(built, channel, ts, RETRY)
-            assert "5-hour limit" in whole_text(message)
-            assert "It goes on by itself at" in whole_text(message)
-            status = await built.until_status(lambda status: status["repos"][0]["turns"]["queued"] == 1)
-            pid = status["repos"][0]["worker"]["pid"]
-            os.kill(pid, signal.SIGKILL)
-            await built.until_status(
-                lambda status: (
-                    status["repos"][0]["worker"]["pid"] not in (None, pid)
-                    and status["repos"][0]["turns"]["queued"] == 1
-                )
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=subscription(model)) as built:
+        channel = await working(built, git_repo)
+        model.play(used_up(), Reply("Hello again."))
+        ts = await built.say(channel, "hello")
+        message, value = await card(built, channel, ts, RETRY)
+        assert "5-hour limit" in whole_text(message)
+        assert "It goes on by itself at" in whole_text(message)
+        status = await built.until_status(lambda status: status["repos"][0]["turns"]["queued"] == 1)
+        pid = status["repos"][0]["worker"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        await built.until_status(
+            lambda status: (
+                status["repos"][0]["worker"]["pid"] not in (None, pid)
+                and status["repos"][0]["turns"]["queued"] == 1
             )
-            assert built.reactions(channel, ts) == {"hourglass_flowing_sand"}
-            await built.click(channel, message["ts"], RETRY, value)
-            await built.answer(channel, ts, "Hello again.")
-            assert await built.outcome(channel, ts) == "white_check_mark"
-            assert len(model.requests) == 2
-            assert "machine stopped" not in "".join(whole_text(each) for each in built.answers(channel, ts))
+        )
+        assert built.reactions(channel, ts) == {"hourglass_flowing_sand"}
+        await built.click(channel, message["ts"], RETRY, value)
+        await built.answer(channel, ts, "Hello again.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert len(model.requests) == 2
+        assert "machine stopped" not in "".join(whole_text(each) for each in built.answers(channel, ts))
 
 
 async def test_p21_an_expired_login_names_the_command(tmp_path: Path, git_repo: Path) -> None:
@@ -83,3 +86,20 @@ async def test_p21_an_expired_login_names_the_command(tmp_path: Path, git_repo: 
         assert "claude auth login" in whole_text(message)
         await built.click(channel, message["ts"], RETRY, value)
         await built.answer(channel, ts, "Welcome back.")
+
+
+async def test_p22_another_agent_goes_on(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=subscription(model)) as built:
+        channel = await working(built, git_repo, "rehearsal")
+        model.play(used_up())
+        ts = await built.say(channel, "claude: read README.md")
+        message, _ = await card(built, channel, ts, RETRY)
+        row = message["blocks"][-1]
+        assert row["elements"][0]["text"]["text"] == "Continue on rehearsal"
+        pressed = {"channel": channel, "message_ts": message["ts"], "block_id": row["block_id"]}
+        person = built.workspace.workspace.person
+        await built.workspace.interactions.click(person, {**pressed, "action_id": RETRY})
+        await built.answer(channel, ts, "A sample repository")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert "Continued on rehearsal" in whole_text(built.message(channel, message["ts"]))
+        assert len(model.requests) == 1
