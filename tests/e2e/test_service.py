@@ -65,11 +65,11 @@ async def test_s01_to_s04_a_service_lives_through_kills_and_hangs(tmp_path: Path
 
         quick = unit.parent / f"{unit.name}.d"
         quick.mkdir()
-        (quick / "quick.conf").write_text("[Service]\nWatchdogSec=2\n")
+        (quick / "quick.conf").write_text("[Service]\nWatchdogSec=4\n")
         assert "It runs." in await built.run("install")
         await manager.until(unit.name, "NRestarts", "0")
         await signal_main(manager, unit.name, signal.SIGSTOP)
-        await manager.until(unit.name, "NRestarts", "1")
+        await manager.until(unit.name, "NRestarts", "1", "2")
         await answered(built, channel)
 
         assert "removed" in await built.run("uninstall")
