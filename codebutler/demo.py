@@ -19,7 +19,7 @@ from codebutler.config.paths import Home
 from codebutler.errors import CodeButlerError
 from codebutler.process.stopping import Stopping
 from codebutler.words import ALL, SLASH, usage_hint
-from codebutler.workspace.pages import Offers, SlashCommand
+from codebutler.workspace.offers import Offers, SlashCommand
 from codebutler.workspace.server import Options, WorkspaceServer
 
 SUGGESTIONS = (

@@ -6,9 +6,13 @@ import asyncio
 import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
+
+from codebutler.errors import CodeButlerError
 
 
 def run(
@@ -16,8 +20,8 @@ def run(
     channel: Annotated[list[str] | None, typer.Option(help="A channel to have; may be repeated.")] = None,
     user: Annotated[list[str] | None, typer.Option(help="A person besides you; may be repeated.")] = None,
     bot: Annotated[list[str] | None, typer.Option(help="A bot of another app; may be repeated.")] = None,
-    command: Annotated[
-        list[str] | None, typer.Option(help="A slash command of your app; may be repeated.")
+    manifest: Annotated[
+        Path | None, typer.Option(help="Your app's manifest: its slash commands and shortcuts.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print addresses and tokens as one JSON line.")
@@ -29,7 +33,7 @@ def run(
         channels=tuple(channel or ["general"]),
         users=tuple(user or []),
         bots=tuple(bot or []),
-        commands=tuple(command or ["/butler"]),
+        manifest=manifest,
     )
     asyncio.run(_serve(wishes, as_json=as_json))
 
@@ -42,23 +46,18 @@ class Wishes:
     channels: tuple[str, ...]
     users: tuple[str, ...]
     bots: tuple[str, ...]
-    commands: tuple[str, ...]
+    manifest: Path | None
 
 
 async def _serve(wishes: Wishes, *, as_json: bool) -> None:
     from codebutler.process.stopping import Stopping
-    from codebutler.workspace.pages import Offers, SlashCommand
+    from codebutler.workspace.offers import offers_of
     from codebutler.workspace.server import Options, WorkspaceServer
 
     stopping = Stopping()
-    commands = tuple(SlashCommand(command=f"/{name.lstrip('/')}") for name in wishes.commands)
-    options = Options(
-        channels=wishes.channels,
-        port=wishes.port,
-        guests=wishes.users,
-        guest_bots=wishes.bots,
-        offers=Offers(commands=commands),
-    )
+    options = Options(channels=wishes.channels, port=wishes.port, guests=wishes.users, guest_bots=wishes.bots)
+    if wishes.manifest is not None:
+        options = msgspec.structs.replace(options, offers=offers_of(_text(wishes.manifest)))
     async with WorkspaceServer(options) as workspace:
         told = workspace.announcement()
         users = {} if as_json else told.pop("users", {})
@@ -68,3 +67,11 @@ async def _serve(wishes: Wishes, *, as_json: bool) -> None:
         sys.stdout.flush()
         with stopping.on_signals():
             await stopping.asked.wait()
+
+
+def _text(manifest: Path) -> str:
+    try:
+        return manifest.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not text"
+        raise CodeButlerError(f"cannot read {manifest}: {why}") from None

@@ -66,6 +66,7 @@ def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
             Route("/workspace/faults", pages.faults, methods=["GET", "POST", "DELETE"]),
             Route("/workspace/limits", pages.limits, methods=["POST"]),
             Route("/workspace/suggest", pages.suggest, methods=["POST"]),
+            Route("/workspace/shortcut", pages.shortcut, methods=["POST"]),
             Route("/workspace/people", pages.people, methods=["POST"]),
             Route("/workspace/become", pages.become, methods=["POST"]),
             Route("/workspace/disconnect", pages.disconnect, methods=["POST"]),

@@ -86,6 +86,30 @@ class Interactions:
             self.responses.say(channel, user.id, None, answer)
         return {"payload": answer}
 
+    async def shortcut(self, user: User, given: Json) -> Json:
+        """Use one of the app's shortcuts: anywhere or, with ``channel`` and ``message_ts``, on a message."""
+        callback_id = str(given.get("callback_id") or "")
+        if not callback_id:
+            raise MethodError("invalid_arguments")
+        ts = str(given.get("message_ts") or "")
+        payload = {
+            **interaction(self._workspace, "message_action" if ts else "shortcut", user),
+            "callback_id": callback_id,
+            "trigger_id": self._house.views.trigger(user.id),
+            "action_ts": self._workspace.next_ts(),
+        }
+        if ts:
+            channel = self._visible(user, given)
+            message = channel.message(ts)
+            payload.update(
+                channel={"id": channel.id, "name": channel.name or "directmessage"},
+                message=render.message(self._workspace, channel, message),
+                message_ts=ts,
+                response_url=self.responses.url(channel, user, ts, message.thread_ts),
+            )
+        await self._house.hub.ask("interactive", payload, accepts_response=False)
+        return {}
+
     def _visible(self, user: User, given: Json) -> Channel:
         channel = self._workspace.channel(str(given.get("channel") or ""))
         if channel.is_im and user.id not in channel.members:

@@ -17,6 +17,7 @@ PER_MINUTE = {
     "chat.update": 50,
     "chat.delete": 50,
     "reactions.add": 50,
+    "reactions.get": 50,
     "reactions.remove": 20,
     "conversations.list": 20,
     "conversations.create": 20,

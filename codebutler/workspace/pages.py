@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 from markdown_it import MarkdownIt
-from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -15,28 +14,12 @@ from codebutler.workspace.api import MAX_BODY_BYTES, bearer, read_body
 from codebutler.workspace.calls import House
 from codebutler.workspace.dialogs import Dialogs
 from codebutler.workspace.interact import Interactions
+from codebutler.workspace.offers import Offers
 from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import decoded
 from codebutler.workspace.people import People
 from codebutler.workspace.state import Json, MethodError, User
 from codebutler.workspace.stream import Stream
-
-
-class SlashCommand(Struct, frozen=True, kw_only=True):
-    """A slash command that the page completes and sends as such. ``words`` may follow it: name -> what it does."""
-
-    command: str
-    description: str = ""
-    usage_hint: str = ""
-    words: dict[str, str] = field(default_factory=dict)
-
-
-class Offers(Struct, frozen=True, kw_only=True):
-    """What the page offers a person: first messages for an empty channel, slash commands, ``!words``."""
-
-    suggestions: tuple[str, ...] = ()
-    commands: tuple[SlashCommand, ...] = ()
-    words: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,6 +145,10 @@ class Pages:
     async def suggest(self, request: Request) -> Response:
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **await self._desks.interactions.suggest(me, await _json(request))})
+
+    async def shortcut(self, request: Request) -> Response:
+        me = self._person(bearer(request))
+        return JSONResponse({"ok": True, **await self._desks.interactions.shortcut(me, await _json(request))})
 
     async def people(self, request: Request) -> Response:
         me = self._person(bearer(request))

@@ -22,7 +22,8 @@ from codebutler.workspace.faults import Faults
 from codebutler.workspace.interact import Interactions
 from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.methods.table import METHODS
-from codebutler.workspace.pages import Desks, Offers, Pages, SlashCommand
+from codebutler.workspace.offers import Offers, SlashCommand
+from codebutler.workspace.pages import Desks, Pages
 from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import Params
 from codebutler.workspace.people import People

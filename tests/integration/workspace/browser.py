@@ -12,7 +12,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
-from codebutler.workspace.pages import Offers, SlashCommand
+from codebutler.workspace.offers import Offers, Shortcut, SlashCommand
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from codebutler.workspace.state import Json
@@ -36,6 +36,10 @@ OFFERS = Offers(
         SlashCommand(command="/butler", words={"status": "what runs", "stop": "ends it"}),
     ),
     words={"help": "what there is", "stop": "ends it"},
+    shortcuts=(
+        Shortcut(callback_id="pick-note", name="Take a note"),
+        Shortcut(callback_id="pick-report", name="Report it", on_message=True),
+    ),
 )
 
 

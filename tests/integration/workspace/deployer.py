@@ -62,6 +62,7 @@ class Deployer:
         self.app.action("more")(self.more)
         self.app.action("refresh")(self.refresh)
         self.app.action(re.compile("^pick"))(self.pick)
+        self.app.shortcut(re.compile("^pick"))(self.pick)
         self.app.event("app_home_opened")(self.home)
         for event in ("message", re.compile("^(channel|member|reaction|app_mention)")):
             self.app.event(event)(self.other)

@@ -155,6 +155,26 @@ async def test_a_whisper_is_for_one_person_and_can_be_dismissed(stage: Stage) ->
         await expect(page.locator("#messages .message")).to_have_count(1)
 
 
+async def test_shortcuts_reach_the_app_from_anywhere_and_from_a_message(stage: Stage) -> None:
+    channel, name = stage.channel()
+    ts = stage.server.say(channel, "this is broken")
+    stage.app.told.clear()
+    async with stage.page(name) as page:
+        await page.keyboard.press("Control+k")
+        await page.get_by_role("combobox", name="Jump or search").fill("take a")
+        await page.get_by_role("option", name="Take a note").click()
+        body = await stage.server.until(lambda: told(stage, "shortcut"))
+        assert body["callback_id"] == "pick-note"
+        assert body["trigger_id"]
+        await page.locator("#messages .message").hover()
+        await page.get_by_role("button", name="Shortcuts").click()
+        await clean(page)
+        await page.get_by_role("button", name="Report it").click()
+        body = await stage.server.until(lambda: told(stage, "message_action"))
+        assert (body["callback_id"], body["message_ts"]) == ("pick-report", ts)
+        assert (body["message"]["text"], body["channel"]["id"]) == ("this is broken", channel)
+
+
 async def test_a_click_nobody_takes_is_said(stage: Stage) -> None:
     channel, name = stage.channel()
     stage.post(channel, [{"type": "actions", "elements": [button("nobody-knows-this")]}])

@@ -131,6 +131,11 @@ export class MessageView {
     tools.append(picker);
     const add = (drawing, label, act) => tools.append(button(icon(drawing), "", act, label));
     if (!inThread) add("reply", "Reply in thread", () => this.model.openThread(message.thread_ts || message.ts));
+    const shortcuts = this.model.offers.shortcuts.filter((one) => one.on_message);
+    if (shortcuts.length) {
+      const more = button(icon("more"), "", () => this.#shortcuts(message, more, shortcuts), "Shortcuts");
+      tools.append(more);
+    }
     if (message.user === this.model.me.id) {
       add("edit", "Edit message", () => this.actions.edit(message, inThread));
       add("remove", "Delete message", () => this.actions.remove(message, inThread));
@@ -139,10 +144,28 @@ export class MessageView {
   }
 
   #pick(message, opener) {
-    const menu = tag("div", "menu picker");
+    this.#menu(opener, "menu picker", "Reactions", REACTIONS.map((name) => button(emoji(name), "", () => this.#react(message, name, false), name)));
+  }
+
+  /** What the app offers to do with any message. */
+  #shortcuts(message, opener, shortcuts) {
+    this.#menu(opener, "menu", "Shortcuts", shortcuts.map((one) => button(one.name, "", () => this.#use(message, one))));
+  }
+
+  async #use({ channel, ts }, shortcut) {
+    try {
+      await this.api.page("shortcut", { callback_id: shortcut.callback_id, channel, message_ts: ts });
+    } catch (error) {
+      notice(words(error));
+    }
+  }
+
+  #menu(opener, className, label, items) {
+    const menu = tag("div", className, ...items);
     menu.popover = "auto";
-    menu.setAttribute("aria-label", "Reactions");
-    menu.append(...REACTIONS.map((name) => button(emoji(name), "", () => { menu.hidePopover(); this.#react(message, name, false); }, name)));
+    menu.setAttribute("role", "group");
+    menu.setAttribute("aria-label", label);
+    menu.addEventListener("click", () => menu.hidePopover());
     menu.addEventListener("toggle", ({ newState }) => { if (newState === "closed") menu.remove(); });
     opener.closest("main, aside").append(menu);
     menu.showPopover();

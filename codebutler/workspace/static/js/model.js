@@ -6,7 +6,7 @@ export class Model extends EventTarget {
   constructor(boot) {
     super();
     Object.assign(this, { team: boot.team, me: boot.me, bot: boot.bot, isOwner: boot.is_owner });
-    this.offers = { suggestions: boot.suggestions, commands: boot.commands, words: boot.words };
+    this.offers = { suggestions: boot.suggestions, commands: boot.commands, words: boot.words, shortcuts: boot.shortcuts };
     this.users = new Map(boot.users.map((user) => [user.id, user]));
     this.channels = new Map(boot.channels.map((channel) => [channel.id, channel]));
     this.modals = boot.modals;

@@ -60,7 +60,8 @@ export class Page {
   }
 
   /** To a place of the switcher. */
-  async go({ channel, home, user, ts, thread }) {
+  async go({ channel, home, user, shortcut, ts, thread }) {
+    if (shortcut) return this.api.page("shortcut", { callback_id: shortcut });
     if (home) return this.model.openHome();
     if (user) return this.openDirect(user);
     if (!this.model.channels.has(channel)) this.model.addChannel((await this.api.call("conversations.info", { channel })).channel);

@@ -8,7 +8,7 @@ const SEARCH_MS = 200;
 const MOST_PLACES = 7;
 
 export class Switcher {
-  /** `go` takes {channel} | {home} | {user} | {channel, ts, thread}. */
+  /** `go` takes {channel} | {home} | {user} | {shortcut} | {channel, ts, thread}. */
   constructor(api, model, go) {
     Object.assign(this, { api, model, go });
     this.box = tag("dialog", "switcher");
@@ -52,7 +52,8 @@ export class Switcher {
     const app = { name: model.bot.name, hint: "home", home: true };
     const people = [...model.users.values()].filter(({ id }) => id !== model.me.id).map((user) => (
       { name: user.name, hint: user.is_bot ? "app, direct" : "direct", user: user.id }));
-    return [...channels, app, ...people].filter(({ name }) => name.toLowerCase().includes(text)).slice(0, MOST_PLACES);
+    const shortcuts = model.offers.shortcuts.filter((one) => !one.on_message).map((one) => ({ name: one.name, hint: "shortcut", shortcut: one.callback_id }));
+    return [...channels, app, ...people, ...shortcuts].filter(({ name }) => name.toLowerCase().includes(text)).slice(0, MOST_PLACES);
   }
 
   async #search(text) {
