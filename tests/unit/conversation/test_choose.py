@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.conversation.desk import iso
-from codebutler_worker.conversation.line import choose
+from codebutler_worker.conversation.line import Apart, choose, in_line
 from codebutler_worker.store.rows import TurnRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -68,3 +69,18 @@ def test_never_more_than_room_nor_two_of_a_conversation_nor_early(
     assert all(one.not_before <= iso(NOW) for one in choice.start)
     firsts = {one.conversation: one.id for one in reversed(queued)}
     assert all(firsts[one.conversation] == one.id for one in choice.start)
+
+
+def test_programs_take_no_agents_room_and_have_their_own() -> None:
+    queued = [turn(1), turn(2, "C:2"), *(replace(turn(n, f"C:{n}"), agent="run") for n in range(3, 7))]
+    apart = Apart(frozenset({"run"}), room=3)
+    choice = choose(queued, (), NOW, debounce_s=3, room=1, apart=apart)
+    assert [one.id for one in choice.start] == ["turn-1", "turn-3", "turn-4", "turn-5"]
+    line = in_line(queued, (), NOW, room=1, apart=apart)
+    assert [one.id for one in line] == ["turn-2", "turn-6"]
+
+
+def test_a_program_waits_for_what_came_before_it_in_its_conversation() -> None:
+    queued = [turn(1), replace(turn(2), agent="run")]
+    choice = choose(queued, (), NOW, debounce_s=3, room=0, apart=Apart(frozenset({"run"}), room=3))
+    assert choice.start == ()

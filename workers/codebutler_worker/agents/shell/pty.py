@@ -205,7 +205,7 @@ class PtyProcess:
         """Without an open end on the other side the reader comes to the end of what was written."""
         self._closing = True
         os.close(self._slave)
-        await asyncio.to_thread(self._reader.join, DRAIN_S)
+        await asyncio.to_thread(self._reader.join, DRAIN_S + 2 * POLL_MS / 1000)
         if not self._reader.is_alive():
             os.close(self._master)
 
