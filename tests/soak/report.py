@@ -28,6 +28,8 @@ def report(outcome: Outcome) -> str:
         if violation.said is not None:
             lines += [f"      {line}" for line in outcome.traces.get(violation.said.token, ())]
     lines.append(f"at rest {outcome.rest_s:.0f} s after the last fault")
+    refused = {method: f"{n} of {outcome.calls[method]}" for method, n in outcome.too_many.most_common()}
+    lines.append(f"calls refused as too many: {refused or 'none'}")
     lines.append(
         f"events that Slack gave up and history brought: {outcome.events_lost}, "
         f"messages that came in after a later one: {outcome.overtaken}"

@@ -40,6 +40,8 @@ class Outcome:
     lives: list[Life] = field(default_factory=list)
     left_behind: list[int] = field(default_factory=list)
     rest_s: float = 0.0
+    calls: Counter[str] = field(default_factory=Counter)
+    too_many: Counter[str] = field(default_factory=Counter)
     traces: dict[str, list[str]] = field(default_factory=dict)
     log: str = ""
 
@@ -79,6 +81,8 @@ async def soak(plan: Plan, place: Path) -> Outcome:
             _judge(outcome, built, people, place)
         outcome.tried = chaos.tried
         outcome.events_lost = built.built.workspace.hub.counts.lost
+        outcome.calls = built.built.workspace.limits.calls
+        outcome.too_many = built.built.workspace.limits.violations
         outcome.log = built.built.log()
         await built.built.stop()
         outcome.left_behind = await _left_behind(built)

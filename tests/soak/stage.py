@@ -70,7 +70,7 @@ async def stage(place: Path, count: int) -> AsyncIterator[Stage]:
     names = tuple(f"repo{number}" for number in range(count))
     user, home = place / "user", Home(place / "home").ensure()
     user.mkdir()
-    async with WorkspaceServer(Options(channels=names, timing=TIMING)) as workspace:
+    async with WorkspaceServer(Options(channels=names, timing=TIMING, with_limits=True)) as workspace:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(user),
