@@ -70,7 +70,8 @@ async def test_what_a_turn_did_is_put_back_and_forth(repo: Path, tree: Tree) -> 
     assert before is not None
     assert after is not None
     asked = await tree.put_back(before.commit, after.commit, "check")
-    assert set(asked.restored) == {"a.txt", "gone.txt", "new dir/-odd\nñame"}
+    assert set(asked.restored) == {"a.txt", "gone.txt"}
+    assert asked.removed == ("new dir/-odd\nñame",)
     assert state(repo) == after_state
     assert await tree.put_back(before.commit, after.commit, "apply") == asked
     assert state(repo) == before_state
@@ -90,7 +91,7 @@ async def test_what_was_changed_since_stays(repo: Path, tree: Tree) -> None:
     assert after is not None
     done = await tree.put_back(before.commit, after.commit, "apply")
     assert done.left == ("a.txt",)
-    assert set(done.restored) == {"gone.txt", "new dir/-odd\nñame"}
+    assert (done.restored, done.removed) == (("gone.txt",), ("new dir/-odd\nñame",))
     assert (repo / "a.txt").read_text() == "one\nby hand\nthree\n"
     assert (repo / "gone.txt").exists()
     assert not (repo / "new dir").exists()

@@ -21,13 +21,14 @@ CREDENTIALS = ".claude/.credentials.json"
 class Survey:
     """One agent: ``prefix`` is what people write before the colon; ``ready``, or ``note`` says what to do.
 
-    ``version`` is "" where there is none to tell.
+    ``version`` is "" where there is none to tell; ``planned``: nothing can be done about it yet.
     """
 
     prefix: str
     ready: bool
     note: str = ""
     version: str = ""
+    planned: bool = False
 
 
 async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
@@ -37,9 +38,12 @@ async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
         await _claude(settings, home),
         Survey("rehearsal", ready=True, note="works offline, for trying things out"),
         _image(config),
-        *(Survey(name, ready=False, note="not part of this version yet") for name in ("kimi", "agent")),
+        *(
+            Survey(name, ready=False, note="not part of this version yet", planned=True)
+            for name in ("kimi", "agent")
+        ),
     ]
-    return tuple(sorted(found, key=lambda one: not one.ready))
+    return tuple(sorted(found, key=lambda one: (not one.ready, one.planned)))
 
 
 async def _claude(settings: RepoSettings, home: Path) -> Survey:

@@ -52,7 +52,7 @@ class UndoBackend:
             found = await (await self._tree()).put_back(*turn.put_back, "apply")
         except CodeButlerError as error:
             return Finished(ok=False, text=f"Nothing was undone: {error}.", reason="failed")
-        if not found.restored:
+        if not found.undone:
             text = f"Nothing was undone: {count(len(found.left), 'file')} changed since."
             return Finished(ok=False, text=text, reason="failed")
         return Finished(ok=True, text=markdown(found), reason="done")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codebutler.config.programs import program_names, program_of
+from codebutler.config.schema import Config
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.desk import Desk
@@ -22,18 +24,17 @@ async def answer(desk: Desk, _errand: ErrandRow) -> Reply:
     """Each agent on a line."""
     config = desk.settings.config
     lines = [_line(one, config.agent.default) for one in await desk.agents.survey()]
+    programs = [program_of(config, name) for name in sorted(program_names(config))]
     lines += [
-        f"• {code(rule.prefix + ':')} {plain(rule.description or rule.binary)}" for rule in config.commands
+        f"▫️ {code(rule.prefix + ':')} · {plain(rule.description or rule.binary)}" for rule in programs if rule
     ]
     return Reply((Message("\n".join(["Who can work here:", *lines])),))
 
 
 def _line(one: Survey, default: str) -> str:
-    from codebutler.config.schema import Config
-
     is_default = agent_name(Config(), one.prefix) == default
     parts = [
-        f"{'✅' if one.ready else '❌'} {code(one.prefix + ':')}",
+        f"{'✅' if one.ready else '▫️' if one.planned else '❌'} {code(one.prefix + ':')}",
         *([f"version {plain(one.version)}"] if one.version else []),
         *(["ready"] if one.ready else []),
         *([plain(one.note)] if one.note else []),

@@ -42,7 +42,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
         return Reply((Message(NO_SNAPSHOT),))
     tree = await desk.agents.tree()
     found = await tree.put_back(turn.tree_before, turn.tree_after, "check")
-    if not found.restored and not found.left:
+    if not found.undone and not found.left:
         return Reply((Message(NOTHING_CHANGED.format(words=words, when=when)),))
     return Reply((preview(turn.id, f"{words}, {when}", found),))
 

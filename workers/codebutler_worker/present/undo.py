@@ -22,18 +22,18 @@ UNDOING = "↩ Undoing “{words}” …"
 def preview(turn_id: str, what: str, found: PutBack) -> Message:
     """What would be put back, and the button that does it; without one if nothing can be."""
     text = f"↩ Undo {what}?\n{_outcome(found)}"
-    if not found.restored:
+    if not found.undone:
         return Message(text)
     text += "\nCommits, branches and what is staged stay as they are."
-    return with_buttons(
-        text, button(f"Undo {count(len(found.restored), 'file')}", UNDO_ACTION, turn_id, "danger")
-    )
+    return with_buttons(text, button(f"Undo {count(found.undone, 'file')}", UNDO_ACTION, turn_id, "danger"))
 
 
 def _outcome(found: PutBack) -> str:
     lines = []
     if found.restored:
         lines.append(f"These files would be as they were before it:\n{_paths(found.restored)}")
+    if found.removed:
+        lines.append(f"It made these, and they would be removed:\n{_paths(found.removed)}")
     if found.left:
         lines.append(f"Changed since, so left alone:\n{_paths(found.left)}")
     if found.commits:
@@ -54,7 +54,11 @@ def _paths(paths: Sequence[str]) -> str:
 
 def markdown(found: PutBack) -> str:
     """What was put back, as Markdown."""
-    parts = [f"↩ Put back {count(len(found.restored), 'file')} as before:", _list(found.restored)]
+    parts = [f"↩ Put back {count(found.undone, 'file')} as before:"]
+    if found.restored:
+        parts.append(_list(found.restored))
+    if found.removed:
+        parts += ["Removed:", _list(found.removed)]
     if found.left:
         parts += ["Changed since, so left alone:", _list(found.left)]
     if found.commits:

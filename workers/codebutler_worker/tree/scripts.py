@@ -132,14 +132,16 @@ diffs --binary --full-index --no-renames "$before" "$after" -- > "$own/patch" ||
 [ -s "$own/patch" ] || exit 0
 if git apply -R --check --whitespace=nowarn "$own/patch" 2>/dev/null; then
   [ "$mode" = check ] || git apply -R --whitespace=nowarn "$own/patch" || exit 1
-  diffs -z --name-only --no-renames "$before" "$after" -- | each 's|^|+|'
+  diffs -z --name-only --no-renames --diff-filter=A "$before" "$after" -- | each 's|^|-|'
+  diffs -z --name-only --no-renames --diff-filter=a "$before" "$after" -- | each 's|^|+|'
 else
   diffs -z --name-only --no-renames "$before" "$after" -- | xargs -0 -n 1 sh -c '
     git --no-pager diff --no-ext-diff --no-textconv --binary --full-index --no-renames \\
       "$before" "$after" -- ":(top,literal)$1" > "$own/patch"
     [ "$mode" = check ] && check=--check || check=
+    grep -qa "^new file mode " "$own/patch" && sign=- || sign=+
     if git apply -R $check --whitespace=nowarn "$own/patch" 2>/dev/null; then
-      printf "+%s\\0" "$1"
+      printf "%s%s\\0" "$sign" "$1"
     else
       printf "=%s\\0" "$1"
     fi' put-back
@@ -148,4 +150,4 @@ rm -f "$own/patch"
 """
 """Arguments: the size limit in blocks, ``check`` or ``apply``, and two commits (``now`` = the working tree) between
 which the change lies that is to be taken back. Prints the number of commits in between, and each path with + for
-what can be (was) put back and = for what has been changed since."""
+what can be (was) put back, - for what can be (was) removed and = for what has been changed since."""

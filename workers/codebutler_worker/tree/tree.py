@@ -40,12 +40,18 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """The paths that were (or, asked only, would be) put back, and those left alone because they were changed
-    since. ``commits``: how many the change itself made; they stay."""
+    """The paths that were (or, asked only, would be) put back, those removed because the change made them, and
+    those left alone because they were changed since. ``commits``: how many the change itself made; they stay."""
 
     restored: tuple[str, ...]
     left: tuple[str, ...]
     commits: int = 0
+    removed: tuple[str, ...] = ()
+
+    @property
+    def undone(self) -> int:
+        """How many files become as they were."""
+        return len(self.restored) + len(self.removed)
 
 
 class Tree:
@@ -104,6 +110,7 @@ class Tree:
             restored=tuple(path[1:] for path in paths if path.startswith("+")),
             left=tuple(path[1:] for path in paths if path.startswith("=")),
             commits=int(commits) if commits.isdecimal() else 0,
+            removed=tuple(path[1:] for path in paths if path.startswith("-")),
         )
 
 
