@@ -38,7 +38,8 @@ log = logging.getLogger("codebutler.slack.homecoming")
 class Homecoming:
     """``lost`` when nobody listens any more, ``back`` when somebody does; ``run`` does the rest.
 
-    ``channels`` are those that may be told; ``is_busy``: what was missed is still being fetched.
+    ``channels`` are those that may be told; ``is_busy``: what was missed is still being fetched,
+    or a worker is still starting.
     """
 
     def __init__(
@@ -149,9 +150,9 @@ class Homecoming:
     async def _settle(self) -> None:
         """Until what was missed has been fetched, and the workers have looked at what they left."""
         until_s = self._clock.monotonic() + PATIENCE_S
-        await self._clock.sleep(SETTLE_S)
         while self._is_busy() and self._clock.monotonic() < until_s:
             await self._clock.sleep(LOOK_S)
+        await self._clock.sleep(SETTLE_S)
 
     async def _tell(self, absence: Absence, channel: str) -> Absence:
         arrivals = await self._journal.arrivals(channel)

@@ -110,6 +110,11 @@ class Supervisor:
         """Until every worker has become ready or failed at it once."""
         await asyncio.gather(*(handle.settled.wait() for handle in list(self._handles.values())))
 
+    @property
+    def is_starting(self) -> bool:
+        """Has a worker neither become ready nor failed at it yet?"""
+        return any(not handle.settled.is_set() for handle in self._handles.values())
+
     def deliver(self, entry: JournalEntry) -> None:
         """Queue an event for its channel's worker, waking it. Where nobody works for that channel the event
         just stays in the journal."""

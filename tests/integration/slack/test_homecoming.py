@@ -149,7 +149,7 @@ async def test_an_outage_of_the_socket_is_told_too(world: World) -> None:
         assert world.told("C2") == [], "what was missed is still being fetched"
         await world.accept(journal, "C2", world.clock.monotonic() - 100.5)
         world.busy = False
-        await world.passes(5)
+        await world.passes(10)
         [line] = world.told("C2")
         assert "Back after 5 min: 2 messages" in line
         assert world.told() == ["👋 Back after 5 min: nothing was missed."], "somebody was talking there"
