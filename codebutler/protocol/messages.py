@@ -205,4 +205,6 @@ ToWorker = (
     | FetchFailed
     | Shutdown
 )
-ToParent = Hello | Ready | Stored | Send | Fetch | FetchThread | Doing | Heartbeat | Log | Audit | Overview | Goodbye
+ToParent = (
+    Hello | Ready | Stored | Send | Fetch | FetchThread | Doing | Heartbeat | Log | Audit | Overview | Goodbye
+)

@@ -70,7 +70,7 @@ async def test_a_turn_that_failed_is_told_as_such(tmp_path: Path) -> None:
         parent.says("you try", "101.1", "100.1", prefix="rehearsal")
         prompt = (await parent.run(1)).request.prompt
         assert "> try it" in prompt
-        assert "(it did not finish: failed)" in prompt
+        assert "(it did not end well: failed)\n> no" in prompt
 
 
 async def test_a_thread_that_others_began_is_read_first(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def look_back(draft: Draft, turn: TurnRow, session_id: str | None, config: Confi
     """What of this turn's past its agent does not know."""
     if not talks(config, turn.agent):
         return Missed()
-    exchanges = missed(draft, turn, session_id)
+    exchanges = missed(draft, turn, session_id, config)
     return Missed(exchanges, "" if session_id or exchanges else _foreign_thread(draft, turn))
 
 

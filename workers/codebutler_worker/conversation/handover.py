@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from codebutler.config.programs import program_names
 from codebutler.config.schema import AgentName, Config
 from codebutler.model import Quoted
 from codebutler_worker.conversation.desk import Draft
@@ -42,11 +43,12 @@ def talks(config: Config, agent: str) -> bool:
     return agent in own | set(get_args(AgentName))
 
 
-def missed(draft: Draft, turn: TurnRow, session_id: str | None) -> tuple[Exchange, ...]:
+def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) -> tuple[Exchange, ...]:
     """What other agents did in this conversation since this one's session last had a turn, oldest first.
 
-    Only what belongs to sessions that still are: what was reset is not carried over.
+    Of agents, only what belongs to sessions that still are: what was reset is not carried over. Programs have none.
     """
+    programs = program_names(config)
     found: list[Exchange] = []
     for earlier in draft.uow.turns.newest(LOOKED_BACK, turn.conversation):
         if earlier.id == turn.id or earlier.started_at is None or earlier.session_id is None:
@@ -56,12 +58,14 @@ def missed(draft: Draft, turn: TurnRow, session_id: str | None) -> tuple[Exchang
                 break
             continue
         session = draft.uow.sessions.get(turn.conversation, earlier.agent)
-        if session is None or session.session_id != earlier.session_id:
+        lasts = session is not None and session.session_id == earlier.session_id
+        if not lasts and earlier.agent not in programs:
             continue
         asked = tuple((row.from_id, row.content) for row in draft.uow.messages.of_turn(earlier.id))
-        answer = earlier.result or "" if earlier.state == "done" else ""
-        if asked or answer:
-            found.append(Exchange(earlier.agent, asked, answer or f"(it did not finish: {earlier.state})"))
+        came = earlier.result or ""
+        answer = came if earlier.state == "done" else f"(it did not end well: {earlier.state})\n{came}"
+        if asked or earlier.state == "done":
+            found.append(Exchange(earlier.agent, asked, answer))
     return tuple(reversed(found))
 
 
