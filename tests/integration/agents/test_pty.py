@@ -84,10 +84,11 @@ async def test_ctrl_c_reaches_the_program_and_not_its_walls(sandbox: Sandbox, gi
 
 async def test_an_interrupted_shell_goes_on(sandbox: Sandbox, git_repo: Path) -> None:
     async with running(sandbox, git_repo, "bash", "--norc", "-i") as terminal:
-        await terminal.process.write(b"echo start; sleep 300\r")
+        # As it is typed it is not what the prompt looks like.
+        await terminal.process.write(b"PS1=rea''dy:; sh -c 'echo start; exec sleep 300'\r")
         await terminal.until(lambda seen: b"start\r\n" in seen)
         await terminal.process.write(INTERRUPT)
-        await terminal.until(lambda seen: b"^C" in seen)
+        await terminal.until(lambda seen: b"ready:" in seen)
         await terminal.process.write(b"echo $((40 + 2))\r")
         await terminal.until(lambda seen: b"42" in seen)
         await terminal.process.write(b"exit 5\r")
