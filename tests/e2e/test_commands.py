@@ -6,6 +6,7 @@
 | K02 | every word as a slash command is taken within three seconds; whoever typed it is told, or the channel; a
 |     | stranger's does nothing |
 | K03 | while a turn runs: `/word` and `/butler word` as text in its thread, and an edit that mends a word |
+| K04 | real Claude Code, killed at work: its tree of processes is gone, its change undone, its session goes on |
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from codebutler.words import WORDS
 from codebutler.workspace.state import User
 from codebutler.workspace.whispers import Whisper
 from tests.e2e.house import House, house, whole_text
+from tests.e2e.test_busy import STOPPED_S, bash, claude, eventually, model_env, processes
 from tests.e2e.test_matrix import rehearsal
+from tests.modelserver.server import ModelServer, Reply
 
 ACK_S = 3.0
 IN_A_THREAD = {
@@ -113,6 +116,27 @@ async def test_k03_the_other_ways_to_say_a_word(tmp_path: Path, git_repo: Path) 
         await built.person.chat_update(channel=channel, ts=ts, text="!kill")
         await built.answer(channel, root, "Killing 1 turn.", after=ts)
         assert await built.outcome(channel, root) == "octagonal_sign"
+
+
+async def test_k04_claude_killed_undone_and_continued(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await claude(built, git_repo)
+        model.play(Reply("On it.", bash("echo half > half.txt; touch begun; setsid sleep 300")))
+        root = await built.say(channel, "remember quincunx")
+        await eventually(30, (git_repo / "begun").exists)
+        await built.say(channel, "!kill", root)
+        await eventually(STOPPED_S, lambda: not processes(str(git_repo)))
+        assert await built.outcome(channel, root) == "octagonal_sign"
+        ts = await built.say(channel, "!undo", root)
+        card = await built.answer(channel, root, "half.txt", after=ts)
+        (button,) = card["blocks"][1]["elements"]
+        await built.click(channel, card["ts"], button["action_id"], button["value"])
+        await built.answer(channel, root, "Put back 2 files", after=card["ts"])
+        assert not (git_repo / "half.txt").exists()
+        model.script[:] = [Reply("It was quincunx.")]
+        await built.say(channel, "which word was it?", root)
+        await built.answer(channel, root, "It was quincunx.")
+        assert "remember quincunx" in model.said()
 
 
 async def slash(built: House, channel: str, text: str, user: User | None = None) -> None:
