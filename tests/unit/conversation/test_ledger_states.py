@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings
+from codebutler.disk.backups import Restored
 from codebutler.model import ButtonClicked, NoRequest
 from codebutler_worker.conversation.again import CONTINUED_REASON
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.recovery import recover
+from codebutler_worker.conversation.restored import after_restore
 from codebutler_worker.conversation.states import STATES
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
@@ -87,6 +90,18 @@ async def test_a_restart_in_every_state(state: TurnState, tmp_path: Path) -> Non
         assert [len(found) for found in asked] == [int(live), 0]
         assert found.state == ("interrupted" if live else state)
         assert await store.run(lambda uow: len(uow.outbox.pending())) == int(live)
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_a_restored_store_asks_about_what_waited(state: TurnState, tmp_path: Path) -> None:
+    """What waits in a backup may have gone on since."""
+    clock = ManualClock()
+    restored = Restored(tmp_path / "store.db", "gone", datetime(2026, 2, 13, tzinfo=UTC), None)
+    async with open_store(tmp_path / "store.db", clock) as store:
+        await store.run(lambda uow: uow.turns.add(turn(state)))
+        await store.run(lambda uow: after_restore(Draft(uow, clock.now()), restored, "C1"))
+        asked = await store.run(lambda uow: recover(Draft(uow, clock.now())))
+        assert len(asked) == int(state in ("queued", "parked", "running", "waiting"))
 
 
 @pytest.mark.parametrize("receipt", ["posted", "failed"])
