@@ -147,6 +147,17 @@ async def test_two_people_have_to_allow_and_are_named(tmp_path: Path) -> None:
         await parent.until(lambda: answered(parent) == [("req-1", True)])
 
 
+async def test_who_pressed_once_is_named_when_writing_too(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, FIRST)
+        press(parent, buttons(await parent.post_with("touch a"))["Allow"], "500.1", name="ana")
+        await update_with(parent, "Allowed by ana.")
+        run.does(SECOND)
+        await parent.post_with("touch b")
+        parent.says("yes", "9900.1", "100.1")
+        await update_with(parent, "touch b", "Allowed by ana.")
+
+
 async def test_one_no_is_enough_and_no_session_gets_around_it(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await asks(parent, PUSH)

@@ -131,14 +131,14 @@ def _typed(draft: Draft, config: Config, event: MessagePosted, request: Prompt) 
         return Todo()
     if questions:
         draft.react(place_of(turn), event.ts, DONE)
-        return _answer(draft, Decider(event.user), rows[0], words)
+        return _answer(draft, _writer(draft, event.user), rows[0], words)
     if len(rows) > 1:
         draft.post(place_of(turn), USE_BUTTONS)
         return Todo()
     draft.react(place_of(turn), event.ts, DONE)
     if denial:
-        return _deny(draft, Decider(event.user), rows[0], (denial["reason"] or "").strip())
-    return _allow(draft, Decider(event.user), rows[0], session=False)
+        return _deny(draft, _writer(draft, event.user), rows[0], (denial["reason"] or "").strip())
+    return _allow(draft, _writer(draft, event.user), rows[0], session=False)
 
 
 def _open_cards(
@@ -164,6 +164,12 @@ def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:
         return True
     draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
     return False
+
+
+def _writer(draft: Draft, user: str) -> Decider:
+    """Who wrote: a message brings no name, but an earlier press of theirs did."""
+    names = (voters(row).get(user, user) for row in draft.uow.approvals.decided_by(user))
+    return Decider(user, next((name for name in names if name != user), ""))
 
 
 def _allow(draft: Draft, decider: Decider, row: ApprovalRow, *, session: bool) -> Todo:

@@ -118,6 +118,10 @@ class Approvals:
         about = {"conversation": conversation, "agent": agent, "session_id": session_id}
         return every(self._connection, _granted(), ApprovalRow, **about)
 
+    def decided_by(self, user: str) -> list[ApprovalRow]:
+        """The last few questions that a user decided, newest first."""
+        return every(self._connection, _decided_by(), ApprovalRow, decided_by=user)
+
     def vote(self, approval_id: str, votes: str) -> None:
         """Keep who has allowed a question that more people have to allow."""
         change(self._connection, tables.approvals, {"votes": votes}, id=approval_id, state="pending")
@@ -158,6 +162,11 @@ def _asked_by(*names: str) -> Select[Any]:
     return matching(tables.approvals, *names).order_by(
         tables.approvals.c.requested_at, text("approvals.rowid")
     )
+
+
+@cache
+def _decided_by() -> Select[Any]:
+    return matching(tables.approvals, "decided_by").order_by(text("approvals.rowid DESC")).limit(20)
 
 
 @cache
