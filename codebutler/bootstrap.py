@@ -40,11 +40,13 @@ from codebutler.schedule.watch import Watchers
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.catchup import CatchUp, Shelf
+from codebutler.slack.channels import ChannelMoved, Channels
 from codebutler.slack.connection import Care, SlackConnection
 from codebutler.slack.download import Downloads
 from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
+from codebutler.slack.payloads import HomeOpened, Notice
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
@@ -64,6 +66,15 @@ class Surroundings:
     env: Mapping[str, str]
     resolved: Resolved
     clock: Clock
+
+
+@dataclass(frozen=True)
+class Inlet:
+    """Where what Slack tells goes."""
+
+    intake: Intake
+    router: HoldingRouter
+    apphome: AppHome
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
@@ -90,7 +101,6 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     table = RepoTable.read(around.home, around.env)
     parts = await _parts(around, api, table, listeners, stack)
     parent = Parent(parts, table)
-    rng = random.Random()  # noqa: S311 - back-off
     audited = AuditedRouter(
         LocalRouter(parts.supervisor), parts.audit, around.clock, parts.services.nothing_starts
     )
@@ -104,8 +114,6 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         refusals=parts.services,
         clock=around.clock,
     )
-    shelf = Shelf(intake=intake, journal=parts.journal, router=router)
-    catch_up = CatchUp(parts.sender, shelf, around.clock, rng, parent.repos)
     operator = Operator(
         parent=parent,
         workers=parts.supervisor,
@@ -114,22 +122,8 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         listeners=listeners,
         jobs=desk,
     )
-    echo = Echo(parts.sender, parts.journal, catch_up.channels, around.clock)
-    homecoming = Homecoming(
-        parts.sender, parts.journal, around.clock, catch_up.channels, lambda: catch_up.is_busy
-    )
-    parts.services.on_interrupted = homecoming.interrupted
-    apphome = AppHome(
-        api,
-        parts.journal,
-        parent.home_of,
-        around.clock,
-        parts.redactor.redact,
-        parts.sender.workspace_url,
-    )
-    parts.services.on_overview = apphome.overview
-    care = Care(catch_up, echo, homecoming, apphome.opened)
-    connection = SlackConnection(api, slack.app_token, intake, care, around.clock, rng)
+    apphome = _apphome(around, api, parts, parent)
+    connection = _connection(around, api, parts, parent, Inlet(intake, router, apphome))
 
     def status() -> str:
         return f"repositories: {len(parent.table.served)}, Slack {connection.status.state}"
@@ -148,6 +142,34 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         await parent.serve(intake, connection, operator, stopping)
 
 
+def _connection(
+    around: Surroundings, api: SlackApi, parts: Parts, parent: Parent, inlet: Inlet
+) -> SlackConnection:
+    clock, rng = around.clock, random.Random()  # noqa: S311 - back-off
+    shelf = Shelf(intake=inlet.intake, journal=parts.journal, router=inlet.router)
+    catch_up = CatchUp(parts.sender, shelf, clock, rng, parent.repos)
+    echo = Echo(parts.sender, parts.journal, catch_up.channels, clock)
+    homecoming = Homecoming(
+        parts.sender,
+        parts.journal,
+        clock,
+        catch_up.channels,
+        lambda: catch_up.is_busy or parts.supervisor.is_starting,
+    )
+    parts.services.on_interrupted = homecoming.interrupted
+    care = Care(catch_up, echo, homecoming, partial(_heed, inlet.apphome, parts.channels))
+    app_token = around.resolved.config.slack.app_token
+    return SlackConnection(api, app_token, inlet.intake, care, clock, rng)
+
+
+def _apphome(around: Surroundings, api: SlackApi, parts: Parts, parent: Parent) -> AppHome:
+    redact, url = parts.redactor.redact, parts.sender.workspace_url
+    apphome = AppHome(api, parts.journal, parent.home_of, around.clock, redact, url)
+    parts.services.on_overview = apphome.overview
+    parts.channels.on_change = apphome.changed
+    return apphome
+
+
 def _schedule(
     around: Surroundings, parts: Parts, parent: Parent, voice: Voice, router: EventRouter
 ) -> tuple[Scheduler, ScheduleDesk, ScheduleRouter]:
@@ -162,6 +184,14 @@ def _schedule(
 def _use(hooks: HookServer, watchers: Watchers, found: Found) -> None:
     hooks.use(found.hooks)
     watchers.use(found.jobs.values())
+
+
+def _heed(apphome: AppHome, channels: Channels, notice: Notice) -> None:
+    match notice:
+        case HomeOpened(user=user):
+            apphome.opened(user)
+        case ChannelMoved():
+            channels.moved(notice)
 
 
 def _name(repo: Repo | None) -> str:
@@ -190,8 +220,9 @@ async def _parts(
     sender = await stack.enter_async_context(Sender(api, clock, redact))
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
+    channels = Channels(clock)
     services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), statuses),
+        chat=Chat(sender, Downloads(api, clock), channels, statuses),
         journal=journal,
         audit=audit,
         logs=logs,
@@ -213,6 +244,7 @@ async def _parts(
         audit=audit,
         sender=sender,
         services=services,
+        channels=channels,
         supervisor=supervisor,
         tasks=tasks,
     )

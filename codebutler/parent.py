@@ -29,6 +29,7 @@ from codebutler.process.tasks import Tasks
 from codebutler.repos import RepoTable, Served, secrets_of
 from codebutler.services import ParentServices
 from codebutler.slack.api import SlackApi
+from codebutler.slack.channels import Channels
 from codebutler.slack.connection import SlackConnection
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
@@ -54,6 +55,7 @@ class Parts:
     audit: AuditLog
     sender: Sender
     services: ParentServices
+    channels: Channels
     supervisor: Supervisor
     tasks: Tasks
 
@@ -152,7 +154,9 @@ class Parent:
     ) -> tuple[list[RepoCard] | None, str]:
         """What App Home shows to a person: their repositories, None for a stranger; what is wrong with Slack."""
         slack = self._slack.status.trouble if self._slack else ""
-        cards = cards_for(user, self.table, self._parts.supervisor.rows(), turns)
+        cards = cards_for(
+            user, self.table, self._parts.supervisor.rows(), turns, self._parts.channels.trouble
+        )
         return cards, slack or self._parts.sender.trouble
 
     def path_of(self, repo: str) -> Path | None:
@@ -231,10 +235,14 @@ class Parent:
                 "uptime_s": round(parts.clock.monotonic() - self._started_s, 3),
             },
             "slack": {**socket, "trouble": socket.get("trouble") or parts.sender.trouble},
-            "repos": [*map(_row, rows), *self._absent()],
+            "repos": [*map(self._row, rows), *self._absent()],
             "journal": {"pending": parts.journal.pending_count},
             "outbox": {"pending": parts.supervisor.outbox_pending},
         }
+
+    def _row(self, row: RepoRow) -> dict[str, Any]:
+        built: dict[str, Any] = msgspec.to_builtins(row)
+        return {**built, "problem": row.problem or self._parts.channels.trouble(row.channel_id)}
 
     def _absent(self) -> list[dict[str, Any]]:
         return [
@@ -249,11 +257,6 @@ class Parent:
             for unserved in self.table.unserved
             if self.table.named(unserved.entry.name) is None
         ]
-
-
-def _row(row: RepoRow) -> dict[str, Any]:
-    built: dict[str, Any] = msgspec.to_builtins(row)
-    return built
 
 
 def _changes(before: Mapping[str, RepoSettings], after: Mapping[str, RepoSettings]) -> str:

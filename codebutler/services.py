@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 from codebutler.config.schema import RepoSettings
@@ -18,6 +19,7 @@ from codebutler.observe.audit import Act, AuditLog, act_of
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, LogTag
+from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.outgoing import addressed, harmless, has_links, linked
 from codebutler.slack.port import Download
@@ -33,6 +35,7 @@ class Chat:
 
     sender: Sender
     downloads: Downloads
+    channels: Channels
     statuses: StatusBoard
 
 
@@ -51,6 +54,7 @@ class ParentServices:
     ) -> None:
         self._sender = chat.sender
         self._downloads = chat.downloads
+        self._channels = chat.channels
         self._statuses = chat.statuses
         self._journal = journal
         self._audit = audit
@@ -71,7 +75,8 @@ class ParentServices:
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url())
         called = addressed(operation, repo.config.slack.allowed_users)
-        ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure)
+        submit = partial(self._sender.submit, repo.channel_id, op_id, called, unsure=unsure)
+        ts = await self._channels.when_open(repo.channel_id, submit)
         self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 

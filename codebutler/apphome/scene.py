@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from codebutler.apphome.view import RepoCard
 from codebutler.config.rules import rules_allow
@@ -17,7 +17,11 @@ TROUBLED = {
 
 
 def cards_for(
-    user: str, table: RepoTable, rows: Iterable[RepoRow], turns: Mapping[str, tuple[TurnNote, ...]]
+    user: str,
+    table: RepoTable,
+    rows: Iterable[RepoRow],
+    turns: Mapping[str, tuple[TurnNote, ...]],
+    channel_trouble: Callable[[str], str],
 ) -> list[RepoCard] | None:
     """One card for each repository that the user may talk to; None if there is none."""
     states = {row.name: row.worker.state for row in rows}
@@ -27,7 +31,8 @@ def cards_for(
             channel=served.config.slack.channel_id,
             worker=states.get(served.entry.name, "stopped"),
             turns=turns.get(served.entry.name, ()),
-            trouble=TROUBLED.get(states.get(served.entry.name, "stopped"), ""),
+            trouble=channel_trouble(served.config.slack.channel_id)
+            or TROUBLED.get(states.get(served.entry.name, "stopped"), ""),
         )
         for served in table.served
         if user in served.config.slack.allowed_users

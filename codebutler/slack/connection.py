@@ -19,6 +19,7 @@ from codebutler.slack.door import Door
 from codebutler.slack.echo import Echo
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.link import cancel
+from codebutler.slack.payloads import Notice
 from codebutler.slack.port import Identity
 from codebutler.slack.socket import SocketModeClient, SocketStatus
 from codebutler.slack.vigil import Ears, Vigil
@@ -45,7 +46,7 @@ class Care:
     catch_up: CatchUp
     echo: Echo
     homecoming: Homecoming
-    home_opened: Callable[[str], None]
+    on_notice: Callable[[Notice], None]
 
 
 class SlackConnection:
@@ -69,7 +70,7 @@ class SlackConnection:
         self._catch_up = care.catch_up
         self._echo = care.echo
         self._homecoming = care.homecoming
-        self._home_opened = care.home_opened
+        self._on_notice = care.on_notice
         self._clock = clock
         self._rng = rng
         self._trouble = ""
@@ -87,7 +88,7 @@ class SlackConnection:
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
         me = await self._identify()
-        door = Door(self._intake, me, self._home_opened)
+        door = Door(self._intake, me, self._on_notice)
         client = self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
         self._lose()
         ears = Ears(partial(self._catch_up.has_missed, me=me), self._echo.call)

@@ -9,7 +9,7 @@ from typing import Any
 from codebutler.errors import ProtocolError
 from codebutler.intake.intake import Intake
 from codebutler.slack.frames import Envelope
-from codebutler.slack.payloads import HomeOpened, Ignored, PayloadError, parse_envelope
+from codebutler.slack.payloads import Ignored, Notice, PayloadError, parse_envelope
 from codebutler.slack.port import Identity
 
 log = logging.getLogger("codebutler.slack.door")
@@ -18,10 +18,10 @@ log = logging.getLogger("codebutler.slack.door")
 class Door:
     """The socket's handler. An envelope that cannot be kept raises, so that Slack sends it again."""
 
-    def __init__(self, intake: Intake, identity: Identity, home_opened: Callable[[str], None]) -> None:
+    def __init__(self, intake: Intake, identity: Identity, on_notice: Callable[[Notice], None]) -> None:
         self._intake = intake
         self._identity = identity
-        self._home_opened = home_opened
+        self._on_notice = on_notice
 
     async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
         """Returns when the event is on disk or is none of ours; a malformed one is logged and given up."""
@@ -30,9 +30,8 @@ class Door:
         except (PayloadError, ProtocolError) as error:
             log.warning("an unreadable %s payload was dropped: %s", envelope.type, error)
             return None
-        if isinstance(event, HomeOpened):
-            # Nothing to keep: who looks again opens it again.
-            self._home_opened(event.user)
+        if isinstance(event, Notice):
+            self._on_notice(event)
             return None
         if isinstance(event, Ignored):
             log.debug("ignored: %s", event.reason)

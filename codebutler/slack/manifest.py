@@ -29,7 +29,19 @@ BOT_SCOPES = (
     "groups:read",
     "reactions:write",
 )
-BOT_EVENTS = ("app_home_opened", "app_mention", "message.channels", "message.groups")
+BOT_EVENTS = (
+    "app_home_opened",
+    "app_mention",
+    "channel_archive",
+    "channel_left",
+    "channel_unarchive",
+    "group_archive",
+    "group_left",
+    "group_unarchive",
+    "member_joined_channel",
+    "message.channels",
+    "message.groups",
+)
 
 
 def manifest() -> dict[str, Any]:

@@ -22,11 +22,20 @@ from codebutler.model import (
     MessagePosted,
     SlashCommand,
 )
+from codebutler.slack.channels import ChannelMoved
 from codebutler.slack.port import Identity
 from codebutler.text.escape import unescape
 
 # Subtypes in which a person speaks; every other subtype is a notice of the workspace or somebody's program.
 SPOKEN = frozenset({"", "file_share", "thread_broadcast", "me_message"})
+MOVES = {
+    "channel_archive": "archived",
+    "group_archive": "archived",
+    "channel_unarchive": "back",
+    "group_unarchive": "back",
+    "channel_left": "left",
+    "group_left": "left",
+}
 GONE_FILES = frozenset({"tombstone", "hidden_by_limit"})
 SLACKBOT = "USLACKBOT"
 
@@ -52,7 +61,11 @@ class HomeOpened:
     user: str
 
 
-def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event | HomeOpened | Ignored:
+Notice = HomeOpened | ChannelMoved
+"""What is good to know and need not be kept."""
+
+
+def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
     """The event in a Socket Mode envelope of type ``kind``. Raises PayloadError for a malformed one."""
     match kind:
         case "events_api":
@@ -87,12 +100,16 @@ def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
     )
 
 
-def _event(event: Mapping[str, Any], me: Identity) -> Event | HomeOpened | Ignored:
+def _event(event: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
     kind = event.get("type")
     if kind == "app_mention":
         return _posted(event, _required(event, "channel"), me, mentioned=True)
     if kind == "app_home_opened" and event.get("tab") == "home":
         return HomeOpened(_required(event, "user"))
+    if isinstance(kind, str) and kind in MOVES:
+        return ChannelMoved(_required(event, "channel"), MOVES[kind])
+    if kind == "member_joined_channel" and event.get("user") == me.user_id:
+        return ChannelMoved(_required(event, "channel"), "back")
     if kind != "message":
         return Ignored(f"event type {_clean(str(kind))[:40]}")
     match event.get("subtype"):

@@ -18,6 +18,7 @@ from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
+from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.sender import Sender
@@ -46,7 +47,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat
         journal = Journal.open(tmp_path / "journal.db", clock)
         stack.push_async_callback(journal.close)
         services = ParentServices(
-            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), statuses),
+            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), Channels(clock), statuses),
             journal=journal,
             audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),

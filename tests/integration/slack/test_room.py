@@ -13,7 +13,7 @@ from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCom
 from codebutler.slack.api import SlackApi
 from codebutler.slack.frames import Envelope
 from codebutler.slack.link import SocketTiming
-from codebutler.slack.payloads import HomeOpened, Ignored, from_history, parse_envelope
+from codebutler.slack.payloads import Ignored, Notice, from_history, parse_envelope
 from codebutler.slack.sender import Sender
 from codebutler.slack.socket import SocketModeClient
 from codebutler.workspace.faults import Fault
@@ -52,7 +52,7 @@ class Parent:
 
     async def _handle(self, envelope: Envelope) -> dict[str, Any] | None:
         event = parse_envelope(envelope.type, envelope.payload, await self.me())
-        if isinstance(event, Ignored | HomeOpened) or event.key in self.heard:
+        if isinstance(event, Ignored | Notice) or event.key in self.heard:
             return None
         self.heard[event.key] = event
         self.server.signal.notify()

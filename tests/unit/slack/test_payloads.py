@@ -18,7 +18,15 @@ from codebutler.model import (
     MessagePosted,
     SlashCommand,
 )
-from codebutler.slack.payloads import HomeOpened, Ignored, PayloadError, from_history, parse_envelope
+from codebutler.slack.channels import ChannelMoved
+from codebutler.slack.payloads import (
+    HomeOpened,
+    Ignored,
+    Notice,
+    PayloadError,
+    from_history,
+    parse_envelope,
+)
 from codebutler.slack.port import Identity
 
 ME = Identity(user_id="UBOT", bot_id="BBOT", team_id="T1")
@@ -36,12 +44,12 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def event(**changes: Any) -> Event | HomeOpened | Ignored:
+def event(**changes: Any) -> Event | Notice | Ignored:
     payload = {"type": "event_callback", "event_id": "Ev1", "event": PLAIN | changes}
     return parse_envelope("events_api", payload, ME)
 
 
-def changed(message: dict[str, Any], previous: dict[str, Any] | None) -> Event | HomeOpened | Ignored:
+def changed(message: dict[str, Any], previous: dict[str, Any] | None) -> Event | Notice | Ignored:
     return event(
         subtype="message_changed",
         hidden=True,
@@ -187,7 +195,7 @@ def test_deletion_of_what_no_person_said_is_ignored(previous: dict[str, Any] | N
     assert isinstance(deleted, Ignored)
 
 
-def click(**changes: Any) -> Event | HomeOpened | Ignored:
+def click(**changes: Any) -> Event | Notice | Ignored:
     payload: dict[str, Any] = {
         "type": "block_actions",
         "user": {"id": "U1"},
@@ -300,3 +308,15 @@ def test_no_payload_raises_anything_else(kind: str, payload: dict[str, Any]) -> 
 def test_somebody_looks_at_our_home() -> None:
     assert event(type="app_home_opened", tab="home") == HomeOpened("U1")
     assert isinstance(event(type="app_home_opened", tab="messages"), Ignored)
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"), [("channel_archive", "archived"), ("group_left", "left"), ("channel_unarchive", "back")]
+)
+def test_what_has_become_of_a_channel(kind: str, how: str) -> None:
+    assert event(type=kind) == ChannelMoved("C1", how)
+
+
+def test_only_our_own_return_to_a_channel_counts() -> None:
+    assert event(type="member_joined_channel", user="UBOT") == ChannelMoved("C1", "back")
+    assert isinstance(event(type="member_joined_channel"), Ignored)
