@@ -15,19 +15,19 @@ async def act_as_somebody_new(page: Page, name: str, button: str) -> None:
     await page.locator("#me").click()
     await page.get_by_label("Name").fill(name)
     await page.get_by_role("button", name=button).click()
-    await expect(page.locator("#me")).to_contain_text(name)
+    await expect(page.locator("#me")).to_contain_text(name, timeout=PATIENCE_MS)
 
 
 async def act_as(page: Page, name: str) -> None:
     await page.locator("#me").click()
     await page.get_by_role("dialog").get_by_role("button", name=name).click()
-    await expect(page.locator("#me")).to_contain_text(name)
+    await expect(page.locator("#me")).to_contain_text(name, timeout=PATIENCE_MS)
 
 
 async def say(page: Page, text: str) -> None:
     await page.get_by_label("Message #sample").fill(text)
     await page.keyboard.press("Enter")
-    await expect(page.locator("#messages .message", has_text=text)).to_be_visible()
+    await expect(page.locator("#messages .message", has_text=text)).to_be_visible(timeout=PATIENCE_MS)
 
 
 async def test_strangers_are_refused_bots_ignored_and_a_cut_line_mends(

@@ -29,7 +29,7 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-PATIENCE_MS = 10_000
+PATIENCE_MS = 30_000
 OFFERS = Offers(
     commands=(
         SlashCommand(command="/deploy", description="Opens the form"),
@@ -130,6 +130,7 @@ async def stage() -> AsyncIterator[Stage]:
         handler.client.proxy = None
         await handler.connect_async()
         await server.until(lambda: server.hub.connections == 1)
+        expect.set_options(timeout=PATIENCE_MS)
         chromium = str(require("chromium"))
         browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield Stage(server, app, browser)

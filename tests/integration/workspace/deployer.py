@@ -68,24 +68,24 @@ class Deployer:
             self.app.event(event)(self.other)
 
     async def command(self, ack: Any, body: Json, client: Any) -> None:
+        self.told.append(body)
         await ack()
         await client.views_open(trigger_id=body["trigger_id"], view=deploy_form())
-        self.told.append(body)
 
     async def submitted(self, ack: Any, body: Json) -> None:
         if self.silent:
             return
-        await ack(**self.answer)
         self.told.append(body)
+        await ack(**self.answer)
 
     async def closed(self, ack: Any, body: Json) -> None:
-        await ack()
         self.told.append(body)
+        await ack()
 
     async def more(self, ack: Any, body: Json, client: Any) -> None:
+        self.told.append(body)
         await ack()
         await client.views_push(trigger_id=body["trigger_id"], view=page("More"))
-        self.told.append(body)
 
     async def home(self, event: Json, client: Any) -> None:
         await self.publish(client, event["user"])
@@ -96,8 +96,8 @@ class Deployer:
         await self.publish(client, body["user"]["id"])
 
     async def pick(self, ack: Any, body: Json) -> None:
-        await ack()
         self.told.append(body)
+        await ack()
 
     async def other(self, body: Json) -> None:
         del body

@@ -216,10 +216,10 @@ async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None
         await page.keyboard.press("Enter")
         await expect(page.locator("#messages .message", has_text="do not lose me")).to_have_count(1)
         await page.get_by_role("button", name="Faults on order").click()
-        await panel.get_by_label("Refuse what is over").check()
-        await stage.server.until(lambda: stage.server.limits.enforced)
-        await panel.get_by_label("Refuse what is over").uncheck()
-        await stage.server.until(lambda: not stage.server.limits.enforced)
+        for enforced in (True, False):
+            async with page.expect_response("**/workspace/limits"):
+                await panel.get_by_label("Refuse what is over").set_checked(enforced)
+            assert stage.server.limits.enforced is enforced
         first = stage.server.hub.counts.sent
         await panel.get_by_role("button", name="Cut").click()
         await stage.server.until(lambda: stage.server.hub.connections == 0)
