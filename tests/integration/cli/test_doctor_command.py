@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from codebutler.cli.doctor import CLEAR
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import BOT_TOKEN, CHANNELS, SlackServer
+from tests.integration.cli.terminal import in_terminal
 
 
 @pytest.fixture
@@ -52,6 +54,16 @@ def test_it_can_be_read_by_people_too(connected: Cli, repo: Path) -> None:
     lines = result.out.splitlines()
     assert result.code == 0
     assert all(line.startswith(("ok    ", "warn  ")) for line in lines[:-1])
+    assert lines[-1].endswith("0 failed")
+
+
+def test_who_waits_in_a_terminal_sees_it_go_on(connected: Cli, repo: Path) -> None:
+    shown = in_terminal(["doctor"], [], connected.home.root, {})
+    assert "looking …" in shown
+    assert "done, last: slack …" in shown
+    # What goes on is overwritten by what was found.
+    lines = [line.rpartition(CLEAR)[2].rstrip("\r") for line in shown.rstrip().split("\n")]
+    assert sum(line.startswith("ok    ") for line in lines) > 8
     assert lines[-1].endswith("0 failed")
 
 
