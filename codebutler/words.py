@@ -140,7 +140,7 @@ ALL = (
         "checks",
         "run the repository's checks",
         more="What `checks.command` says, otherwise `make check`, `make test`, `npm test` or `pytest`, whichever "
-        "the repository has.",
+        "the repository has. With `authorization.rules`, the prefix `checks` allows it.",
         prefix="checks",
         text="checks",
         shown=True,

@@ -28,6 +28,7 @@ ACK_S = 3.0
 IN_A_THREAD = {
     "help": "The words I know",
     "status": "*sample*: 0 running",
+    "list": "<http://127.0.0.1:",
     "agents": "`rehearsal:` · ready",
     "output": "README.md",
     "c echo from-the-$((1+1))-shell": "from-the-2-shell",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.config.schema import AgentSection, Config
-from codebutler_worker.conversation.naming import agent_name, conversation_id
+from codebutler_worker.conversation.naming import agent_name, conversation_id, prefixes_of
 
 
 def test_a_thread_is_a_conversation_unless_the_channel_is() -> None:
@@ -19,3 +19,8 @@ def test_a_thread_is_a_conversation_unless_the_channel_is() -> None:
 )
 def test_a_prefix_names_an_agent(prefix: str | None, agent: str) -> None:
     assert agent_name(Config(agent=AgentSection(default="kimi")), prefix) == agent
+
+
+def test_undoing_is_no_agents() -> None:
+    assert prefixes_of("undo") is None
+    assert prefixes_of("native") == ("native", "agent")

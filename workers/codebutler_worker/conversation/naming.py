@@ -31,6 +31,9 @@ def agent_name(config: Config, prefix: str | None) -> str:
     return _AGENT_OF_PREFIX.get(prefix, prefix)
 
 
-def prefixes_of(agent: str) -> tuple[str, ...]:
-    """The words by which people, and the rules about them, name an agent."""
+def prefixes_of(agent: str) -> tuple[str, ...] | None:
+    """The words by which people, and the rules about them, name an agent; None for undoing, which is nobody's: who
+    may undo a turn may undo that too."""
+    if agent == UNDO:
+        return None
     return (agent, *(prefix for prefix, name in _AGENT_OF_PREFIX.items() if name == agent))
