@@ -164,8 +164,9 @@ async def test_s07_envelopes_of_the_real_agent(tmp_path: Path, git_repo: Path) -
         model.play(Reply(words))
         ts = await built.say(channel, "look around")
         posted = await built.answer(channel, ts, "🔄 found **3** things")
-        answer = await built.answer(channel, ts, "All is well.")
+        answer = await built.answer(channel, ts, "_tokens:")
         assert answer["ts"] > posted["ts"]
+        assert "All is well." in whole_text(answer)
         assert "found" not in whole_text(answer)
         assert await built.outcome(channel, ts) == "white_check_mark"
         asked = await built.say(channel, "!logs tail 3", ts)

@@ -51,13 +51,13 @@ class Told:
         """Wait until the newest page has the line."""
         await self._wait(lambda: line in self.page, line)
 
-    async def until_shown(self, words: str) -> None:
+    async def until_shown(self, words: str, within_s: float = DEADLINE_S) -> None:
         """Wait until the words stand somewhere on the newest page."""
-        await self._wait(lambda: any(words in line for line in self.page), words)
+        await self._wait(lambda: any(words in line for line in self.page), words, within_s)
 
-    async def _wait(self, condition: Callable[[], bool], line: str) -> None:
+    async def _wait(self, condition: Callable[[], bool], line: str, within_s: float = DEADLINE_S) -> None:
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(within_s):
                 while not condition():
                     await self._news.wait()
                     self._news.clear()
