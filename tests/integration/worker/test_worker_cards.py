@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import ApprovalsSection, RepoSettings
-from codebutler.model import ButtonClicked, Update
+from codebutler.model import ButtonClicked, Update, Upload
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Withdrawn
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
@@ -214,6 +214,24 @@ async def test_a_row_that_is_not_what_was_asked_allows_nothing(tmp_path: Path, c
         await parent.until(lambda: answered(parent))
         assert answered(parent) == [("req-1", False)]
         assert "not what was decided" in parent.backend.answers[0][1].text
+
+
+async def test_a_long_plan_is_attached_whole(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        plan = "\n\n".join(f"{number}. " + "step " * 100 for number in range(60))
+        await asks(parent, replace(PLAN, input={"plan": plan}))
+        await parent.post_with("This is the plan")
+        files = await parent.until(
+            lambda: [one for one in parent.operations if isinstance(one, Upload)], flow=True
+        )
+        assert files[0].content.decode() == plan
+
+
+async def test_large_requests_have_cards_of_their_own(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        large = {"command": "touch " + "x" * 4_000}
+        await asks(parent, replace(FIRST, input=large), replace(SECOND, input=large))
+        await parent.until(lambda: len(parent.posts) == 2)
 
 
 async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from codebutler_worker.present.approvals import (
     approval_card,
     approval_text,
     closed_question,
+    is_cut,
     options_in,
     plan_texts,
     question_card,
@@ -110,7 +111,9 @@ def test_a_long_plan_is_shown_in_parts_and_a_cut_is_told() -> None:
     texts = plan_texts(plan)
     card = approval_card([Item("a", texts, is_plan=True)])
     assert [label for label, _ in buttons(card)] == ["Approve", "Keep planning"]
-    assert "more characters are not shown" in sections(card)[-1]
+    assert "more characters are in the file below" in sections(card)[-1]
+    assert is_cut(plan)
+    assert not is_cut("short")
     assert "*Step* 1 " in sections(card)[0]
     assert "<!channel>" not in "".join(sections(card))
     assert all(len(text) <= SECTION_CHARS for text in sections(card))

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from codebutler.config.schema import RepoSettings
+from codebutler.model import Upload
 from codebutler_worker.agents.backend import Approval, Question
 from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.queueing import place_of
@@ -30,6 +31,7 @@ from codebutler_worker.present.approvals import (
     approval_text,
     closed_question,
     denied_by,
+    is_cut,
     plan_texts,
     question_card,
     question_text,
@@ -41,6 +43,8 @@ from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 EXPIRY_S = 1800.0
 TOGETHER_S = 2.0
 MOST_TOGETHER = 5
+CARD_CHARS = 6_000
+"""Of the calls that share a card, as they are stored; Slack bounds a message's blocks."""
 QUESTION_TOOL = "codebutler.question"
 """Stands for the tool in the row of a question; no agent's tool has this name."""
 POLL_TOOL = "codebutler.poll"
@@ -95,7 +99,7 @@ def open_card(
         raise KeyError(turn_id)
     tool, given = _action(asked, settings.path)
     action_json = canonical(tool, given)
-    shared = _shared_card(draft, turn_id, tool)
+    shared = _shared_card(draft, turn_id, tool, len(action_json))
     row = ApprovalRow(
         id=approval_id,
         turn_id=turn_id,
@@ -113,6 +117,8 @@ def open_card(
     draft.uow.approvals.add(row)
     if shared is not None:
         show(draft, row)
+    if tool == PLAN_TOOL:
+        _attach(draft, place_of(turn), str(called_with(row).get("plan", "")))
     if turn.state == "running":
         draft.uow.turns.update(turn_id, state=move(turn.state, "ask"))
     return row
@@ -170,6 +176,16 @@ def is_same(row: ApprovalRow, asked: Approval | Question, workdir: str) -> bool:
     return row.action_json == action_json and row.digest == digest_of(action_json)
 
 
+def _attach(draft: Draft, place: Place, plan: str) -> None:
+    """A plan that its card does not hold, as a file."""
+    if is_cut(plan):
+        content = plan.encode("utf-8", "replace")
+        draft.add(
+            place,
+            Upload(filename="plan.md", title="The whole plan", content=content, thread_ts=place.thread_ts),
+        )
+
+
 def is_granted(draft: Draft, turn: TurnRow, session_id: str, asked: Approval) -> bool:
     """Whether people allowed it for this session, however long ago: then nobody is asked again."""
     wanted = pattern_of(asked.tool, asked.input)
@@ -214,14 +230,15 @@ def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
     return needed_for(settings.config.approvals.quorum, asked.tool, asked.input)
 
 
-def _shared_card(draft: Draft, turn_id: str, tool: str) -> str | None:
+def _shared_card(draft: Draft, turn_id: str, tool: str, size: int) -> str | None:
     """The card that this request joins, if one was opened just now."""
     pending = [row for row in waited_for(draft, turn_id) if _may_share(row.tool)]
     if not pending or not _may_share(tool) or pending[-1].message_op_id is None:
         return None
     rows = draft.uow.approvals.of_card(pending[-1].message_op_id)
     age_s = (draft.now - datetime.fromisoformat(rows[0].requested_at)).total_seconds()
-    return pending[-1].message_op_id if age_s <= TOGETHER_S and len(rows) < MOST_TOGETHER else None
+    fits = len(rows) < MOST_TOGETHER and size + sum(len(row.action_json) for row in rows) <= CARD_CHARS
+    return pending[-1].message_op_id if age_s <= TOGETHER_S and fits else None
 
 
 def _may_share(tool: str) -> bool:

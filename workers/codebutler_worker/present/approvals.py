@@ -34,7 +34,8 @@ MAX_OPTIONS = 10
 LABEL_CHARS = 75
 """Slack: the text of a button."""
 FALLBACK_CHARS = 3500
-PLAN_PARTS = 8
+PLAN_PARTS = 4
+"""Slack refuses blocks with much more text altogether (``msg_blocks_too_long``), and with them the buttons."""
 _PLAN_PART_CHARS = 2500
 _OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 _FENCE = "```"
@@ -80,8 +81,13 @@ def plan_texts(plan: str) -> tuple[str, ...]:
     parts = split_markdown(_visible(plan).strip() or "(it did not say)", _PLAN_PART_CHARS)
     shown = [clip(to_mrkdwn(neutralise(part)), SECTION_CHARS - 200) for part in parts[:PLAN_PARTS]]
     if hidden := sum(len(part) for part in parts[PLAN_PARTS:]):
-        shown.append(f"⚠️ {hidden} more characters are not shown.")
+        shown.append(f"⚠️ {hidden} more characters are in the file below.")
     return (f"📋 This is the plan. May I begin?\n{shown[0]}", *shown[1:])
+
+
+def is_cut(plan: str) -> bool:
+    """Whether ``plan_texts`` leaves something out."""
+    return "characters are in the file below" in plan_texts(plan)[-1]
 
 
 def approval_card(items: Sequence[Item]) -> Message:
