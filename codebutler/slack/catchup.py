@@ -50,7 +50,6 @@ class _Round:
 
     gap: Gap
     frame: Window
-    losses: int
     fetched: list[Shown]
     complete: set[str | None]
 
@@ -71,6 +70,7 @@ class CatchUp:
         rng: Random,
         repos: Callable[[], Mapping[str, Repo]],
     ) -> None:
+        self._rng = rng
         self._bygone = Bygone(reader, clock, rng)
         self._shelf = shelf
         self._clock = clock
@@ -157,9 +157,10 @@ class CatchUp:
 
     async def _all(self, me: Identity) -> None:
         """What is new first, in every channel: what was changed takes many more calls, and nobody waits for
-        it."""
+        it. In any order, so that no channel is always the last of a round that is cut short."""
         rounds: dict[str, _Round] = {}
         channels = list(self._repos())
+        self._rng.shuffle(channels)
         await asyncio.gather(*(self._one(each, partial(self._news, each, me, rounds)) for each in channels))
         found = list(rounds.values())
         await asyncio.gather(
@@ -207,7 +208,7 @@ class CatchUp:
             complete.add(None)
         else:
             log.warning("%s: so much was written that only the latest is read", self._name(channel))
-        found = _Round(gap, frame, losses, fetched, complete)
+        found = _Round(gap, frame, fetched, complete)
         unread = self._unread(found, threads(gap, frame, fetched))
         for root in unread:
             replies = await self._replies(found, root, me)
@@ -215,10 +216,14 @@ class CatchUp:
         await self._accept(found)
         self._keep(found, unread)
         rounds[channel] = found
+        if losses == self._losses:
+            # Otherwise something may be missing since: the gap stays, and another round is on its way. What
+            # remains lies before the gap, where the next round looks, too.
+            await self._shelf.journal.close_gap(channel)
 
     async def _changes(self, found: _Round, me: Identity) -> None:
-        """Take in what came to threads before the gap and never to us, then what was edited or deleted there,
-        and close the gap."""
+        """Take in what came to threads before the gap and never to us, then what was edited or deleted
+        there."""
         before = self._unread(found, earlier(found.gap, found.frame, found.fetched))
         for root in [*before, *unsettled(found.gap, found.frame)[:MAX_THREADS]]:
             if self._wanted.is_set():
@@ -229,9 +234,6 @@ class CatchUp:
                     replace(found, fetched=replies or [], complete=found.complete.intersection((root,)))
                 )
                 self._keep(found, [root])
-        if found.losses == self._losses:
-            # Otherwise something may be missing since: the gap stays, and another round is on its way.
-            await self._shelf.journal.close_gap(found.gap.channel)
 
     def _unread(self, found: _Round, roots: Sequence[str]) -> list[str]:
         """A gap may stay open for several rounds; a thread with nothing new is not read in each of them."""

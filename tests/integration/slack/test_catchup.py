@@ -64,9 +64,9 @@ class Life:
         self.news.set()
 
     async def caught_up(self) -> None:
-        """Wait until no gap is left; the clock runs meanwhile."""
+        """Wait until no gap is left and all was looked at; the clock runs meanwhile."""
         async with asyncio.timeout(DEADLINE_S):
-            while await self.journal.gap("C1") is not None:
+            while await self.journal.gap("C1") is not None or self.catch_up.is_busy:
                 await self.clock.advance(1)
         await settle()
 
