@@ -198,7 +198,7 @@ async def test_a_wrong_key_says_what_to_do(desk: Desk) -> None:
     desk.model.play(*[Reply(status=401, error="invalid x-api-key")] * 12)
     end = last(await desk.run("hello"))
     assert (end.ok, end.reason) == (False, "auth")
-    assert "log in" in end.text
+    assert "claude auth login" in end.text
     assert "\n" not in end.text
 
 
