@@ -169,5 +169,6 @@ async def test_s07_envelopes_of_the_real_agent(tmp_path: Path, git_repo: Path) -
         assert "All is well." in whole_text(answer)
         assert "found" not in whole_text(answer)
         assert await built.outcome(channel, ts) == "white_check_mark"
+        # Its program may still be ending: then the last line is not there yet, but all it said is.
         asked = await built.say(channel, "!logs tail 3", ts)
-        assert "status=done" in (await built.answer(channel, ts, "--- session", after=asked))["text"]
+        await built.answer(channel, ts, '"type":"result"', after=asked)
