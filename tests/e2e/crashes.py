@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 CLICK_AGAIN_S = 3.0
 # Slack sends an event again after a minute and after five; here nobody wants to wait that long.
 IMPATIENT = Timing(ack_s=1.0, retries_s=(0.3,) * 100)
-# What the parent says by itself after an outage that lasted (on a busy machine, a death is one) is in no worker's store.
+# What the parent says by itself after an outage that lasted (on a busy machine a death is one): in no store.
 PARENTS = "back-"
 Point = tuple[str, int]
 
