@@ -21,7 +21,17 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler.model import Command, MessagePosted, Prompt, React, Request
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Configure, Deliver, Hello, Ready, Send, Sent, Shutdown, ToParent
+from codebutler.protocol.messages import (
+    Configure,
+    Deliver,
+    Hello,
+    Overview,
+    Ready,
+    Send,
+    Sent,
+    Shutdown,
+    ToParent,
+)
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -38,8 +48,16 @@ from codebutler_worker.tree.tree import Tree
 
 CHANNEL = "C000"
 LIMIT_S = 10.0
+TOLD, ENDED = "overview", "end"
 # In memory, where there is such a place: nothing of it need outlive a power cut.
 STAGE = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
+
+
+class HurriedClock(SystemClock):
+    """Nobody is kept waiting."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(min(seconds, 0.01))
 
 
 class Understudy:
@@ -95,7 +113,7 @@ def warm_up(stage: Path = STAGE) -> bool:
 async def _rehearse(directory: Path) -> bool:
     ours, theirs = socket.socketpair()
     serving = asyncio.create_task(
-        serve(theirs, SystemClock(), _agents, Home(directory / "home")), name="warm-up"
+        serve(theirs, HurriedClock(), _agents, Home(directory / "home")), name="warm-up"
     )
     channel: Channel[ToParent] = await Channel.over(ours, to_parent_codec())
     marks: list[str] = []
@@ -122,8 +140,11 @@ def _answer(channel: Channel[ToParent], message: ToParent, directory: Path, mark
         channel.send(Sent(op_id=message.op_id, ts="2.1"))
         if isinstance(mark := message.operation, React) and not mark.remove:
             marks.append(mark.name)
-            if mark.name in (DONE, FAILED):
-                channel.send(Shutdown(reason="sleep", grace_s=LIMIT_S / 2))
+    elif isinstance(message, Overview):
+        marks.append(TOLD)
+    if TOLD in marks and (DONE in marks or FAILED in marks) and ENDED not in marks:
+        marks.append(ENDED)
+        channel.send(Shutdown(reason="sleep", grace_s=LIMIT_S / 2))
 
 
 def _agents(_settings: RepoSettings, _clock: Clock) -> Understudies:
