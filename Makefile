@@ -28,7 +28,7 @@ run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
 test: $(READY) ## run the whole test suite, PARALLEL (4) files at once
-	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile
+	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile --durations=25
 
 check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands
 
@@ -55,7 +55,8 @@ wheel-check: $(READY) ## build the wheel and try it in a fresh environment
 bench: $(READY) ## measure; prints ratios against limits of the same run
 	$(BIN)/python -m bench
 
-soak: $(READY) ## kill, cut and fault 20 repositories at random for MINUTES (3), and judge what became of it
+soak: $(READY) ## kill at every passage of every point, then kill, cut and fault 20 repositories at random for MINUTES (3)
+	$(BIN)/python -m pytest -q tests/e2e/test_kill_points.py --all-passages
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 screenshot: $(READY) ## take the README's picture anew

@@ -14,6 +14,14 @@ hypothesis.settings.register_profile("suite", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("suite")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all-passages",
+        action="store_true",
+        help="kill at every passage of every point, not only at the first and the last (make soak)",
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Worker processes inherit it from the one fork server of the run: nothing reaches the user's own home."""

@@ -1,4 +1,6 @@
-"""Every labelled point, every passage of it: the process that passes it is killed there, and nothing is lost.
+"""Every labelled point: the process that passes it is killed there, and nothing is lost.
+
+At its first and its last passage; at every one with ``--all-passages`` (`make soak`).
 
 One undisturbed run tells which points there are and how often each is passed. Then parent and worker die at
 each of them in turn while a person talks, and the whole record is checked after each recovery.
@@ -100,16 +102,18 @@ def test_the_points_are_those_that_matter(passages: dict[Process, Counter[str]])
     assert set(passages["worker"]) == {name + side for name in WORKER for side in SIDES}
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("process", ["parent", "worker"])
 async def test_death_at_every_passage_of_every_point(
-    process: Process, passages: dict[Process, Counter[str]], tmp_path: Path
+    process: Process, passages: dict[Process, Counter[str]], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     points = points_of(passages[process])
+    if not request.config.getoption("--all-passages"):
+        points = [point for point in points if point[1] in (1, passages[process][point[0]])]
     fired = await carry_out_all(tmp_path, [Job(process, (point,)) for point in points])
     assert set(fired) == set(passages[process])
     # How a run falls into batches and turns differs a little: the last passages may not come.
-    assert fired.total() >= 0.75 * len(points), (fired, passages[process])
+    assert fired.total() >= 0.5 * len(points), (fired, passages[process])
 
 
 @pytest.mark.timeout(300)
