@@ -2,7 +2,7 @@
 PYTHON ?= python3
 MINUTES ?= 3
 # The tests mostly wait for processes: more of them at once than there are processors.
-PARALLEL ?= 4
+PARALLEL ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
 PRODUCT := .venv/.product
@@ -27,7 +27,7 @@ $(READY): $(PRODUCT)
 run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
-test: $(READY) ## run the whole test suite, PARALLEL (4) files at once
+test: $(READY) ## run the whole test suite, PARALLEL (3) files at once
 	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile --durations=25
 
 check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands

@@ -22,6 +22,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Files that take minutes begin first: else one of them runs alone at the end.
+LONGEST = ("test_kill_points.py", "test_soak_short.py", "test_page_views.py", "test_page_desk.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Worker processes inherit it from the one fork server of the run: nothing reaches the user's own home."""

@@ -148,7 +148,7 @@ async def test_l06_an_image_is_drawn_uploaded_and_kept(tmp_path: Path, git_repo:
         assert await built.outcome(channel, ts) == "x"
         assert await built.answer(channel, ts, "scripted refusal")
         ts = await built.say(channel, "!create-image")
-        assert await built.answer(channel, ts, "Say what the image should show")
+        assert await built.answer(channel, ts, "!create-image DESCRIPTION")
 
 
 async def test_l07_a_strangers_file_is_not_touched(tmp_path: Path, git_repo: Path) -> None:
