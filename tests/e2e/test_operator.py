@@ -95,8 +95,7 @@ async def test_o05_a_disk_that_holds_still(tmp_path: Path, git_repo: Path) -> No
         with closing(sqlite3.connect(built.home / "journal.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             ts = built.workspace.say(channel, "!ping")
-            await built.until_status(lambda status: status["slack"]["state"] == "connected")
-            assert built.workspace.hub.pending == 1
+            await built.until("the event on its way", lambda: built.workspace.hub.pending == 1 or None)
             other.execute("ROLLBACK")
         await built.answer(channel, ts, "pong")
         assert built.workspace.hub.counts.retried == 0
