@@ -61,7 +61,8 @@ class AttachmentRow:
 class TurnRow:
     """One turn of an agent. Its replies go to ``thread_ts``; it may start (or, parked, go on) once
     ``not_before`` is past. ``attempts``: how often its agent's service has sent it away. ``tree_before`` and
-    ``tree_after`` are snapshots of the working tree, as commits."""
+    ``tree_after`` are snapshots of the working tree, as commits. ``worked_s``: how long its agent has worked, without
+    the time it waited for a person. ``job``: the scheduled job that asked for it, "" if a person did."""
 
     id: str
     conversation: str
@@ -85,6 +86,8 @@ class TurnRow:
     attempts: int = 0
     tree_before: str | None = None
     tree_after: str | None = None
+    worked_s: float = 0.0
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
