@@ -194,7 +194,7 @@ async def test_without_network_even_the_host_itself_is_far(
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"git://127.0.0.1:{server.getsockname()[1]}/x"
         code, said = await attack(
-            sandbox, replace(policy, network=False), f"timeout 10 git ls-remote {address}"
+            sandbox, replace(policy, network="none"), f"timeout 10 git ls-remote {address}"
         )
         assert code != 0
         assert "unable to connect" in said

@@ -81,7 +81,7 @@ def test_every_namespace_is_new_and_the_network_only_when_off() -> None:
     )
     assert "--unshare-net" not in shared
     assert str(SYSTEM.resolver) in shared
-    alone = bwrap_argv(("true",), replace(INSIDE, network=False), CHECKOUT, SYSTEM)
+    alone = bwrap_argv(("true",), replace(INSIDE, network="none"), CHECKOUT, SYSTEM)
     assert "--unshare-net" in alone
     assert str(SYSTEM.resolver) not in alone
 

@@ -77,7 +77,7 @@ class BwrapSandbox:
             workdir.mkdir()
             outside.touch()
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside)}
-            policy = SandboxPolicy(workdir=workdir, home=base / "home", env=env, network=False)
+            policy = SandboxPolicy(workdir=workdir, home=base / "home", env=env, network="none")
             launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
             code, output = await _run(launch)
         if code != 0 or output.strip() != "written":

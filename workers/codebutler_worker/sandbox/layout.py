@@ -12,6 +12,7 @@ from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
+from codebutler_worker.sandbox.port import Network
 from codebutler_worker.sandbox.system import System
 
 ORDINARY_ID = "1000"
@@ -39,7 +40,7 @@ class Inside:
     readable: tuple[tuple[Path, Path], ...] = ()
     hidden: tuple[Path, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
-    network: bool = True
+    network: Network = "open"
     own_terminal: bool = False
 
 
@@ -53,7 +54,7 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
         *_identity(checkout, system),
         *NAMESPACES,
         *(() if inside.own_terminal else NO_TERMINAL),
-        *(() if inside.network else ("--unshare-net",)),
+        *(() if inside.network == "open" else ("--unshare-net",)),
         *(word for name, value in inside.env for word in ("--setenv", name, value)),
         *_system(inside, system),
         *_home(inside, system),
@@ -109,7 +110,7 @@ def _system(inside: Inside, system: System) -> list[str]:
     for scratch in SCRATCH:
         options += ["--tmpfs", scratch]
     options += ["--symlink", "../run", "/var/run"]
-    if inside.network and system.resolver:
+    if inside.network == "open" and system.resolver:
         options += ["--ro-bind", str(system.resolver), str(system.resolver)]
     return options
 

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The only way out of a namespace without network: ``path`` is a Unix socket over which what starts the program
+    hands out the listening socket it made inside, on 127.0.0.1:``port``. Who answers there decides about each host.
+    """
+
+    path: Path
+    port: int
+
+
+Network = Literal["none", "open"] | Door
+"""What a program reaches: nothing, what a door lets through, or whatever this machine reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +35,7 @@ class SandboxPolicy:
     home_paths: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
-    network: bool = True
+    network: Network = "open"
     own_terminal: bool = False
 
 

@@ -43,7 +43,7 @@ class Git:
     def __init__(self, sandbox: Sandbox, workdir: Path, home: Path) -> None:
         self._sandbox = sandbox
         self.workdir = workdir
-        self._policy = SandboxPolicy(workdir=workdir, home=home, env=environment(), network=False)
+        self._policy = SandboxPolicy(workdir=workdir, home=home, env=environment(), network="none")
 
     def has_repository(self) -> bool:
         """Whether there is a git directory at all; starts nothing."""

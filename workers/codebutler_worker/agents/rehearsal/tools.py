@@ -52,7 +52,7 @@ class Tools:
     def __init__(self, sandbox: Sandbox, workdir: Path, home: Path, record: Record | None = None) -> None:
         self._sandbox = sandbox
         self._record = record
-        self._policy = SandboxPolicy(workdir=workdir, home=home, env=ENV, network=False)
+        self._policy = SandboxPolicy(workdir=workdir, home=home, env=ENV, network="none")
 
     async def files(self, path: str) -> list[str]:
         """The files below ``path``, sorted."""
