@@ -1,0 +1,118 @@
+"""No path that a model names leads out of the repository, or to what agents may not see."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from codebutler_worker.tools.confined import is_directory, read_text, relative, writable
+from codebutler_worker.tools.port import ToolError
+from codebutler_worker.tools.read_files import ReadFilesArguments, read_all
+
+LIMIT = 2**20
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("token")
+    root = tmp_path / "repo"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.py").write_text("one\n")
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text("[core]\n")
+    (root / ".codebutler" / "files").mkdir(parents=True)
+    (root / ".codebutler" / "store.db").write_text("rows")
+    (root / ".codebutler" / "files" / "sent.txt").write_text("from a person")
+    (root / "out").symlink_to(tmp_path)
+    (root / "leak").symlink_to(tmp_path / "secret")
+    (root / "inner").symlink_to(root / "src" / "a.py")
+    return root
+
+
+@pytest.mark.parametrize("path", ["src/a.py", "./src/a.py", "src//a.py", ".codebutler/files/sent.txt"])
+def test_files_of_the_repository_are_read(repo: Path, path: str) -> None:
+    assert read_text(repo, path, LIMIT)
+    assert read_text(repo, str(repo / path), LIMIT)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret",
+        "src/../../secret",
+        "/etc/passwd",
+        "leak",
+        "out/secret",
+        "inner",
+        ".codebutler/store.db",
+        ".CodeButler/store.db",
+        ".codebutler",
+        "src/\0a",
+        "missing",
+        "src",
+    ],
+)
+def test_nothing_else_is_read(repo: Path, path: str) -> None:
+    with pytest.raises(ToolError, match=r"^[^\n]+$"):
+        read_text(repo, path, LIMIT)
+
+
+@pytest.mark.parametrize(
+    "path", ["src/new.py", "new/deep/file", ".codebutler/files/made.txt", ".github/x.yml"]
+)
+def test_files_of_the_repository_are_written(repo: Path, path: str) -> None:
+    assert writable(repo, path) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/hooks/pre-commit",
+        ".GIT/config",
+        "sub/.git/config",
+        "leak",
+        "out/new",
+        "..",
+        ".",
+        "src/a.py/b",
+        ".codebutler/x",
+    ],
+)
+def test_nothing_else_is_written(repo: Path, path: str) -> None:
+    with pytest.raises(ToolError, match=r"^[^\n]+$"):
+        writable(repo, path)
+
+
+def test_what_is_no_file_is_not_waited_for(repo: Path) -> None:
+    os.mkfifo(repo / "pipe")
+    with pytest.raises(ToolError, match="not a regular file"):
+        read_text(repo, "pipe", LIMIT)
+
+
+def test_what_is_no_text_or_too_large_is_not_shown(repo: Path) -> None:
+    (repo / "blob").write_bytes(b"a\0b")
+    with pytest.raises(ToolError, match="not a text file"):
+        read_text(repo, "blob", LIMIT)
+    with pytest.raises(ToolError, match="larger than 2 bytes"):
+        read_text(repo, "src/a.py", 2)
+
+
+def test_only_directories_of_the_repository_are_listed(repo: Path) -> None:
+    assert is_directory(repo, ".")
+    assert is_directory(repo, "src")
+    assert not is_directory(repo, "src/a.py")
+    for path in ("out", "..", ".codebutler"):
+        with pytest.raises(ToolError):
+            is_directory(repo, path)
+    assert relative(repo, "") == "."
+
+
+def test_of_several_files_those_that_can_be_read_are_read(repo: Path) -> None:
+    result = read_all(repo, ReadFilesArguments(paths=["src/a.py", "leak"]))
+    assert result.ok
+    assert "=== src/a.py\n1\tone" in result.text
+    assert "leak: goes through a symbolic link" in result.text
+    assert "token" not in result.text
+    assert not read_all(repo, ReadFilesArguments(paths=["missing"])).ok

@@ -1,0 +1,93 @@
+"""Paths that a model names, confined to the working directory: checked and read on descriptors, never by name.
+
+Also where there are no walls: no link is followed, git's own files are not written, and what is hidden from agents
+(``.codebutler`` but for what people sent) is neither read nor written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path, PurePosixPath
+
+from codebutler_worker.sandbox.checkout import PRIVATE, SHARED
+from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, read_regular, status_beneath
+from codebutler_worker.tools.port import ToolError
+
+GIT = ".git"
+
+
+def relative(workdir: Path, path: str) -> str:
+    """``path`` (relative, or absolute below ``workdir``) as a relative one; "." is the directory itself.
+
+    Raises ToolError for a path that leaves the directory or is not the agent's to see.
+    """
+    pure = PurePosixPath(path.strip() or ".")
+    if "\0" in path or ".." in pure.parts:
+        raise ToolError(f"{path!r}: stay inside the repository, without ..")
+    if pure.is_absolute():
+        if not pure.is_relative_to(workdir):
+            raise ToolError(f"{path}: not in this repository; paths are relative to {workdir}")
+        pure = pure.relative_to(workdir)
+    if hidden(pure):
+        raise ToolError(f"{path}: CodeButler's own files are not yours to see")
+    return str(pure)
+
+
+def hidden(path: PurePosixPath) -> bool:
+    """Whether agents see nothing of it. Some file systems take no notice of case."""
+    parts = [part.lower() for part in path.parts]
+    return parts[:1] == [PRIVATE] and parts[1:2] not in ([name] for name in SHARED)
+
+
+def writable(workdir: Path, path: str) -> str:
+    """As ``relative``, for a file that is to be written. Raises ToolError also for git's own files and for links."""
+    found = relative(workdir, path)
+    if found == ".":
+        raise ToolError("name a file")
+    if any(part.lower() == GIT for part in PurePosixPath(found).parts):
+        raise ToolError(f"{path}: git's own files are not written by hand: use git")
+    try:
+        status_beneath(workdir, found)
+    except NotADirectoryError:
+        raise ToolError(f"{path}: a file stands where a directory is needed") from None
+    except OSError as error:
+        raise ToolError(f"{path}: {reason(error)}") from None
+    return found
+
+
+def read_text(workdir: Path, path: str, limit_bytes: int) -> str:
+    """The text of a file. Raises ToolError, also for one that is larger or is no text."""
+    found = relative(workdir, path)
+    try:
+        content = read_regular(workdir, found, limit_bytes)
+    except OSError as error:
+        raise ToolError(f"{path}: {reason(error)}") from None
+    if b"\0" in content[:8192]:
+        raise ToolError(f"{path}: not a text file")
+    return content.decode(errors="replace")
+
+
+def is_directory(workdir: Path, path: str) -> bool:
+    """Whether it is a directory that may be looked into. Raises ToolError for what may not."""
+    found = relative(workdir, path)
+    if found == ".":
+        return True
+    try:
+        os.close(open_beneath(workdir, found, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK))
+    except NotADirectoryError:
+        return False
+    except OSError as error:
+        raise ToolError(f"{path}: {reason(error)}") from None
+    return True
+
+
+def reason(error: OSError) -> str:
+    """One line on why a file cannot be had."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError) or error.errno == errno.EISDIR:
+        return "is a directory: use list_files"
+    if isinstance(error, UnsafePathError):
+        return (error.strerror or "cannot be opened safely").replace("\n", " ")
+    return (error.strerror or str(error)).lower()
