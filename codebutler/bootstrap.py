@@ -13,6 +13,7 @@ from codebutler.apphome.publisher import AppHome
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import Resolved, resolve_global
+from codebutler.config.zones import zone_of
 from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
 from codebutler.disk.backups import Backups, Keeper, open_or_restore
@@ -30,7 +31,6 @@ from codebutler.repos import RepoTable, job_sources, secrets_of, with_env_file
 from codebutler.routing.audited import AuditedRouter
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
-from codebutler.schedule.cron import zone_of
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.router import Around, ScheduleRouter

@@ -12,6 +12,7 @@ import msgspec
 from codebutler.config.explain import explain, shown_key
 from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
+from codebutler.config.zones import zone_of
 from codebutler.errors import ConfigError, LegacyConfigError
 
 JsonObject = dict[str, Any]
@@ -120,6 +121,10 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
                 re.compile(pattern)
             except re.error as error:
                 yield f"authorization.{name}[{index}]", f"expected a regular expression ({error.msg})"
+    try:
+        zone_of(config.budget.timezone or "UTC")
+    except ValueError as error:
+        yield "budget.timezone", str(error)
     prefixes = [rule.prefix for rule in config.commands]
     for index, prefix in enumerate(prefixes):
         if prefix in prefixes[:index]:

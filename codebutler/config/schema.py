@@ -47,6 +47,7 @@ class AgentSection(Section, frozen=True):
     parallel_turns: Annotated[int, Meta(ge=1, le=64)] = 1
     isolation: Literal["shared", "worktree"] = "shared"
     mention: Literal["always", "mention"] = "always"
+    queue_per_user: Annotated[int, Meta(ge=0, le=10_000)] = 50
 
 
 class ClaudeSection(Section, frozen=True):
@@ -179,13 +180,19 @@ class DashboardSection(Section, frozen=True):
 
 
 class Limit(Section, frozen=True):
-    """A daily budget; None = unlimited."""
+    """A daily budget; None = unlimited. Minutes are those in which an agent works."""
 
-    usd_per_day: NotNegative | None = None
-    turns_per_day: Positive | None = None
+    usd_per_day: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    tokens_per_day: Annotated[int, Meta(ge=1, le=10**15)] | None = None
+    turns_per_day: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    minutes_per_day: Annotated[float, Meta(ge=0, le=1e9)] | None = None
 
 
 class BudgetSection(Section, frozen=True):
+    """What agents may use in one repository on one day of ``timezone`` (IANA; "" = the machine's own): all of them
+    together, those that one user, one thread (conversation) or one scheduled job has asked."""
+
+    timezone: str = ""
     repo: Limit = Limit()
     user: Limit = Limit()
     thread: Limit = Limit()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from apscheduler.triggers.cron import CronTrigger
 
@@ -50,16 +50,6 @@ class Cron:
             moment = found.astimezone(UTC)
             if not (self.fixed_hour and moment.astimezone(self.zone).fold):
                 return moment
-
-
-def zone_of(name: str) -> ZoneInfo:
-    """The time zone of that name, the machine's own for "". Raises ValueError."""
-    if not name:
-        return _own_zone()
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone: write one like Europe/Berlin") from None
 
 
 def parse(line: str, zone: ZoneInfo) -> Cron:
@@ -112,9 +102,3 @@ def _number(text: str) -> int:
     if text not in WEEKDAYS:
         raise ValueError(f"{text!r} is no weekday")
     return WEEKDAYS.index(text)
-
-
-def _own_zone() -> ZoneInfo:
-    from tzlocal import get_localzone
-
-    return get_localzone()

@@ -13,8 +13,9 @@ from typing import Literal
 import msgspec
 
 from codebutler.config.explain import explain
+from codebutler.config.zones import zone_of
 from codebutler.errors import ConfigError
-from codebutler.schedule.cron import Cron, parse, zone_of
+from codebutler.schedule.cron import Cron, parse
 from codebutler.schedule.hooks import Hook, HookSpec, hook_of
 
 FILE_NAME = "jobs.yaml"

@@ -52,6 +52,22 @@ def test_a_byte_order_mark_is_no_fault() -> None:
         ),
         ('{"claude": {"maxTurn": 1}}', "config.json: claude.maxTurn: unknown key (did you mean maxTurns?)"),
         ('{"slak": {}}', "config.json: slak: unknown key (did you mean slack?)"),
+        (
+            '{"budget": {"timezone": "Mars/Olympus"}}',
+            "config.json: budget.timezone: 'Mars/Olympus' is no time zone: write one like Europe/Berlin",
+        ),
+        (
+            '{"budget": {"user": {"usdPerDay": -1}}}',
+            "config.json: budget.user.usdPerDay: expected float >= 0.0",
+        ),
+        (
+            '{"budget": {"user": {"usdPerDay": 1e999}}}',
+            "config.json: budget.user.usdPerDay: expected float <= 1000000000.0",
+        ),
+        (
+            '{"budget": {"thread": {"euroPerDay": 1}}}',
+            "config.json: budget.thread.euroPerDay: unknown key (did you mean turnsPerDay?)",
+        ),
         ('{"claude": []}', "config.json: claude: expected object, got array"),
         (
             '{"slack": {"allowedUsers": ["U0123ABC", "bob"]}}',
