@@ -11,8 +11,8 @@ from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.layout import Inside, bwrap_argv
+from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program, inspect_system
@@ -49,15 +49,15 @@ class BwrapSandbox:
         """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
         checkout = inspect_checkout(policy.workdir)
         for path in (path for path in self._hidden if path.is_relative_to(checkout.root)):
-            _refuse_links(checkout.root, path)
+            refuse_links(checkout.root, path)
         # Not --setenv: everybody can read a process's arguments. And not our own environment: /proc/1/environ
         # inside shows what the wrapper was started with. Only what would change the wrapper itself is set.
         env = environment(policy)
         loader = {name: value for name, value in env.items() if name.startswith("LD_")}
         inside = Inside(
             home=policy.home.resolve(),
-            home_paths=_home_paths(policy),
-            readable=tuple((path, path.resolve()) for path in _readable(argv, policy)),
+            home_paths=home_paths(policy),
+            readable=tuple((path, path.resolve()) for path in readable(argv, policy)),
             hidden=self._hidden,
             env=tuple(loader.items()),
             network=policy.network,
@@ -107,38 +107,3 @@ async def _run(launch: Launch) -> tuple[int, str]:
         await process.wait()
         return 124, f"nothing happened for {SELF_TEST_S:g} s"
     return process.returncode or 0, output.decode(errors="replace")
-
-
-def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
-    home = policy.home.resolve()
-    kept = []
-    for path in policy.home_paths:
-        if not path.is_relative_to(policy.home) or path == policy.home:
-            raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
-        if path.exists():
-            kept.append(home / path.relative_to(policy.home))
-            _refuse_links(home, kept[-1])
-    return tuple(kept)
-
-
-def _readable(argv: tuple[str, ...], policy: SandboxPolicy) -> list[Path]:
-    """What is named and exists; the program itself need not be named.
-
-    Not what lies where the agent writes: it shows anyway, and a link planted there would show its target.
-    """
-    program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
-    written = (policy.workdir, *policy.home_paths)
-    return [
-        path.absolute()
-        for path in (*policy.readable, *program)
-        if path.exists() and not any(path.absolute().is_relative_to(place) for place in written)
-    ]
-
-
-def _refuse_links(root: Path, path: Path) -> None:
-    try:
-        status_beneath(root, str(path.relative_to(root)))
-    except UnsafePathError as error:
-        raise SandboxUnavailableError(
-            f"{path} goes through a symbolic link: name its target instead"
-        ) from error

@@ -1,0 +1,46 @@
+"""The paths that a policy names, looked up on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.sandbox.port import SandboxPolicy
+
+
+def home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
+    """Those that exist, where they really are. Raises SandboxUnavailableError for a link or one outside the home."""
+    home = policy.home.resolve()
+    kept = []
+    for path in policy.home_paths:
+        if not path.is_relative_to(policy.home) or path == policy.home:
+            raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
+        if path.exists():
+            kept.append(home / path.relative_to(policy.home))
+            refuse_links(home, kept[-1])
+    return tuple(kept)
+
+
+def readable(argv: tuple[str, ...], policy: SandboxPolicy) -> list[Path]:
+    """What is named and exists; the program itself need not be named.
+
+    Not what lies where the agent writes: it shows anyway, and a link planted there would show its target.
+    """
+    program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
+    written = (policy.workdir, *policy.home_paths)
+    return [
+        path.absolute()
+        for path in (*policy.readable, *program)
+        if path.exists() and not any(path.absolute().is_relative_to(place) for place in written)
+    ]
+
+
+def refuse_links(root: Path, path: Path) -> None:
+    """Raises SandboxUnavailableError if ``path`` goes through a symbolic link below ``root``."""
+    try:
+        status_beneath(root, str(path.relative_to(root)))
+    except UnsafePathError as error:
+        raise SandboxUnavailableError(
+            f"{path} goes through a symbolic link: name its target instead"
+        ) from error
