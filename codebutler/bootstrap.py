@@ -46,7 +46,9 @@ from codebutler.slack.download import Downloads
 from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
+from codebutler.slack.interactive import FormAsked
 from codebutler.slack.payloads import HomeOpened, Notice
+from codebutler.slack.reasons import Reasons
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
@@ -75,6 +77,7 @@ class Inlet:
     intake: Intake
     router: HoldingRouter
     apphome: AppHome
+    reasons: Reasons
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
@@ -123,7 +126,8 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         jobs=desk,
     )
     apphome = _apphome(around, api, parts, parent)
-    connection = _connection(around, api, parts, parent, Inlet(intake, router, apphome))
+    reasons = Reasons(api, intake, parts.services.notice, parts.tasks)
+    connection = _connection(around, api, parts, parent, Inlet(intake, router, apphome, reasons))
 
     def status() -> str:
         return f"repositories: {len(parent.table.served)}, Slack {connection.status.state}"
@@ -157,7 +161,7 @@ def _connection(
         lambda: catch_up.is_busy or parts.supervisor.is_starting,
     )
     parts.services.on_interrupted = homecoming.interrupted
-    care = Care(catch_up, echo, homecoming, partial(_heed, inlet.apphome, parts.channels))
+    care = Care(catch_up, echo, homecoming, partial(_heed, inlet, parts.channels))
     app_token = around.resolved.config.slack.app_token
     return SlackConnection(api, app_token, inlet.intake, care, clock, rng)
 
@@ -186,10 +190,12 @@ def _use(hooks: HookServer, watchers: Watchers, found: Found) -> None:
     watchers.use(found.jobs.values())
 
 
-def _heed(apphome: AppHome, channels: Channels, notice: Notice) -> None:
+def _heed(inlet: Inlet, channels: Channels, notice: Notice) -> None:
     match notice:
         case HomeOpened(user=user):
-            apphome.opened(user)
+            inlet.apphome.opened(user)
+        case FormAsked():
+            inlet.reasons.asked(notice)
         case ChannelMoved():
             channels.moved(notice)
 

@@ -14,6 +14,11 @@ from msgspec import Struct
 Origin = Literal["slack", "local", "schedule"]
 OPERATOR = "operator"
 """Who speaks from this machine itself; no Slack user is named like it."""
+DENY_ACTION = "codebutler.deny"
+REASON_ACTION = "codebutler.deny_reason"
+"""A button that opens a form for the reason; sent, the form is a press of ``DENY_ACTION`` with words."""
+PICK_ACTION = "codebutler.pick"
+"""Boxes to tick: nothing is decided before a button beside them is pressed."""
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -96,7 +101,11 @@ class SlashCommand(Struct, frozen=True, kw_only=True, tag_field="kind", tag="sla
 
 
 class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="click"):
-    """A button of one of our messages was pressed; ``user_name`` as the workspace shows it, if it says so."""
+    """A button of one of our messages was pressed; ``user_name`` as the workspace shows it, if it says so.
+
+    ``words``: what was written in the form that the button opened. ``picked``: the values of the boxes that were
+    ticked beside it.
+    """
 
     channel: str
     user: str
@@ -106,6 +115,8 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
     action_ts: str
     thread_ts: str | None = None
     user_name: str = ""
+    words: str = ""
+    picked: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -85,11 +85,7 @@ class Intake:
         if _not_for_us(repo.config, event, request):
             await self._journal.pass_over(event)
             return "ignored"
-        ask = ask_of(event, request, repo.config.agent.default)
-        decision = authorise(repo.config, ask)
-        if not decision.allowed:
-            if await self._journal.pass_over(event):
-                self._refuse(event, request, ask, decision)
+        if not await self._allows(repo, event, request):
             return "refused"
         entry = await self._journal.append(event, request)
         if entry is None:
@@ -101,12 +97,27 @@ class Intake:
         reached("route.after")
         return "accepted"
 
+    async def admits(self, event: Event) -> bool:
+        """Whether the event would be taken, without taking it: who may not is refused as for the event itself.
+
+        Raises StoreError.
+        """
+        repo = self._repos().get(event.channel)
+        return repo is not None and await self._allows(repo, event, request_of(event, repo.prefixes))
+
     async def resume(self) -> int:
         """Route what an earlier life committed and no worker has taken over; returns how many."""
         pending: list[Entry] = await self._journal.pending()
         for entry in pending:
             self._router.route(entry)
         return len(pending)
+
+    async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
+        ask = ask_of(event, request, repo.config.agent.default)
+        decision = authorise(repo.config, ask)
+        if not decision.allowed and await self._journal.pass_over(event):
+            self._refuse(event, request, ask, decision)
+        return decision.allowed
 
     def _refuse(self, event: Event, request: Request, ask: Ask, decision: Decision) -> None:
         known = ask.user in self._repos()[event.channel].config.slack.allowed_users or ask.local

@@ -177,6 +177,10 @@ class SlackApi:
         """Slack: views.publish."""
         await self._call(Call("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
 
+    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+        """Slack: views.open."""
+        await self._call(Call("views.open"), trigger_id=trigger_id, view=view)
+
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:

@@ -15,7 +15,8 @@ from codebutler.errors import (
 )
 from codebutler.intake.catchup import Shown
 from codebutler.slack.backoff import full_jitter_s
-from codebutler.slack.payloads import PayloadError, shown
+from codebutler.slack.fields import PayloadError
+from codebutler.slack.payloads import shown
 from codebutler.slack.port import Identity, Page
 
 MAX_PAGES = 50

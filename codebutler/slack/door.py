@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from codebutler.errors import ProtocolError
-from codebutler.intake.intake import Intake
+from codebutler.intake.intake import Intake, Outcome
+from codebutler.slack.fields import Ignored, PayloadError
+from codebutler.slack.forms import form_refused
 from codebutler.slack.frames import Envelope
-from codebutler.slack.payloads import Ignored, Notice, PayloadError, parse_envelope
+from codebutler.slack.interactive import is_form
+from codebutler.slack.payloads import Notice, parse_envelope
 from codebutler.slack.port import Identity
 
 log = logging.getLogger("codebutler.slack.door")
+
+_NOT_TAKEN: Mapping[Outcome, str] = {
+    "refused": "You are not authorized to decide this.",
+    "ignored": "This channel is not served any more: nothing was decided.",
+}
+"""To somebody who has sent a form; what they wrote stays in it."""
 
 
 class Door:
@@ -36,5 +45,7 @@ class Door:
         if isinstance(event, Ignored):
             log.debug("ignored: %s", event.reason)
             return None
-        await self._intake.accept(event, missed=envelope.retry_attempt > 0)
+        outcome = await self._intake.accept(event, missed=envelope.retry_attempt > 0)
+        if why := _NOT_TAKEN.get(outcome) if is_form(envelope.payload) else None:
+            return form_refused(why)
         return None

@@ -47,6 +47,8 @@ class MemoryChat:
         self.done: list[Done] = []
         self.calls: list[str] = []
         self.homes: dict[str, list[dict[str, Any]]] = {}
+        self.triggers: dict[str, str] = {}
+        self.forms: dict[str, dict[str, Any]] = {}
         self.statuses: dict[tuple[str, str], str] = {}
         self._channels: dict[str, _Channel] = {}
         self._faults: dict[str, list[_Fault]] = {}
@@ -179,6 +181,13 @@ class MemoryChat:
     async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
         fault = await self._begin("publish_home")
         self.homes[user] = blocks
+        self._end(fault)
+
+    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+        fault = await self._begin("open_form")
+        if trigger_id not in self.triggers:
+            raise ChatError("the form came too late", "expired_trigger_id")
+        self.forms[self.triggers.pop(trigger_id)] = view
         self._end(fault)
 
     async def history(

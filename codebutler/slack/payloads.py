@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.errors import CodeButlerError
 from codebutler.intake.catchup import Shown
 from codebutler.model import (
-    ButtonClicked,
     Event,
     File,
     MessageDeleted,
@@ -23,6 +21,18 @@ from codebutler.model import (
     SlashCommand,
 )
 from codebutler.slack.channels import ChannelMoved
+from codebutler.slack.fields import (
+    Ignored,
+    PayloadError,
+    clean,
+    mapping,
+    optional,
+    required,
+    section,
+    thread_of,
+    ts_of,
+)
+from codebutler.slack.interactive import FormAsked, interaction
 from codebutler.slack.port import Identity
 from codebutler.text.escape import unescape
 
@@ -39,20 +49,6 @@ MOVES = {
 GONE_FILES = frozenset({"tombstone", "hidden_by_limit"})
 SLACKBOT = "USLACKBOT"
 
-_TS = re.compile(r"\d{1,20}\.\d{1,20}")
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-class PayloadError(CodeButlerError):
-    """Slack sent a payload of an unknown shape."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Nothing for us, and why."""
-
-    reason: str
-
 
 @dataclass(frozen=True, slots=True)
 class HomeOpened:
@@ -61,7 +57,7 @@ class HomeOpened:
     user: str
 
 
-Notice = HomeOpened | ChannelMoved
+Notice = HomeOpened | ChannelMoved | FormAsked
 """What is good to know and need not be kept."""
 
 
@@ -69,12 +65,12 @@ def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event
     """The event in a Socket Mode envelope of type ``kind``. Raises PayloadError for a malformed one."""
     match kind:
         case "events_api":
-            return _event(_mapping(payload, "event"), me)
+            return _event(mapping(payload, "event"), me)
         case "slash_commands":
             return _slash(payload)
         case "interactive":
-            return _interactive(payload)
-    return Ignored(f"envelope type {_clean(kind)[:40]}")
+            return interaction(payload)
+    return Ignored(f"envelope type {clean(kind)[:40]}")
 
 
 def from_history(message: Mapping[str, Any], channel: str, me: Identity) -> MessagePosted | Ignored:
@@ -84,18 +80,18 @@ def from_history(message: Mapping[str, Any], channel: str, me: Identity) -> Mess
 
 def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
     """A message of history with what it tells of its life. Raises PayloadError without a usable ts."""
-    edited = _section(message, "edited")
+    edited = section(message, "edited")
     latest = message.get("latest_reply")
     try:
         event = from_history(message, channel, me)
     except PayloadError:
         event = Ignored("a message of an unknown shape")
     return Shown(
-        ts=_ts(message.get("ts")),
+        ts=ts_of(message.get("ts")),
         event=event if isinstance(event, MessagePosted) else None,
-        edited_ts=_ts(edited.get("ts")) if edited else "",
-        edited_by=_optional(edited, "user"),
-        latest_reply=_ts(latest) if latest else "",
+        edited_ts=ts_of(edited.get("ts")) if edited else "",
+        edited_by=optional(edited, "user"),
+        latest_reply=ts_of(latest) if latest else "",
         gone=message.get("subtype") == "tombstone",
     )
 
@@ -103,22 +99,22 @@ def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
 def _event(event: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
     kind = event.get("type")
     if kind == "app_mention":
-        return _posted(event, _required(event, "channel"), me, mentioned=True)
+        return _posted(event, required(event, "channel"), me, mentioned=True)
     if kind == "app_home_opened" and event.get("tab") == "home":
-        return HomeOpened(_required(event, "user"))
+        return HomeOpened(required(event, "user"))
     if isinstance(kind, str) and kind in MOVES:
-        return ChannelMoved(_required(event, "channel"), MOVES[kind])
+        return ChannelMoved(required(event, "channel"), MOVES[kind])
     if kind == "member_joined_channel" and event.get("user") == me.user_id:
-        return ChannelMoved(_required(event, "channel"), "back")
+        return ChannelMoved(required(event, "channel"), "back")
     if kind != "message":
-        return Ignored(f"event type {_clean(str(kind))[:40]}")
+        return Ignored(f"event type {clean(str(kind))[:40]}")
     match event.get("subtype"):
         case "message_changed":
             return _changed(event, me)
         case "message_deleted":
             previous = event.get("previous_message")
             return _deleted(event, previous, event.get("deleted_ts"), me)
-    return _posted(event, _required(event, "channel"), me)
+    return _posted(event, required(event, "channel"), me)
 
 
 def _posted(
@@ -126,23 +122,23 @@ def _posted(
 ) -> MessagePosted | Ignored:
     if (stranger := _not_a_person(message, me)) is not None:
         return stranger
-    subtype = _optional(message, "subtype")
+    subtype = optional(message, "subtype")
     if subtype not in SPOKEN:
         return Ignored(f"message subtype {subtype[:40]}")
-    text = _optional(message, "text")
+    text = optional(message, "text")
     return MessagePosted(
         channel=channel,
-        ts=_ts(message.get("ts")),
-        user=_required(message, "user"),
+        ts=ts_of(message.get("ts")),
+        user=required(message, "user"),
         text=_spoken(text, me),
-        thread_ts=_thread_ts(message),
+        thread_ts=thread_of(message),
         files=_files(message.get("files")),
         mentioned=mentioned or _mention(me).search(text) is not None,
     )
 
 
 def _changed(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
-    message = _mapping(event, "message")
+    message = mapping(event, "message")
     previous = event.get("previous_message")
     before: Mapping[str, Any] = previous if isinstance(previous, Mapping) else {}
     if message.get("subtype") == "tombstone":
@@ -150,18 +146,18 @@ def _changed(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
         return _deleted(event, before, message.get("ts"), me)
     if (stranger := _not_a_person(message, me)) is not None:
         return stranger
-    text = _optional(message, "text")
-    if before and text == _optional(before, "text"):
+    text = optional(message, "text")
+    if before and text == optional(before, "text"):
         return Ignored("a change that leaves the text as it was (a link preview)")
     edited = message.get("edited")
     edit: Mapping[str, Any] = edited if isinstance(edited, Mapping) else {}
     return MessageEdited(
-        channel=_required(event, "channel"),
-        ts=_ts(message.get("ts")),
-        user=_optional(edit, "user") or _required(message, "user"),
+        channel=required(event, "channel"),
+        ts=ts_of(message.get("ts")),
+        user=optional(edit, "user") or required(message, "user"),
         text=_spoken(text, me),
-        edited_ts=_ts(edit.get("ts") or event.get("event_ts") or event.get("ts")),
-        thread_ts=_thread_ts(message),
+        edited_ts=ts_of(edit.get("ts") or event.get("event_ts") or event.get("ts")),
+        thread_ts=thread_of(message),
     )
 
 
@@ -171,10 +167,10 @@ def _deleted(event: Mapping[str, Any], previous: object, ts: object, me: Identit
     if (stranger := _not_a_person(previous, me)) is not None:
         return stranger
     return MessageDeleted(
-        channel=_required(event, "channel"),
-        ts=_ts(ts),
-        user=_required(previous, "user"),
-        thread_ts=_thread_ts(previous),
+        channel=required(event, "channel"),
+        ts=ts_of(ts),
+        user=required(previous, "user"),
+        thread_ts=thread_of(previous),
     )
 
 
@@ -192,47 +188,12 @@ def _not_a_person(message: Mapping[str, Any], me: Identity) -> Ignored | None:
 
 def _slash(payload: Mapping[str, Any]) -> SlashCommand:
     return SlashCommand(
-        channel=_required(payload, "channel_id"),
-        user=_required(payload, "user_id"),
-        command=_required(payload, "command"),
-        text=unescape(_optional(payload, "text")).strip(),
-        trigger_id=_required(payload, "trigger_id"),
+        channel=required(payload, "channel_id"),
+        user=required(payload, "user_id"),
+        command=required(payload, "command"),
+        text=unescape(optional(payload, "text")).strip(),
+        trigger_id=required(payload, "trigger_id"),
     )
-
-
-def _interactive(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:
-    if payload.get("type") != "block_actions":
-        return Ignored(f"interaction {_clean(str(payload.get('type')))[:40]}")
-    actions = payload.get("actions")
-    if not isinstance(actions, list) or not actions or not isinstance(actions[0], Mapping):
-        raise PayloadError("a block_actions payload without an action")
-    action = actions[0]
-    container = _section(payload, "container")
-    message = _section(payload, "message")
-    channel = _optional(_section(payload, "channel"), "id") or _optional(container, "channel_id")
-    if not channel:
-        return Ignored("an interaction outside a channel")
-    return ButtonClicked(
-        channel=channel,
-        user=_required(_mapping(payload, "user"), "id"),
-        message_ts=_ts(container.get("message_ts") or message.get("ts")),
-        action_id=_required(action, "action_id"),
-        value=_value(action),
-        action_ts=_required(action, "action_ts"),
-        thread_ts=_thread_ts(message) or _thread_ts(container),
-        user_name=_name(_mapping(payload, "user")),
-    )
-
-
-def _name(user: Mapping[str, Any]) -> str:
-    """How people call somebody; "" where Slack does not say. It decides nothing."""
-    name = user.get("name") or user.get("username")
-    return _clean(name)[:80] if isinstance(name, str) else ""
-
-
-def _value(action: Mapping[str, Any]) -> str:
-    """A button's value, or what was chosen in a menu."""
-    return _optional(action, "value") or _optional(_section(action, "selected_option"), "value")
 
 
 def _files(files: object) -> tuple[File, ...]:
@@ -242,18 +203,18 @@ def _files(files: object) -> tuple[File, ...]:
 
 
 def _is_there(file: Mapping[str, Any]) -> bool:
-    return bool(_optional(file, "id")) and file.get("mode") not in GONE_FILES
+    return bool(optional(file, "id")) and file.get("mode") not in GONE_FILES
 
 
 def _file(file: Mapping[str, Any]) -> File:
     size = file.get("size")
     return File(
-        id=_optional(file, "id"),
-        name=_optional(file, "name"),
-        mimetype=_optional(file, "mimetype"),
+        id=optional(file, "id"),
+        name=optional(file, "name"),
+        mimetype=optional(file, "mimetype"),
         size_bytes=size if isinstance(size, int) and not isinstance(size, bool) else 0,
-        url=_optional(file, "url_private_download") or _optional(file, "url_private"),
-        subtype=_optional(file, "subtype"),
+        url=optional(file, "url_private_download") or optional(file, "url_private"),
+        subtype=optional(file, "subtype"),
     )
 
 
@@ -262,53 +223,8 @@ def _spoken(text: str, me: Identity) -> str:
     leading = re.compile(rf"\s*{_mention(me).pattern}[ \t]*[:,]?[ \t]*")
     if me.user_id and (match := leading.match(text)):
         text = text[match.end() :]
-    return _clean(unescape(text))
+    return clean(unescape(text))
 
 
 def _mention(me: Identity) -> re.Pattern[str]:
     return re.compile(rf"<@{re.escape(me.user_id or 'nobody')}(?:\|[^<>]*)?>")
-
-
-def _thread_ts(message: Mapping[str, Any]) -> str | None:
-    """The thread a message is a reply in; a thread's first message names itself and is no reply."""
-    thread_ts = message.get("thread_ts")
-    return None if thread_ts is None or thread_ts == message.get("ts") else _ts(thread_ts)
-
-
-def _ts(value: object) -> str:
-    if not isinstance(value, str) or not _TS.fullmatch(value):
-        raise PayloadError("a payload without a usable message timestamp")
-    return value
-
-
-def _required(data: Mapping[str, Any], name: str) -> str:
-    if not (value := _optional(data, name)):
-        raise PayloadError(f"a payload without {name}")
-    return value
-
-
-def _optional(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``, cleaned; "" where there is none. Raises PayloadError for another type."""
-    value = data.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise PayloadError(f"a payload whose {name} is no text")
-    return _clean(value)
-
-
-def _mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = data.get(name)
-    if not isinstance(value, Mapping):
-        raise PayloadError(f"a payload without {name}")
-    return value
-
-
-def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = data.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _clean(text: str) -> str:
-    """NUL ends strings in the programs we start, and half a surrogate pair cannot be stored."""
-    return _SURROGATES.sub("�", text.replace("\0", ""))

@@ -59,6 +59,9 @@ class ChatPort(Protocol):
     async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
         """Show ``blocks`` as the app's home to one person, in place of what was there."""
 
+    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+        """Show a modal to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
+
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:

@@ -16,6 +16,7 @@ from codebutler.errors import (
 )
 from codebutler.model import Post, React, Update, Upload
 from codebutler.slack.api import SlackApi
+from codebutler.slack.forms import Placed, reason_form
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.metadata import op_id_of
 from codebutler.slack.port import ChatPort
@@ -55,6 +56,10 @@ class Rig(Protocol):
 
     def home(self, user: str) -> list[Any]: ...
 
+    def trigger(self) -> str: ...
+
+    def form(self, user: str) -> dict[str, Any]: ...
+
     def trouble(self, method: str, trouble: Trouble) -> None: ...
 
 
@@ -72,6 +77,13 @@ class MemoryRig:
 
     def home(self, user: str) -> list[Any]:
         return self.chat.homes[user]
+
+    def trigger(self) -> str:
+        self.chat.triggers["1.2"] = self.person
+        return "1.2"
+
+    def form(self, user: str) -> dict[str, Any]:
+        return self.chat.forms[user]
 
     def status(self, ts: str) -> str:
         return self.chat.statuses.get((self.channel, ts), "")
@@ -111,6 +123,12 @@ class ApiRig:
     def home(self, user: str) -> list[Any]:
         view = self.server.house.views.home(user)
         return view.blocks if view else []
+
+    def trigger(self) -> str:
+        return self.server.house.views.trigger(self.person)
+
+    def form(self, user: str) -> dict[str, Any]:
+        return self.server.house.views.stack(user)[-1].given
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         name = METHODS[method]
@@ -326,3 +344,13 @@ async def test_a_home_is_published_and_replaced(rig: Rig) -> None:
         block = {"type": "section", "text": {"type": "mrkdwn", "text": words}}
         await rig.chat.publish_home(rig.person, [block])
     assert [block["text"]["text"] for block in rig.home(rig.person)] == ["second"]
+
+
+async def test_a_form_opens_once_for_whoever_may_open_it(rig: Rig) -> None:
+    form = reason_form(Placed(channel=rig.channel, message_ts="1.1", value="r1"))
+    trigger_id = rig.trigger()
+    await rig.chat.open_form(trigger_id, form)
+    assert rig.form(rig.person)["title"]["text"] == "Deny with a reason"
+    with pytest.raises(ChatError) as refused:
+        await rig.chat.open_form(trigger_id, form)
+    assert refused.value.code in ("expired_trigger_id", "exchanged_trigger_id")

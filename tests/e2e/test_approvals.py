@@ -3,7 +3,7 @@
 | case | what happens |
 |---|---|
 | P01 | Allow runs exactly the command that the card shows |
-| P02 | Deny with a reason: nothing runs, and the reason reaches the model |
+| P02 | Deny with a reason, in the form that the button opens: nothing runs, and the reason reaches the model |
 | P03 | a typed yes allows |
 | P04 | a worker killed while it asks: the card says that nothing ran, a late click changes nothing |
 | P05 | a question of the agent is answered by its button |
@@ -83,11 +83,18 @@ async def test_p02_deny_with_a_reason(tmp_path: Path, git_repo: Path) -> None:
         channel = await asking(built, git_repo)
         model.play(touch(git_repo), Reply("Then not."))
         ts = await built.say(channel, "make a trace")
-        await card(built, channel, ts)
-        await built.say(channel, "no, the disk is precious", thread_ts=ts)
+        message, value = await card(built, channel, ts, "codebutler.deny_reason")
+        await built.click(channel, message["ts"], "codebutler.deny_reason", value)
+        person = built.workspace.workspace.person
+        views = built.workspace.house.views
+        [form] = await built.until("the form", lambda: views.stack(person.id) or None)
+        words = {"reason": {"codebutler.reason": "the disk is precious"}}
+        await built.workspace.dialogs.submit(person, {"view_id": form.id, "values": words})
         await built.answer(channel, ts, "Then not.")
         assert await built.outcome(channel, ts) == "white_check_mark"
         assert "the disk is precious" in model.said()
+        await built.answer(channel, ts, f"Denied by {person.name}: the disk is precious")
+        assert views.stack(person.id) == []
         assert not (git_repo / "trace").exists()
 
 

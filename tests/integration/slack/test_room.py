@@ -11,9 +11,10 @@ from typing import Any
 from codebutler.clock import SystemClock
 from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
 from codebutler.slack.api import SlackApi
+from codebutler.slack.fields import Ignored
 from codebutler.slack.frames import Envelope
 from codebutler.slack.link import SocketTiming
-from codebutler.slack.payloads import Ignored, Notice, from_history, parse_envelope
+from codebutler.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.slack.sender import Sender
 from codebutler.slack.socket import SocketModeClient
 from codebutler.workspace.faults import Fault

@@ -24,7 +24,9 @@ def values(post: Post | Update) -> list[tuple[str, str]]:
     return [(element["action_id"], element["value"]) for element in elements]
 
 
-def press(parent: Parent, action_id: str, value: str, *, user: str = USER, at: str = "500.1") -> int:
+def press(
+    parent: Parent, action_id: str, value: str, *, user: str = USER, at: str = "500.1", words: str = ""
+) -> int:
     event = ButtonClicked(
         channel=CHANNEL,
         user=user,
@@ -33,6 +35,7 @@ def press(parent: Parent, action_id: str, value: str, *, user: str = USER, at: s
         value=value,
         action_ts=at,
         thread_ts="100.1",
+        words=words,
     )
     return parent.deliver(event)
 
@@ -69,6 +72,7 @@ async def test_a_card_shows_the_call_and_lets_the_turn_wait(tmp_path: Path) -> N
             "codebutler.allow",
             "codebutler.allow_session",
             "codebutler.deny",
+            "codebutler.deny_reason",
         ]
         beat = parent.said(Heartbeat)[-1]
         assert (beat.running, beat.waiting) == (0, 1)
@@ -91,6 +95,24 @@ async def test_a_double_click_decides_once_and_the_second_is_told(tmp_path: Path
         assert [values(card) for card in parent.updates] == [[]] * len(parent.updates)
         assert ("allowed", USER) in [(act.decision, act.user) for act in parent.said(Audit)]
         assert sum("Already decided" in post.text for post in parent.posts) == 1
+
+
+async def test_a_reason_from_the_form_reaches_the_agent_and_is_shown(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, ASKED)
+        asked = await approval_id(parent)
+        press(parent, "codebutler.deny", asked, words="use <trash>\ninstead")
+        press(parent, "codebutler.deny", asked, words="me too", user="U0BEN", at="500.2")
+        await parent.until(lambda: parent.backend.answers)
+        answer = parent.backend.answers[0][1]
+        assert answer.allow is False
+        assert "use <trash>\ninstead" in answer.text
+        await parent.until(
+            lambda: [card for card in parent.updates if "use &lt;trash&gt; instead" in card.text]
+        )
+        late = await parent.post_with("Already decided by")
+        assert "Nobody has read this yet: me too" in late.text
+        assert len(parent.backend.answers) == 1
 
 
 async def test_who_may_not_use_the_agent_may_not_decide(tmp_path: Path) -> None:

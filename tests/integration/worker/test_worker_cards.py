@@ -136,7 +136,7 @@ async def test_two_people_have_to_allow_and_are_named(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await asks(parent, PUSH)
         card = await parent.post_with("2 people have to allow this; 0 did.")
-        assert list(buttons(card)) == ["Allow", "Deny"]
+        assert list(buttons(card)) == ["Allow", "Deny", "Deny with a reason…"]
         press(parent, buttons(card)["Allow"], "500.1", name="ana")
         await update_with(parent, "2 people have to allow this; 1 did: ana.")
         press(parent, buttons(card)["Allow"], "500.2", name="ana")
@@ -239,7 +239,7 @@ async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:
         run = await asks(parent, PLAN)
         card = await parent.post_with("This is the plan")
         assert "1. *look*" in card.text
-        assert list(buttons(card)) == ["Approve", "Keep planning"]
+        assert list(buttons(card)) == ["Approve", "Keep planning", "Say what to change…"]
         parent.says("no, look twice", "9900.1", "100.1")
         await parent.until(lambda: answered(parent) == [("req-1", False)])
         said = parent.backend.answers[0][1].text

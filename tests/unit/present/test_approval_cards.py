@@ -103,14 +103,14 @@ def test_what_is_decided_leaves_the_button_for_all() -> None:
 def test_who_is_still_needed_is_said_and_no_session_is_offered() -> None:
     card = approval_card([Item("a", ("git push",), needed=3, votes=("Ana", "<Ben>"))])
     assert "👥 3 people have to allow this; 2 did: Ana, &lt;Ben&gt;." in card.text
-    assert [label for label, _ in buttons(card)] == ["Allow", "Deny"]
+    assert [label for label, _ in buttons(card)] == ["Allow", "Deny", "Deny with a reason…"]
 
 
 def test_a_long_plan_is_shown_in_parts_and_a_cut_is_told() -> None:
     plan = "\n\n".join(f"{n}. **Step** {n} <!channel> " + "words " * 60 for n in range(400))
     texts = plan_texts(plan)
     card = approval_card([Item("a", texts, is_plan=True)])
-    assert [label for label, _ in buttons(card)] == ["Approve", "Keep planning"]
+    assert [label for label, _ in buttons(card)] == ["Approve", "Keep planning", "Say what to change…"]
     assert "more characters are in the file below" in sections(card)[-1]
     assert is_cut(plan)
     assert not is_cut("short")

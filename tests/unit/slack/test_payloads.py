@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.model import (
-    ButtonClicked,
     Event,
     File,
     MessageDeleted,
@@ -19,11 +18,10 @@ from codebutler.model import (
     SlashCommand,
 )
 from codebutler.slack.channels import ChannelMoved
+from codebutler.slack.fields import Ignored, PayloadError
 from codebutler.slack.payloads import (
     HomeOpened,
-    Ignored,
     Notice,
-    PayloadError,
     from_history,
     parse_envelope,
 )
@@ -195,50 +193,6 @@ def test_deletion_of_what_no_person_said_is_ignored(previous: dict[str, Any] | N
     assert isinstance(deleted, Ignored)
 
 
-def click(**changes: Any) -> Event | Notice | Ignored:
-    payload: dict[str, Any] = {
-        "type": "block_actions",
-        "user": {"id": "U1"},
-        "container": {"type": "message", "message_ts": "5.4", "channel_id": "C1", "thread_ts": "5.1"},
-        "channel": {"id": "C1", "name": "x"},
-        "message": {"bot_id": "BBOT", "ts": "5.4", "thread_ts": "5.1"},
-        "actions": [{"action_id": "codebutler.stop", "value": "t1", "type": "button", "action_ts": "6.5"}],
-    }
-    return parse_envelope("interactive", payload | changes, ME)
-
-
-def test_click() -> None:
-    assert click() == ButtonClicked(
-        channel="C1",
-        user="U1",
-        message_ts="5.4",
-        action_id="codebutler.stop",
-        value="t1",
-        action_ts="6.5",
-        thread_ts="5.1",
-    )
-
-
-def test_a_click_brings_the_name_of_who_clicked() -> None:
-    named = click(user={"id": "U1", "username": "ana", "name": "ana\0"})
-    assert isinstance(named, ButtonClicked)
-    assert named.user_name == "ana"
-    odd = click(user={"id": "U1", "name": 7})
-    assert isinstance(odd, ButtonClicked)
-    assert odd.user_name == ""
-
-
-def test_choice_in_a_menu_is_its_value() -> None:
-    chosen = click(actions=[{"action_id": "a", "selected_option": {"value": "v"}, "action_ts": "6.5"}])
-    assert isinstance(chosen, ButtonClicked)
-    assert chosen.value == "v"
-
-
-@pytest.mark.parametrize("kind", ["view_submission", "shortcut", None])
-def test_other_interactions_are_ignored(kind: str | None) -> None:
-    assert isinstance(click(type=kind), Ignored)
-
-
 def test_slash_command() -> None:
     payload = {
         "channel_id": "C1",
@@ -278,12 +232,6 @@ def test_malformed(changes: dict[str, Any]) -> None:
         event(**changes)
 
 
-@pytest.mark.parametrize("changes", [{"actions": []}, {"actions": None}, {"user": "U1"}, {"actions": ["x"]}])
-def test_malformed_click(changes: dict[str, Any]) -> None:
-    with pytest.raises(PayloadError):
-        click(**changes)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -300,7 +248,12 @@ FIELDS = st.sampled_from(
     payload=st.dictionaries(FIELDS, JSON),
 )
 def test_no_payload_raises_anything_else(kind: str, payload: dict[str, Any]) -> None:
-    for whole in (payload, {"event": PLAIN | payload}, {"type": "block_actions"} | payload):
+    pressed: dict[str, Any] = {"type": "block_actions", "actions": [payload]}
+    sent: dict[str, Any] = {
+        "type": "view_submission",
+        "view": {"callback_id": "codebutler.deny_form"} | payload,
+    }
+    for whole in (payload, {"event": PLAIN | payload}, {"type": "block_actions"} | payload, pressed, sent):
         with suppress(PayloadError):
             parse_envelope(kind, whole, ME)
 

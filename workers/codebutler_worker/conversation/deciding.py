@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
-from codebutler.model import ButtonClicked, MessagePosted, Prompt
+from codebutler.model import DENY_ACTION, ButtonClicked, MessagePosted, Prompt
 from codebutler_worker.conversation.approvals import (
     MOST_TOGETHER,
     POLL_TOOL,
@@ -32,7 +32,6 @@ from codebutler_worker.present.approvals import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
     ANSWER_ACTION,
-    DENY_ACTION,
     PLAN_TOOL,
     TOGETHER,
 )
@@ -91,13 +90,13 @@ def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: Approval
     if not _may(draft, config, event.user, turn):
         return Todo().logged("WRN", f"{event.user} may not decide for {turn.agent}")
     if row.state != "pending" or turn.state not in LIVE:
-        draft.post(place_of(turn), _already(row))
+        draft.post(place_of(turn), _already(row, event.words))
         return Todo()
     decider = Decider(event.user, event.user_name)
     if is_answer:
         return _option(draft, decider, row, choice)
     if event.action_id == DENY_ACTION:
-        return _deny(draft, decider, row, "")
+        return _deny(draft, decider, row, event.words.strip())
     if event.action_id == ALLOW_SESSION_ACTION and (row.needed > 1 or row.tool == PLAN_TOOL):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
     return _allow(draft, decider, row, session=event.action_id == ALLOW_SESSION_ACTION)
@@ -215,8 +214,10 @@ def _voted(draft: Draft, decider: Decider, row: ApprovalRow) -> ApprovalRow:
     return replace(row, votes=votes)
 
 
-def _already(row: ApprovalRow) -> str:
+def _already(row: ApprovalRow, words: str = "") -> str:
+    """Why it is too late. ``words``, written in a form meanwhile, are not lost: they can be sent as a message."""
+    unread = f" Nobody has read this yet: {plain(words)}" if words else ""
     if row.decided_by:
         by = voters(row).get(row.decided_by, row.decided_by)
-        return f"Already decided by {plain(by)}: {row.state}."
-    return f"{CLOSED} {row.reason or ''}".strip()
+        return f"Already decided by {plain(by)}: {row.state}.{unread}"
+    return f"{CLOSED} {row.reason or ''}".strip() + unread

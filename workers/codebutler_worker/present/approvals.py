@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from codebutler.model import DENY_ACTION, REASON_ACTION
 from codebutler.text.escape import neutralise
 from codebutler.text.markdown import to_mrkdwn
 from codebutler.text.split import split_markdown
@@ -21,7 +22,6 @@ from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 
 ALLOW_ACTION = "codebutler.allow"
 ALLOW_SESSION_ACTION = "codebutler.allow_session"
-DENY_ACTION = "codebutler.deny"
 ANSWER_ACTION = "codebutler.answer"
 TOGETHER = ","
 """Between the ids in the value of the button that allows several requests."""
@@ -34,6 +34,8 @@ MAX_OPTIONS = 10
 LABEL_CHARS = 75
 """Slack: the text of a button."""
 FALLBACK_CHARS = 3500
+REASON_CHARS = 500
+"""How much of a reason the card shows; the agent gets all of it."""
 PLAN_PARTS = 4
 """Slack refuses blocks with much more text altogether (``msg_blocks_too_long``), and with them the buttons."""
 _PLAN_PART_CHARS = 2500
@@ -154,7 +156,7 @@ def allowed_by(user: str, scope: str = "") -> str:
 
 def denied_by(user: str, reason: str) -> str:
     """Who refused it, and why."""
-    return f"🚫 Denied by {plain(user)}" + (f": {plain(one_line(reason, 300))}" if reason else ".")
+    return f"🚫 Denied by {plain(user)}" + (f": {plain(one_line(reason, REASON_CHARS))}" if reason else ".")
 
 
 def answered_by(user: str, answer: str) -> str:
@@ -183,12 +185,16 @@ def _buttons(item: Item) -> dict[str, Any]:
         elements = [
             button("Approve", ALLOW_ACTION, item.id, "primary"),
             button("Keep planning", DENY_ACTION, item.id),
+            button("Say what to change…", REASON_ACTION, f"{item.id}:plan"),
         ]
         return {"type": "actions", "elements": elements}
     elements = [button("Allow", ALLOW_ACTION, item.id, "primary")]
     if item.scope:
         elements.append(button("Allow for this session", ALLOW_SESSION_ACTION, item.id))
-    elements.append(button("Deny", DENY_ACTION, item.id, "danger"))
+    elements += [
+        button("Deny", DENY_ACTION, item.id, "danger"),
+        button("Deny with a reason…", REASON_ACTION, item.id),
+    ]
     return {"type": "actions", "elements": elements}
 
 
