@@ -111,7 +111,7 @@ async def _s08_slack_fails(built: House, channel: str, repo: Path) -> None:
         while not any(b"--- session" in file.read_bytes() for file in set(logs.iterdir()) - earlier):
             await built.status()
     (log,) = set(logs.iterdir()) - earlier
-    assert log.read_bytes().startswith(b"".join(b"%d\r\n" % number for number in range(1, 101)))
+    assert log.read_bytes().startswith(b"".join(b"%d\n" % number for number in range(1, 101)))
     assert built.answers(channel, ts) == []
     built.workspace.faults.clear()
     assert await built.outcome(channel, ts) == "white_check_mark"
@@ -154,7 +154,7 @@ async def test_s06_a_worker_dies_under_a_command(tmp_path: Path, git_repo: Path)
         assert running(marker) == []
         assert (git_repo / "count").read_text() == "once\n"
         log = next((git_repo / ".codebutler" / "logs" / "sessions").iterdir())
-        assert log.read_bytes() == b"begun\r\n"
+        assert log.read_bytes() == b"begun\n"
 
 
 async def test_s07_envelopes_of_the_real_agent(tmp_path: Path, git_repo: Path) -> None:

@@ -29,10 +29,12 @@ class Terminal:
 
     def __init__(self) -> None:
         self.written = b""
+        self.newline_returns: bool | None = None
         self.process: PtyProcess
 
-    def take(self, data: bytes) -> None:
+    def take(self, data: bytes, newline_returns: bool) -> None:
         self.written += data
+        self.newline_returns = newline_returns
 
     async def until(self, look: Callable[[bytes], bool]) -> None:
         """Wait for output that ``look`` likes."""
@@ -86,7 +88,7 @@ async def test_an_interrupted_shell_goes_on(sandbox: Sandbox, git_repo: Path) ->
     async with running(sandbox, git_repo, "bash", "--norc", "-i") as terminal:
         # As it is typed it is not what the prompt looks like.
         await terminal.process.write(b"PS1=rea''dy:; sh -c 'echo start; exec sleep 300'\r")
-        await terminal.until(lambda seen: b"start\r\n" in seen)
+        await terminal.until(lambda seen: b"start\n" in seen)
         await terminal.process.write(INTERRUPT)
         await terminal.until(lambda seen: b"ready:" in seen)
         await terminal.process.write(b"echo $((40 + 2))\r")
@@ -131,6 +133,16 @@ async def test_the_last_words_before_the_end_are_not_lost(sandbox: Sandbox, git_
     assert terminal.written.split() == [str(number).encode() for number in range(1, 20001)] + [b"the-end"]
 
 
+@pytest.mark.parametrize(("mode", "returns"), [("", True), ("stty -onlcr; ", False), ("stty raw; ", True)])
+async def test_what_is_written_comes_as_it_is_and_newlines_return_unless_switched_off(
+    sandbox: Sandbox, git_repo: Path, mode: str, returns: bool
+) -> None:
+    async with running(sandbox, git_repo, "bash", "-c", rf"{mode}printf 'one\ntwo\r\n\t\033[A'") as terminal:
+        assert await terminal.end() == 0
+    assert terminal.written == b"one\ntwo\r\n\t\x1b[A"
+    assert terminal.newline_returns is returns
+
+
 async def test_a_program_that_does_not_read_is_told_apart(git_repo: Path) -> None:
     script = "stty -icanon; echo ready; sleep 60"
     async with running(NoSandbox(), git_repo, "bash", "-c", script) as terminal:
@@ -141,7 +153,7 @@ async def test_a_program_that_does_not_read_is_told_apart(git_repo: Path) -> Non
 async def test_a_program_that_is_not_there_is_said(git_repo: Path) -> None:
     launch = Launch(("/nowhere/at/all",), {"PATH": "/usr/bin:/bin"}, git_repo / "missing")
     with pytest.raises(AgentUnavailableError, match="cannot start all"):
-        await PtyProcess.spawn(launch, lambda _: None)
+        await PtyProcess.spawn(launch, lambda _data, _returns: None)
 
 
 def survivors() -> list[str]:

@@ -116,6 +116,11 @@ async def test_progress_bars_end_as_a_terminal_would_show_them(git_repo: Path) -
     assert told.page == ["100%", "ready"]
 
 
+async def test_a_newline_is_no_return_where_the_program_said_so(git_repo: Path) -> None:
+    told = await run(git_repo, r"stty -onlcr; printf 'one\ntwo\n'")
+    assert told.page == ["one", "   two"]
+
+
 async def test_much_output_comes_out_whole(git_repo: Path) -> None:
     told = await run(git_repo, "seq 1 5000")
     assert told.page == [str(number) for number in range(1, 5001)]
@@ -127,9 +132,9 @@ async def test_a_flood_is_skipped_in_the_middle_and_recorded_whole(git_repo: Pat
     assert told.page[-1] == "3000000"
     assert len(told.page) < 1_500_000
     log = (git_repo / SESSIONS / "01234567.log").read_bytes()
-    assert log.startswith(b"0000001\r\n")
-    assert b"\r\n3000000\r\n\n--- session 01234567 ended " in log
-    assert log.count(b"\r\n") == 3_000_000
+    written, _, last_line = log.partition(b"\n--- session 01234567 ended ")
+    assert written == b"".join(b"%07d\n" % number for number in range(1, 3_000_001))
+    assert b" bytes=24000000 " in last_line
 
 
 async def test_a_pager_and_a_read_do_not_wait_for_anybody(git_repo: Path) -> None:

@@ -46,3 +46,10 @@ def test_one_huge_piece_does_not_come_out_whole() -> None:
     backlog.push(b"b" * 10 * HEAD_BYTES)
     batch = backlog.take()
     assert len(batch.tail) <= 2 * TAIL_BYTES or batch.skipped_bytes == 0
+
+
+def test_a_newline_returns_where_the_terminal_does_not_say_so_itself() -> None:
+    backlog = Backlog()
+    backlog.push(b"one\ntwo\r\n", newline_returns=True)
+    backlog.push(b"down\nhere")
+    assert backlog.take() == Batch(b"one\r\ntwo\r\ndown\nhere")

@@ -134,9 +134,10 @@ class Sink:
         self._hearing = hearing
         self._clock = clock
 
-    def take(self, data: bytes) -> None:
+    def take(self, data: bytes, newline_returns: bool) -> None:
+        """The next output."""
         self._log.write(data)
         if self._hearing is not None:
             self._hearing.feed(data, self._clock.monotonic())
         else:
-            self._backlog.push(data)
+            self._backlog.push(data, newline_returns=newline_returns)

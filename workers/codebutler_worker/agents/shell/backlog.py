@@ -30,17 +30,18 @@ class Backlog:
         self._skipped_bytes = 0
         self._room_bytes = HEAD_BYTES
 
-    def push(self, data: bytes) -> None:
-        """The next bytes. Never blocks for long."""
+    def push(self, data: bytes, *, newline_returns: bool = False) -> None:
+        """The next bytes. Never blocks for long. ``newline_returns``: a newline among them is a return, too."""
         with self._lock:
             if not self._tail:
                 room = max(0, max(self._room_bytes, TAIL_BYTES) - len(self._head))
-                self._head += data[:room]
+                self._head += _returning(data[:room]) if newline_returns else data[:room]
                 data = data[room:]
             if not data:
                 return
             self._skipped_bytes += max(0, len(data) - TAIL_BYTES)
-            self._tail.append(data[-TAIL_BYTES:])
+            end = data[-TAIL_BYTES:]
+            self._tail.append(_returning(end) if newline_returns else end)
             self._tail_bytes += len(self._tail[-1])
             while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
                 gone = self._tail.popleft()
@@ -69,3 +70,7 @@ class Backlog:
     def empty(self) -> bool:
         """Whether there is nothing to take."""
         return not self._head and not self._tail
+
+
+def _returning(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")

@@ -1,7 +1,9 @@
 """PtyProcess: one program under a pseudo-terminal of its own, and gone without a trace when its block ends.
 
 A thread reads the terminal, so that a flood of output or a slow disk never holds up the worker's loop. What is read
-goes to ``sink`` first, byte by byte as the program wrote it.
+goes to ``sink`` first, byte by byte as the program wrote it: the terminal does not make two characters of a newline
+(OPOST is off), for Linux would then take a flood line by line, three times slower. ONLCR stays on. It says that a
+newline also returns, until a program that means otherwise (curses, vim) switches it off.
 """
 
 from __future__ import annotations
@@ -30,13 +32,16 @@ from codebutler_worker.sandbox.limits import SHELL
 from codebutler_worker.sandbox.port import Enclosure, Launch
 
 INTERRUPT = b"\x03"
-READ_BYTES = 64 * 2**10
+LEAST_READ_BYTES = 64 * 2**10
 BATCH_BYTES = 256 * 2**10
 POLL_MS = 250
 WRITE_S = 5.0
 DRAIN_S = 2.0
 CANONICAL_LINE_BYTES = 4095
 """Linux: what a terminal keeps of one line until Enter (N_TTY_BUF_SIZE - 1)."""
+
+Sink = Callable[[bytes, bool], None]
+"""Takes what a program writes, on the reader's thread; True: a newline in it is a return, too."""
 
 # A session leader that opens a terminal gets it as its own. What wraps the program must outlive Ctrl-C: ignored
 # here, it is given back to the program itself by PROGRAM.
@@ -52,7 +57,7 @@ class PtyProcess:
         process: Process,
         terminal: tuple[int, int],
         mark: str,
-        sink: Callable[[bytes], None],
+        sink: Sink,
         enclosure: Enclosure | None,
     ) -> None:
         self.ended = asyncio.Event()
@@ -72,9 +77,7 @@ class PtyProcess:
         self._watcher = asyncio.create_task(self._watch(), name=f"watch:{process.pid}")
 
     @classmethod
-    async def spawn(
-        cls, launch: Launch, sink: Callable[[bytes], None], *, rows: int = 50, columns: int = 220
-    ) -> Self:
+    async def spawn(cls, launch: Launch, sink: Sink, *, rows: int = 50, columns: int = 220) -> Self:
         """Start ``launch``; ``sink`` gets its output from a thread.
 
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
@@ -93,11 +96,12 @@ class PtyProcess:
                 raise
 
     @classmethod
-    async def _start(cls, launch: Launch, sink: Callable[[bytes], None], rows: int, columns: int) -> Self:
+    async def _start(cls, launch: Launch, sink: Sink, rows: int, columns: int) -> Self:
         mark = new_mark()
         enclosure, argv = enclosed(launch)
         master, slave = os.openpty()
         try:
+            _leave_newlines(slave)
             fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.set_blocking(master, False)
             process = await asyncio.create_subprocess_exec(
@@ -212,14 +216,13 @@ class PtyProcess:
     def _read(self) -> None:
         poll = select.poll()
         poll.register(self._master, select.POLLIN)
-        batch = bytearray()
+        batch = memoryview(bytearray(BATCH_BYTES))
         gives_up_s: float | None = None
         while True:
             poll.poll(POLL_MS)
-            over = _drain(self._master, batch)
-            if batch:
-                self._sink(bytes(batch))
-                batch.clear()
+            size, over = _drain(self._master, batch)
+            if size:
+                self._sink(bytes(batch[:size]), _newline_returns(self._master))
                 self._tell()
             if self._closing:
                 gives_up_s = gives_up_s or time.monotonic() + DRAIN_S
@@ -247,16 +250,29 @@ class PtyProcess:
         return not data
 
 
-def _drain(master: int, batch: bytearray) -> bool:
-    """Read what is there, a batch at most; True at the end (Linux: EIO once nobody holds the other side)."""
-    while len(batch) < BATCH_BYTES:
+def _drain(master: int, batch: memoryview) -> tuple[int, bool]:
+    """Read what is there, a batch at most: its size; True at the end (Linux: EIO once nobody holds the other side)."""
+    size = 0
+    while len(batch) - size >= LEAST_READ_BYTES:
         try:
-            data = os.read(master, READ_BYTES)
+            read = os.readv(master, [batch[size:]])
         except BlockingIOError:
-            return False
+            return size, False
         except OSError:
-            return True
-        if not data:
-            return True
-        batch += data
-    return False
+            return size, True
+        if not read:
+            return size, True
+        size += read
+    return size, False
+
+
+def _leave_newlines(terminal: int) -> None:
+    mode = termios.tcgetattr(terminal)
+    mode[1] = mode[1] & ~termios.OPOST | termios.ONLCR
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)
+
+
+def _newline_returns(terminal: int) -> bool:
+    with contextlib.suppress(termios.error):  # where the other end is closed
+        return bool(termios.tcgetattr(terminal)[1] & termios.ONLCR)
+    return True
