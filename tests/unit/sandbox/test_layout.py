@@ -148,3 +148,9 @@ def test_hidden_directories_are_emptied_where_they_show() -> None:
 def test_what_would_open_too_much_is_refused(root: Path, inside: Inside) -> None:
     with pytest.raises(SandboxUnavailableError):
         bwrap_argv(("true",), inside, replace(CHECKOUT, root=root), SYSTEM)
+
+
+def test_the_filter_of_system_calls_is_read_from_its_descriptor() -> None:
+    argv = bwrap_argv(("true",), replace(INSIDE, filter_fd=9), CHECKOUT, SYSTEM)
+    assert "--seccomp 9 " in " ".join(argv[: argv.index("--")])
+    assert "--seccomp" not in bwrap_argv(("true",), INSIDE, CHECKOUT, SYSTEM)

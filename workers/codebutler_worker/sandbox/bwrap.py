@@ -11,6 +11,7 @@ from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
+from codebutler_worker.sandbox.filterfile import FD, FilterFile
 from codebutler_worker.sandbox.layout import Inside, bwrap_argv
 from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
@@ -21,11 +22,12 @@ INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf i
 SELF_TEST_S = 20.0
 
 # In one shell: not root, alone in its pid namespace, cannot write outside, can write in the directory.
-SELF_TEST = """
+SELF_TEST = r"""
 [ "$(id -u)" != 0 ] || { echo "is root inside"; exit 1; }
 [ ! -e "$OUTSIDE" ] || { echo "sees files outside"; exit 1; }
 (: > /usr/.codebutler-self-test) 2>/dev/null && { echo "can write in /usr"; exit 1; }
 [ "$(cat /proc/1/comm)" = bwrap ] || { echo "shares the host's processes"; exit 1; }
+[ "$FILTER" = "$(sed -n 's/^Seccomp:\t//p' /proc/self/status)" ] || { echo "filters no system calls"; exit 1; }
 echo written > here && cat here
 """
 
@@ -39,6 +41,7 @@ class BwrapSandbox:
     name = "bwrap"
 
     def __init__(self, hidden: tuple[Path, ...] = (), program: Path | None = None) -> None:
+        self.filter = FilterFile()
         bwrap = program or find_program("bwrap")
         if bwrap is None:
             raise SandboxUnavailableError(f"bubblewrap is missing: {INSTALL}")
@@ -62,9 +65,10 @@ class BwrapSandbox:
             env=tuple(loader.items()),
             network=policy.network,
             own_terminal=policy.own_terminal,
+            filter_fd=None if self.filter.missing else FD,
         )
         return Launch(
-            argv=bwrap_argv(argv, inside, checkout, self._system),
+            argv=self.filter.before(bwrap_argv(argv, inside, checkout, self._system)),
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
         )
@@ -76,7 +80,9 @@ class BwrapSandbox:
             workdir, outside = base / "work", base / "outside"
             workdir.mkdir()
             outside.touch()
-            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside)}
+            # 2: by a program, proc(5).
+            filtered = "0" if self.filter.missing else "2"
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside), "FILTER": filtered}
             policy = SandboxPolicy(workdir=workdir, home=base / "home", env=env, network="none")
             launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
             code, output = await _run(launch)

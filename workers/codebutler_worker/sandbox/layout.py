@@ -32,7 +32,8 @@ class Inside:
     """A SandboxPolicy looked up on disk: every path exists.
 
     ``readable`` pairs a path with what it resolves to; ``hidden`` are directories to empty wherever they would
-    show; ``env`` is only what must not reach the wrapper itself.
+    show; ``env`` is only what must not reach the wrapper itself; ``filter_fd``: where the filter of system calls is
+    read from.
     """
 
     home: Path
@@ -42,6 +43,7 @@ class Inside:
     env: tuple[tuple[str, str], ...] = ()
     network: Network = "open"
     own_terminal: bool = False
+    filter_fd: int | None = None
 
 
 def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: System) -> tuple[str, ...]:
@@ -55,6 +57,7 @@ def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system
         *NAMESPACES,
         *(() if inside.own_terminal else NO_TERMINAL),
         *(() if inside.network == "open" else ("--unshare-net",)),
+        *(() if inside.filter_fd is None else ("--seccomp", str(inside.filter_fd))),
         *(word for name, value in inside.env for word in ("--setenv", name, value)),
         *_system(inside, system),
         *_home(inside, system),
