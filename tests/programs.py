@@ -24,6 +24,7 @@ INSTALL = {
     "bwrap": "apt-get install bubblewrap",
     "espeak-ng": "apt-get install espeak-ng",
     "git": "apt-get install git",
+    "openssl": "apt-get install openssl",
     "systemctl": "apt-get install systemd",
     "systemd-analyze": "apt-get install systemd",
     "unshare": "apt-get install util-linux",

@@ -1,0 +1,104 @@
+"""Searching the web with Tavily. Source: Tavily API reference, ``POST /search``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from codebutler.config.schema import TavilySection
+from codebutler.errors import CodeButlerError
+from codebutler_worker.media.service import proxy_of
+
+if TYPE_CHECKING:
+    import httpx
+
+Depth = Literal["basic", "advanced"]
+SEARCH_S = 60.0
+CONNECT_S = 10.0
+MAX_ANSWER_BYTES = 2 * 2**20
+CONTENT_CHARS = 1500
+NEEDS_KEY = "web_search needs a key: set tavily.apiKey (or TAVILY_API_KEY)"
+
+
+class SearchError(CodeButlerError):
+    """The web could not be searched; one line that says what to do."""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One page that was found."""
+
+    title: str = ""
+    url: str = ""
+    content: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    results: tuple[Hit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearch:
+    """Holds no connection: each search makes its own. ``env`` names the proxies."""
+
+    settings: TavilySection
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def available(self) -> bool:
+        """Whether somebody has set the service up."""
+        return bool(self.settings.api_key) or self.settings.base_url != TavilySection().base_url
+
+    async def search(self, query: str, depth: Depth, most: int) -> tuple[Hit, ...]:
+        """The best pages, best first; their texts are cut. Raises SearchError."""
+        if not self.available:
+            raise SearchError(NEEDS_KEY)
+        body = {"query": query, "search_depth": depth, "max_results": most, "include_answer": False}
+        status, content = await self._post(body)
+        if status in (401, 403):
+            raise SearchError(f"Tavily refuses the key (status {status}): check tavily.apiKey")
+        if status in (429, 432, 433):
+            raise SearchError("Tavily is at its limit: try later, or check the plan's quota")
+        if status != 200:
+            raise SearchError(f"Tavily refused the search (status {status})")
+        try:
+            found = msgspec.json.decode(content, type=_Answer).results
+        except (msgspec.DecodeError, UnicodeError):
+            raise SearchError("Tavily sent no search results: check tavily.baseUrl") from None
+        return tuple(_cut(hit) for hit in found[:most])
+
+    async def _post(self, body: dict[str, Any]) -> tuple[int, bytes]:
+        import httpx  # half a megabyte that most workers never need
+
+        url = f"{self.settings.base_url.rstrip('/')}/search"
+        headers = {"Authorization": f"Bearer {self.settings.api_key}"} if self.settings.api_key else {}
+        timeout = httpx.Timeout(SEARCH_S, connect=CONNECT_S)
+        try:
+            async with (
+                httpx.AsyncClient(timeout=timeout, proxy=proxy_of(url, self.env), trust_env=False) as client,
+                client.stream("POST", url, json=body, headers=headers) as response,
+            ):
+                return response.status_code, await _read(response)
+        except httpx.TimeoutException:
+            raise SearchError("Tavily did not answer in time: try again") from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise SearchError(
+                f"Tavily cannot be reached ({type(error).__name__}): check tavily.baseUrl"
+            ) from None
+
+
+async def _read(response: httpx.Response) -> bytes:
+    found = bytearray()
+    async for piece in response.aiter_bytes():
+        found += piece
+        if len(found) > MAX_ANSWER_BYTES:
+            raise SearchError("Tavily sent more than can be taken: ask for fewer results")
+    return bytes(found)
+
+
+def _cut(hit: Hit) -> Hit:
+    return Hit(
+        " ".join(hit.title.split())[:200], "".join(hit.url.split())[:2048], hit.content[:CONTENT_CHARS]
+    )
