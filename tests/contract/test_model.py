@@ -1,0 +1,121 @@
+"""What every Model promises: the scripted one, and the real one over a service of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler_worker.agents.native.model import (
+    Assistant,
+    Call,
+    Model,
+    ModelError,
+    Prompt,
+    Reply,
+    System,
+    Tokens,
+    Told,
+    User,
+    Waiting,
+    complete,
+)
+from codebutler_worker.agents.native.scripted import ScriptedModel
+from codebutler_worker.agents.native.service import Endpoint, OpenAIModel
+from tests.modelserver import server as script
+from tests.modelserver.completions import CompletionsServer
+
+PROMPT = Prompt((System("Be brief."), User("hello")))
+
+
+class Rig(Protocol):
+    """A model, and how to tell it what to answer."""
+
+    @property
+    def model(self) -> Model: ...
+
+    def play(self, reply: script.Reply) -> None: ...
+
+
+@dataclass
+class ScriptedRig:
+    model: ScriptedModel
+
+    def play(self, reply: script.Reply) -> None:
+        if reply.status != 200:
+            self.model.play(ModelError("auth", "the key is refused: check native.apiKey"))
+            return
+        calls = tuple(
+            Call(f"{call.name}:{at}", call.name, '{"path": "a"}') for at, call in enumerate(reply.calls)
+        )
+        tokens = Tokens(reply.input_tokens, reply.output_tokens)
+        self.model.play(Reply(Assistant(reply.text, calls), tokens))
+
+
+@dataclass
+class ServiceRig:
+    model: OpenAIModel
+    server: CompletionsServer
+
+    def play(self, reply: script.Reply) -> None:
+        self.server.play(reply)
+
+
+@pytest.fixture(params=["scripted", "service"])
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    if request.param == "scripted":
+        yield ScriptedRig(ScriptedModel())
+        return
+    async with CompletionsServer() as server:
+        model = OpenAIModel(Endpoint(server.base_url, "m", "key"), SystemClock())
+        yield ServiceRig(model, server)
+        await model.close()
+
+
+async def test_an_answer_comes_whole_with_what_it_used(rig: Rig) -> None:
+    rig.play(script.Reply("Hello to you, whoever you are.", input_tokens=7, output_tokens=3))
+    reply = await complete(rig.model, PROMPT)
+    assert reply == Reply(Assistant("Hello to you, whoever you are."), Tokens(7, 3))
+
+
+async def test_calls_come_whole_and_in_order(rig: Rig) -> None:
+    rig.play(script.Reply("", (script.Call("one", {"path": "a"}), script.Call("two", {"path": "a"}))))
+    reply = await complete(rig.model, PROMPT)
+    assert [(call.name, call.arguments) for call in reply.said.calls] == [
+        ("one", '{"path": "a"}'),
+        ("two", '{"path": "a"}'),
+    ]
+    assert len({call.id for call in reply.said.calls}) == 2
+
+
+async def test_it_ends_with_exactly_one_reply(rig: Rig) -> None:
+    rig.play(script.Reply("one"))
+    async with asyncio.timeout(30):
+        events = [event async for event in rig.model.ask(PROMPT)]
+    assert [type(event) for event in events if not isinstance(event, Waiting)] == [Reply]
+    assert isinstance(events[-1], Reply)
+
+
+async def test_a_conversation_with_results_can_go_on(rig: Rig) -> None:
+    rig.play(script.Reply("Done."))
+    said = Assistant("I look.", (Call("c1", "look", "{}"),), "thinking")
+    reply = await complete(rig.model, Prompt((*PROMPT.messages, said, Told("c1", "seen"))))
+    assert reply.said.content == "Done."
+
+
+async def test_what_cannot_be_answered_is_one_line(rig: Rig) -> None:
+    rig.play(script.Reply(status=401, error="bad\nkey"))
+    with pytest.raises(ModelError, match=r"^[^\n]+: check native.apiKey$") as caught:
+        await complete(rig.model, PROMPT)
+    assert caught.value.trouble == "auth"
+
+
+async def test_it_answers_again_after_it_was_closed(rig: Rig) -> None:
+    for _ in range(2):
+        rig.play(script.Reply("Here."))
+        assert (await complete(rig.model, PROMPT)).said.content == "Here."
+        await rig.model.close()

@@ -1,0 +1,38 @@
+"""ScriptedModel: a Model that answers from a script, for tests and rehearsals."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply, Waiting
+
+Line = Reply | ModelError | Callable[[Prompt], Reply]
+"""One answer: as it stands, a failure, or made from what was asked."""
+
+EXHAUSTED = Reply(Assistant("(the script is exhausted)"))
+
+
+class ScriptedModel:
+    """``asked`` are the prompts so far."""
+
+    name = "scripted"
+
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
+        self.asked: list[Prompt] = []
+        self._lines = deque(lines)
+
+    def play(self, *lines: Line) -> None:
+        """Append to the script."""
+        self._lines.extend(lines)
+
+    async def ask(self, prompt: Prompt) -> AsyncIterator[Waiting | Reply]:
+        """The next line of the script."""
+        self.asked.append(prompt)
+        line = self._lines.popleft() if self._lines else EXHAUSTED
+        if isinstance(line, ModelError):
+            raise line
+        yield line if isinstance(line, Reply) else line(prompt)
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""

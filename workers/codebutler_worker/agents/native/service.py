@@ -1,0 +1,187 @@
+"""OpenAIModel: any service that speaks OpenAI's chat completions, over HTTP.
+
+The key lives here and in the requests' headers, nowhere else. Redirects are not followed: they would carry it away.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from codebutler.clock import Clock
+from codebutler_worker.agents.native import wire
+from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, Waiting
+from codebutler_worker.agents.native.retry import pause_s, refusal, retry_after_s
+from codebutler_worker.agents.native.sse import EventDecoder, EventTooLargeError
+from codebutler_worker.media.service import proxy_of
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+MAX_ANSWER_BYTES = 32 * 2**20
+MAX_ERROR_BYTES = 64 * 2**10
+HIDDEN = "[key]"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
+    with each request."""
+
+    base_url: str
+    model: str
+    key: str = field(default="", repr=False)
+    replay_reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """``silence_s``: how long the service may say nothing, also in the middle of an answer."""
+
+    connect_s: float = 10.0
+    silence_s: float = 180.0
+    write_s: float = 60.0
+
+
+class OpenAIModel:
+    """``env`` names the proxies, which a worker's own scrubbed environment does not; ``chance`` gives [0, 1)."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        clock: Clock,
+        env: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = endpoint.model
+        self._endpoint = endpoint
+        self._clock = clock
+        self._env = env or {}
+        self._patience = patience or Patience()
+        self._chance = chance
+        self._client: httpx.AsyncClient | None = None
+
+    async def ask(self, prompt: Prompt) -> AsyncIterator[Waiting | Reply]:
+        """Any number of Waiting, then one Reply. Raises ModelError. Closing the iterator cancels the request."""
+        body = wire.body(self._endpoint.model, prompt, replay_reasoning=self._endpoint.replay_reasoning)
+        for retries in itertools.count():
+            try:
+                reply = await self._try(body)
+            except ModelError as error:
+                wait_s = pause_s(error, retries, self._chance())
+                if wait_s is None:
+                    raise
+                yield Waiting(f"{error}; asking again in {wait_s:.0f} s")
+                await self._clock.sleep(wait_s)
+            else:
+                yield reply
+                return
+
+    async def close(self) -> None:
+        """Let go of connections. It may be asked again afterwards."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _try(self, body: bytes) -> Reply:
+        import httpx  # half a megabyte that most workers never need
+
+        url = f"{self._endpoint.base_url.rstrip('/')}/chat/completions"
+        try:
+            async with self._opened().stream("POST", url, content=body) as response:
+                if response.status_code != 200:
+                    raise await self._refusal(response)
+                return await self._listen(response)
+        except httpx.TimeoutException:
+            raise ModelError("unreachable", "the model service did not answer in time") from None
+        except EventTooLargeError:
+            raise ModelError("refused", "the model service sent more than can be taken") from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            kind = type(error).__name__
+            raise ModelError(
+                "unreachable", f"the model service cannot be reached ({kind}): check native.baseUrl"
+            ) from None
+
+    async def _listen(self, response: httpx.Response) -> Reply:
+        assembler, decoder = wire.Assembler(), EventDecoder()
+        size = 0
+        whole = bytearray()
+        streamed = "json" not in response.headers.get("content-type", "")
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > MAX_ANSWER_BYTES:
+                raise EventTooLargeError
+            if not streamed:
+                whole += piece
+                continue
+            for data in decoder.feed(piece):
+                if data.strip() == wire.END:
+                    return assembler.reply()
+                assembler.feed(data)
+        if not streamed:
+            assembler.feed(bytes(whole))
+        if not assembler.finish:
+            raise ModelError("unreachable", "the model service broke off in the middle of an answer")
+        return assembler.reply()
+
+    async def _refusal(self, response: httpx.Response) -> ModelError:
+        content = bytearray()
+        async for piece in response.aiter_bytes():
+            content += piece
+            if len(content) > MAX_ERROR_BYTES:
+                break
+        code, said = told(bytes(content))
+        if self._endpoint.key:
+            said = said.replace(self._endpoint.key, HIDDEN)
+        wait_s = retry_after_s(response.headers, self._clock.now())
+        return refusal(response.status_code, code, said, wait_s)
+
+    def _opened(self) -> httpx.AsyncClient:
+        import httpx
+
+        if self._client is None:
+            key, patience = self._endpoint.key, self._patience
+            headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+            if key:
+                headers["Authorization"] = f"Bearer {key}"
+            timeout = httpx.Timeout(
+                patience.silence_s,
+                connect=patience.connect_s,
+                write=patience.write_s,
+                pool=patience.connect_s,
+            )
+            self._client = httpx.AsyncClient(
+                headers=headers,
+                timeout=timeout,
+                proxy=proxy_of(self._endpoint.base_url, self._env),
+                verify=self._certificates(),
+                trust_env=False,
+            )
+        return self._client
+
+    def _certificates(self) -> ssl.SSLContext | bool:
+        file = self._env.get("SSL_CERT_FILE")
+        if not file:
+            return True
+        import ssl
+
+        return ssl.create_default_context(cafile=file)
+
+
+def told(content: bytes) -> tuple[str, str]:
+    """The code (or type) and the words of an error that a service sent, "" where it has none."""
+    try:
+        body = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeError):
+        return "", ""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    code = str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
+    return code, wire.error_text(error)

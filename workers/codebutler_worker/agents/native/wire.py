@@ -1,0 +1,193 @@
+"""Chat completions as JSON: requests out, streamed chunks in. Pure.
+
+Source: OpenAI API reference, Chat Completions; the same as spoken by Moonshot (Kimi), Groq, Ollama, vLLM and others,
+whose differences are taken as they come: usage in the last choice, calls without an index or an id, a whole answer
+where a stream was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from codebutler_worker.agents.native.model import (
+    Assistant,
+    Call,
+    Message,
+    ModelError,
+    Prompt,
+    Reply,
+    Tokens,
+    Told,
+)
+
+END = "[DONE]"
+
+
+class FunctionPart(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class CallPart(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: FunctionPart = msgspec.field(default_factory=FunctionPart)
+
+
+class Said(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[CallPart] | None = None
+
+
+class CachedTokens(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class UsagePart(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    prompt_tokens_details: CachedTokens | None = None
+
+
+class Choice(msgspec.Struct):
+    delta: Said | None = None
+    message: Said | None = None
+    finish_reason: str | None = None
+    usage: UsagePart | None = None
+
+
+class Chunk(msgspec.Struct):
+    choices: list[Choice] | None = None
+    usage: UsagePart | None = None
+    error: Any = None
+
+
+def body(model: str, prompt: Prompt, *, replay_reasoning: bool) -> bytes:
+    """The request. What never changes comes first and messages are only ever appended, so that a service finds the
+    beginning of each request in its cache."""
+    request: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
+    if prompt.tools:
+        request["tools"] = prompt.tools
+    request["messages"] = [spelled(message, replay_reasoning) for message in prompt.messages]
+    return msgspec.json.encode(request)
+
+
+def spelled(message: Message, replay_reasoning: bool) -> dict[str, Any]:
+    """One message in the API's words."""
+    match message:
+        case Told(call_id=call_id, content=content):
+            return {"role": "tool", "tool_call_id": call_id, "content": content}
+        case Assistant(content=content, calls=calls, reasoning=reasoning):
+            told: dict[str, Any] = {"role": "assistant", "content": content}
+            if reasoning and replay_reasoning:
+                told["reasoning_content"] = reasoning
+            if calls:
+                told["tool_calls"] = [
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": call.arguments},
+                    }
+                    for call in calls
+                ]
+            return told
+        case _:
+            return {"role": message.__struct_config__.tag, "content": message.content}
+
+
+class _Building:
+    """A call of which parts have come."""
+
+    def __init__(self, index: int | None, call_id: str) -> None:
+        self.index = index
+        self.id = call_id
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class Assembler:
+    """Puts one answer together from its chunks."""
+
+    def __init__(self) -> None:
+        self.finish = ""
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[_Building] = []
+        self._usage = UsagePart()
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the answer has come."""
+        return bool(self._text or self._reasoning or self._calls)
+
+    def feed(self, data: str | bytes) -> None:
+        """Take a chunk. Raises ModelError for an error that came in its place, and for what is no chunk at all."""
+        try:
+            chunk = msgspec.json.decode(data, type=Chunk, strict=False)
+        except (msgspec.DecodeError, UnicodeError):
+            raise ModelError(
+                "unreachable", "the model service sent no chat completion: check native.baseUrl"
+            ) from None
+        if chunk.error:
+            raise ModelError("overloaded", f"the model service broke off: {error_text(chunk.error)}")
+        self._usage = chunk.usage or self._usage
+        for choice in (chunk.choices or [])[:1]:
+            self._take(choice)
+
+    def reply(self) -> Reply:
+        """The answer. Raises ModelError for one that the service kept back."""
+        if self.finish == "content_filter":
+            raise ModelError(
+                "refused", "the model service kept the answer back (content_filter): ask differently"
+            )
+        calls = tuple(
+            Call(building.id or f"call_{number}", building.name, "".join(building.arguments) or "{}")
+            for number, building in enumerate(self._calls)
+        )
+        said = Assistant("".join(self._text), calls, "".join(self._reasoning))
+        return Reply(said, tokens_of(self._usage), cut=self.finish == "length")
+
+    def _take(self, choice: Choice) -> None:
+        self._usage = choice.usage or self._usage
+        self.finish = choice.finish_reason or self.finish
+        said = choice.delta or choice.message
+        if said is None:
+            return
+        if said.content:
+            self._text.append(said.content)
+        if reasoning := said.reasoning_content or said.reasoning:
+            self._reasoning.append(reasoning)
+        for part in said.tool_calls or []:
+            building = self._building(part)
+            building.name = building.name or part.function.name or ""
+            if part.function.arguments:
+                building.arguments.append(part.function.arguments)
+
+    def _building(self, part: CallPart) -> _Building:
+        """The call that a part belongs to; another id begins another call, whatever the index says."""
+        same = [each for each in self._calls if part.index is None or each.index == part.index]
+        found = same[-1] if same else None
+        if found is None or (part.id and found.id and part.id != found.id):
+            found = _Building(part.index, part.id or "")
+            self._calls.append(found)
+        found.id = found.id or part.id or ""
+        return found
+
+
+def tokens_of(usage: UsagePart) -> Tokens:
+    details = usage.prompt_tokens_details
+    cached = usage.cached_tokens or (details.cached_tokens if details else None)
+    return Tokens(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0)
+
+
+def error_text(error: Any, limit: int = 300) -> str:
+    """What a service says went wrong, as one line."""
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("code") or error.get("type") or "no reason given"
+    line = " ".join(str(error).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
