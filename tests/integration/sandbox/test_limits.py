@@ -183,7 +183,7 @@ async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path
     slot = Slot(tmp_path / "slot", 2, ())
     slot.directory.mkdir()
     limiter = Limiter(Limits(processes=9), (slot,))
-    enclosure = limiter.begin()
+    enclosure = await limiter.begin()
     [group] = enclosure.group.directories
     (group / "cgroup.procs").mkdir()
     argv = enclosure.enter(("/bin/sh", "-c", f"echo > {tmp_path}/ran"))
@@ -194,7 +194,7 @@ async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path
 
 async def test_the_groups_of_a_dead_worker_are_swept_and_those_of_the_living_stay(tmp_path: Path) -> None:
     limiter = grouped("pids", limits=Limits(processes=9))
-    living = limiter.begin()
+    living = await limiter.begin()
     space = Path("/proc/self/ns/pid").stat().st_ino
     dead = Group(limiter.slots, f"{PREFIX}{space}-{os.getpid()}-1-0", Bounds())
     left = await asyncio.create_subprocess_exec("sleep", "300")
@@ -213,7 +213,7 @@ async def test_a_group_of_version_2_ends_whoever_left_the_family() -> None:
     if not slots or not os.access(slots[0].directory, os.W_OK):
         pytest.skip("no control group of version 2 can be made here")
     script = "setsid sleep 300 > /dev/null 2>&1 & echo $!"
-    enclosure = Limiter(Limits(), slots).begin()
+    enclosure = await Limiter(Limits(), slots).begin()
     argv = enclosure.enter(("/bin/sh", "-c", script))
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()

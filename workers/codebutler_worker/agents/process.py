@@ -121,7 +121,7 @@ class AgentProcess:
     async def _start(cls, launch: Launch, limit_bytes: int, record: Record | None) -> Self:
         loop = asyncio.get_running_loop()
         mark = new_mark()
-        enclosure, argv = enclosed(launch)
+        enclosure, argv = await enclosed(launch)
         try:
             transport, protocol = await loop.subprocess_exec(
                 lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
@@ -274,12 +274,12 @@ class AgentProcess:
             del self._stderr[:-STDERR_TAIL_BYTES]
 
 
-def enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
+async def enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
     """The launch's enclosure, and the command that goes into it."""
     if launch.limiter is None:
         return None, launch.argv
     # What goes in is started by a shell, which would say so only on stderr.
     if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
         raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-    enclosure = launch.limiter.begin()
+    enclosure = await launch.limiter.begin()
     return enclosure, enclosure.enter(launch.argv)

@@ -110,7 +110,7 @@ def _step_aside(directory: Path) -> None:
     leaf = directory / OWN_LEAF
     with contextlib.suppress(OSError):
         leaf.mkdir(exist_ok=True)
-        for pid in _members(directory):
+        for pid in members(directory):
             _write(leaf / "cgroup.procs", str(pid))
 
 
@@ -185,7 +185,7 @@ class Group:
         """Which of "memory" and "processes" something in here ran into."""
         struck = []
         for name, files, key in EVENTS:
-            if any(_count(directory, files, key) for directory in self.directories):
+            if any(count(directory, files, key) for directory in self.directories):
                 struck.append(name)
         return tuple(struck)
 
@@ -223,12 +223,13 @@ def _kill(directory: Path) -> None:
         return
     # Nothing new is born meanwhile, so this comes to an end.
     _write(directory / "pids.max", "0")
-    for pid in _members(directory):
+    for pid in members(directory):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _members(directory: Path) -> list[int]:
+def members(directory: Path) -> list[int]:
+    """The processes in a group, as far as we see them; none if there is no such group."""
     try:
         # 0: a process that our pid namespace does not see.
         return [
@@ -240,7 +241,8 @@ def _members(directory: Path) -> list[int]:
         return []
 
 
-def _count(directory: Path, files: tuple[str, ...], key: str) -> int:
+def count(directory: Path, files: tuple[str, ...], key: str) -> int:
+    """What the first of ``files`` that is there says after ``key``; 0 if none does."""
     for file in files:
         with contextlib.suppress(OSError):
             words = (directory / file).read_text(encoding="ascii").split()
@@ -262,15 +264,20 @@ def group_name() -> str:
 
 def stale(slots: tuple[Slot, ...]) -> list[Path]:
     """The groups of workers that are no more."""
-    found = []
-    for slot in slots:
-        for directory in slot.directory.glob(f"{PREFIX}*-*-*-*"):
-            parts = directory.name.removeprefix(PREFIX).split("-")
-            if len(parts) != 4 or parts[0] != _namespace() or not parts[1].isdecimal():
-                continue
-            if _start_time(int(parts[1])) != parts[2]:
-                found.append(directory)
-    return found
+    return [
+        directory
+        for slot in slots
+        for directory in slot.directory.glob(f"{PREFIX}*-*-*-*")
+        if ownerless(directory.name)
+    ]
+
+
+def ownerless(name: str) -> bool:
+    """``name`` is of group_name's making, by a process of our namespace that is no more."""
+    parts = name.removeprefix(PREFIX).split("-")
+    if not name.startswith(PREFIX) or len(parts) != 4 or parts[0] != _namespace() or not parts[1].isdecimal():
+        return False
+    return _start_time(int(parts[1])) != parts[2]
 
 
 def _namespace() -> str:

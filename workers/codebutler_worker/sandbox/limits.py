@@ -109,7 +109,7 @@ class Limiter:
         """What this machine lets this user do."""
         return cls(limits, find_slots() if limits.any else ())
 
-    def begin(self) -> GroupEnclosure:
+    async def begin(self) -> GroupEnclosure:
         """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
         try:
             group = Group(self.slots, group_name() if self.slots else "", self.limits.bounds)

@@ -27,7 +27,8 @@ class SandboxPolicy:
 
     ``home`` is the HOME the program gets; ``home_paths`` are the paths below it (a CLI's login and sessions)
     that stay visible and writable. ``env`` is the whole environment: nothing is inherited. ``own_terminal``: it
-    is started on a terminal made for it alone, and may control that one.
+    is started on a terminal made for it alone, and may control that one. ``conversation``: whose turn it belongs to, ""
+    = none; walls that last longer than a program are one conversation's.
     """
 
     workdir: Path
@@ -37,6 +38,7 @@ class SandboxPolicy:
     env: dict[str, str] = field(default_factory=dict)
     network: Network = "open"
     own_terminal: bool = False
+    conversation: str = ""
 
 
 class Enclosure(Protocol):
@@ -55,7 +57,7 @@ class Enclosure(Protocol):
 class EnclosureMaker(Protocol):
     """Makes a new enclosure for each program."""
 
-    def begin(self) -> Enclosure:
+    async def begin(self) -> Enclosure:
         """Raises SandboxUnavailableError if the limits cannot be set (then nothing may be started)."""
 
 

@@ -98,7 +98,7 @@ class PtyProcess:
     @classmethod
     async def _start(cls, launch: Launch, sink: Sink, rows: int, columns: int) -> Self:
         mark = new_mark()
-        enclosure, argv = enclosed(launch)
+        enclosure, argv = await enclosed(launch)
         master, slave = os.openpty()
         try:
             _leave_newlines(slave)
