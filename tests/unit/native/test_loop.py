@@ -1,0 +1,155 @@
+"""The loop's decisions, over every history of answers and results."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler_worker.agents.native.loop import (
+    MOST_ERRORS,
+    Act,
+    AskModel,
+    Leave,
+    Limits,
+    Progress,
+    acted,
+    ended,
+    replied,
+    signature,
+    steered,
+    step,
+    stopped,
+)
+from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens
+
+LIMITS = Limits(most_turns=5)
+
+
+def answer(text: str = "", *calls: str, cut: bool = False, tokens: int = 10) -> Reply:
+    made = tuple(Call(f"c{at}", name, f'{{"n": {at}}}') for at, name in enumerate(calls))
+    return Reply(Assistant(text, made), Tokens(tokens, 0), cut=cut)
+
+
+def after(*replies: Reply, ok: bool = True, again: bool = True) -> Progress:
+    progress = Progress()
+    for reply in replies:
+        progress = replied(progress, reply, 0.01)
+        while progress.open:
+            progress = acted(progress, ok=ok, again=again, error="it broke")
+    return progress
+
+
+def test_it_asks_acts_on_every_call_and_asks_again() -> None:
+    assert step(Progress(), LIMITS) == AskModel()
+    progress = replied(Progress(), answer("I look.", "one", "two"), None)
+    assert step(progress, LIMITS) == Act(Call("c0", "one", '{"n": 0}'))
+    progress = acted(progress, ok=True)
+    assert step(progress, LIMITS) == Act(Call("c1", "two", '{"n": 1}'))
+    assert step(acted(progress, ok=True), LIMITS) == AskModel()
+
+
+def test_an_answer_without_calls_is_the_end() -> None:
+    progress = after(answer("First.", "one"), answer("Done."))
+    assert step(progress, LIMITS) == Leave("done")
+    assert (progress.answer, progress.turns, progress.tokens) == ("Done.", 2, Tokens(20, 0))
+
+
+def test_it_ends_at_the_limit_of_answers() -> None:
+    progress = after(*(answer("", f"tool{at}") for at in range(5)))
+    assert step(progress, LIMITS) == Leave("max_turns")
+
+
+def test_the_same_call_twice_in_a_row_ends_it_before_it_is_done() -> None:
+    progress = after(answer("", "one"), again=False)
+    progress = replied(progress, Reply(Assistant("", (Call("x", "one", '{ "n":0}'),))), 0.0)
+    assert step(progress, LIMITS) == Leave("repeated_call", progress.open)
+
+
+def test_another_call_in_between_a_person_or_a_call_that_asks_on_makes_it_fine() -> None:
+    again = Reply(Assistant("", (Call("x", "one", '{"n": 0}'),)))
+    for progress in (
+        after(answer("", "one"), answer("", "two"), again=False),
+        steered(after(answer("", "one"), again=False)),
+        after(answer("", "one"), again=True),
+    ):
+        assert isinstance(step(replied(progress, again, 0.0), LIMITS), Act)
+
+
+def test_three_answers_in_a_row_that_came_to_nothing_end_it() -> None:
+    failing = [answer("", f"bad{at}", "worse") for at in range(MOST_ERRORS)]
+    assert step(after(*failing[:-1], ok=False), LIMITS) == AskModel()
+    progress = after(*failing, ok=False)
+    assert step(progress, LIMITS) == Leave("errors")
+    assert progress.last_error == "it broke"
+
+
+def test_one_call_of_several_that_works_is_no_error() -> None:
+    progress = replied(after(answer("", "a"), answer("", "b"), ok=False), answer("", "c", "d"), 0.0)
+    progress = acted(acted(progress, ok=True), ok=False)
+    assert progress.errors == 0
+
+
+@pytest.mark.parametrize("reply", [answer("half a sen", cut=True), answer(" "), answer("")])
+def test_an_answer_that_is_none_is_asked_for_again_until_it_is_an_error(reply: Reply) -> None:
+    progress = after(reply)
+    found = step(progress, LIMITS)
+    assert isinstance(found, AskModel)
+    assert found.nudge
+    assert step(after(reply, reply, reply), LIMITS) == Leave("errors")
+
+
+def test_it_ends_when_the_money_or_the_tokens_are_spent_but_not_before_what_was_called_is_done() -> None:
+    for limits in (Limits(most_turns=9, most_usd=0.02), Limits(most_turns=9, most_tokens=20)):
+        assert step(after(answer("", "a")), limits) == AskModel()
+        assert step(after(answer("", "a"), answer("", "b")), limits) == Leave("budget")
+        waiting = replied(after(answer("", "a")), answer("", "b"), 0.01)
+        assert isinstance(step(waiting, limits), Act)
+        assert step(after(answer("", "a"), answer("Done.")), limits) == Leave("done")
+
+
+def test_an_unknown_price_is_never_taken_for_nothing() -> None:
+    progress = replied(replied(Progress(), answer("", "a"), 0.5), answer(""), None)
+    assert progress.cost_usd is None
+
+
+def test_the_model_or_a_person_may_end_it_and_open_calls_are_named() -> None:
+    progress = replied(Progress(), answer("", "one", "two"), 0.0)
+    assert step(stopped(progress), LIMITS) == Leave("stopped", progress.open)
+    assert step(ended(progress, "Which one?", needs_user=True), LIMITS) == Leave("needs_user", progress.open)
+    assert ended(progress, "All done.", needs_user=False).answer == "All done."
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+REPLIES = st.builds(
+    lambda text, names, cut: answer(text, *names, cut=cut),
+    st.sampled_from(["", "words"]),
+    st.lists(NAMES, max_size=3),
+    st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(REPLIES, st.booleans(), st.booleans()), max_size=30), st.integers(1, 8))
+def test_every_history_ends_and_nothing_is_done_twice_or_left_out(
+    history: list[tuple[Reply, bool, bool]], most: int
+) -> None:
+    limits, progress = Limits(most_turns=most), Progress()
+    done: list[Call] = []
+    asked = 0
+    for reply, ok, again in history:
+        found = step(progress, limits)
+        if isinstance(found, Leave):
+            break
+        assert isinstance(found, AskModel)
+        asked += 1
+        progress = replied(progress, reply, 0.0)
+        expected = list(reply.said.calls)
+        while isinstance(found := step(progress, limits), Act):
+            assert found.call == expected.pop(0)
+            assert not done or again or signature(found.call) != progress.last_call
+            done.append(found.call)
+            progress = acted(progress, ok=ok, again=again)
+        if isinstance(found, Leave):
+            assert tuple(expected) == found.unanswered
+    assert asked <= most
+    assert progress.errors <= MOST_ERRORS

@@ -1,0 +1,165 @@
+"""The loop's decisions: think, act, observe, until something ends it. Pure: a state goes in, the next step comes out.
+
+Whoever drives it asks ``step`` what to do, does it, and tells with ``replied``, ``acted``, ``steered``, ``ended`` or
+``stopped`` what came of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import msgspec
+
+from codebutler_worker.agents.native.model import Call, Reply, Tokens
+
+Exit = Literal["done", "max_turns", "repeated_call", "errors", "budget", "stopped", "needs_user"]
+
+MOST_ERRORS = 3
+CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
+EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Of one turn; None = no limit. ``most_turns`` counts the model's answers."""
+
+    most_turns: int
+    most_usd: float | None = None
+    most_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a turn is.
+
+    ``open``: the calls of the last answer that have not been acted on, in their order. ``errors``: how many answers
+    in a row came to nothing. ``last_call`` is the call that was acted on last, "" where it may come again.
+    ``nudge``: what the model must be told next, in nobody's name. ``closed``: the last answer called no tool.
+    """
+
+    turns: int = 0
+    errors: int = 0
+    last_error: str = ""
+    open: tuple[Call, ...] = ()
+    worked: bool = False
+    last_call: str = ""
+    nudge: str = ""
+    closed: bool = False
+    answer: str = ""
+    tokens: Tokens = field(default_factory=Tokens)
+    cost_usd: float | None = 0.0
+    leaving: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask for the next answer, after telling it ``nudge`` if that is not empty."""
+
+    nudge: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Do this call."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The turn is over. ``unanswered`` calls have no result yet."""
+
+    exit: Exit
+    unanswered: tuple[Call, ...] = ()
+
+
+Step = AskModel | Act | Leave
+
+
+def step(progress: Progress, limits: Limits) -> Step:
+    """What to do next. What was called is done before anything else is asked or paid for."""
+    if progress.leaving is not None:
+        return Leave(progress.leaving, progress.open)
+    if progress.open:
+        call = progress.open[0]
+        return Leave("repeated_call", progress.open) if signature(call) == progress.last_call else Act(call)
+    if progress.errors >= MOST_ERRORS:
+        return Leave("errors")
+    if progress.closed:
+        return Leave("done")
+    if _spent(progress, limits):
+        return Leave("budget")
+    if progress.turns >= limits.most_turns:
+        return Leave("max_turns")
+    return AskModel(progress.nudge)
+
+
+def replied(progress: Progress, reply: Reply, cost_usd: float | None) -> Progress:
+    """After an answer; ``cost_usd`` is its price, None if nobody knows."""
+    said = reply.said
+    empty = not said.calls and not said.content.strip()
+    broken = (reply.cut or empty) and not said.calls
+    known = progress.cost_usd is not None and cost_usd is not None
+    return replace(
+        progress,
+        turns=progress.turns + 1,
+        errors=progress.errors + broken,
+        last_error=(CUT if reply.cut else EMPTY) if broken else progress.last_error,
+        open=said.calls,
+        worked=False,
+        nudge=(CUT if reply.cut else EMPTY) if broken else "",
+        closed=not said.calls and not broken,
+        answer=said.content.strip() or progress.answer,
+        tokens=progress.tokens + reply.tokens,
+        cost_usd=(progress.cost_usd or 0.0) + (cost_usd or 0.0) if known else None,
+    )
+
+
+def acted(progress: Progress, *, ok: bool, error: str = "", again: bool = False) -> Progress:
+    """After the first open call. ``again``: the same call may follow itself."""
+    call, rest = progress.open[0], progress.open[1:]
+    worked = progress.worked or ok
+    errors = progress.errors
+    if not rest:
+        # An answer came to nothing if none of its calls worked; one of several may fail.
+        errors = 0 if worked else errors + 1
+    return replace(
+        progress,
+        open=rest,
+        worked=worked,
+        errors=errors,
+        last_error=progress.last_error if ok else error,
+        last_call="" if again else signature(call),
+    )
+
+
+def steered(progress: Progress) -> Progress:
+    """Somebody said something: it goes on, and what was called before may be called again."""
+    return replace(progress, closed=False, nudge="", last_call="", errors=0)
+
+
+def ended(progress: Progress, answer: str, *, needs_user: bool) -> Progress:
+    """The model ended the turn by itself."""
+    leaving: Exit = "needs_user" if needs_user else "done"
+    return replace(progress, answer=answer.strip() or progress.answer, leaving=leaving)
+
+
+def stopped(progress: Progress) -> Progress:
+    """Somebody wants it to end."""
+    return replace(progress, leaving="stopped")
+
+
+def signature(call: Call) -> str:
+    """One spelling for one call."""
+    try:
+        arguments = msgspec.json.encode(msgspec.json.decode(call.arguments), order="deterministic").decode()
+    except (msgspec.DecodeError, UnicodeError):
+        arguments = call.arguments
+    return f"{call.name}({arguments})"
+
+
+def _spent(progress: Progress, limits: Limits) -> bool:
+    used, tokens = progress.cost_usd, progress.tokens.input + progress.tokens.output
+    over_usd = limits.most_usd is not None and used is not None and used >= limits.most_usd
+    return over_usd or (limits.most_tokens is not None and tokens >= limits.most_tokens)
