@@ -1,25 +1,16 @@
-"""AgentProcess: one foreign program, read line by line, and gone without a trace when its block ends.
-
-Each program is the leader of its own session. Nothing here reads JSON: the agents' own rooms do.
-"""
+"""AgentProcess: one foreign program, talked to line by line. Nothing here reads JSON: the agents' own rooms do."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import signal
-import threading
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
-from codebutler_worker.sandbox.port import Enclosure, Launch
+from codebutler_worker.agents.program import Birth, Program, begun, birth_of
+from codebutler_worker.sandbox.port import Launch
 
 LINE_LIMIT_BYTES = 16 * 2**20
 STDERR_TAIL_BYTES = 8 * 2**10
@@ -69,31 +60,22 @@ class LineSplitter:
             self.dropped += 1
 
 
-class AgentProcess:
-    """A running program: ``async with await AgentProcess.spawn(launch) as process``.
-
-    Leaving the block ends the program and everything it started that can still be found.
-    """
+class AgentProcess(Program):
+    """A running program: ``async with await AgentProcess.spawn(launch) as process``."""
 
     def __init__(
         self,
         process: Process,
         transport: asyncio.SubprocessTransport,
-        mark: str,
+        birth: Birth,
         limit_bytes: int = LINE_LIMIT_BYTES,
-        enclosure: Enclosure | None = None,
         record: Record | None = None,
     ) -> None:
+        super().__init__(process, birth)
         self._record = record
-        self._mark = mark
-        self._enclosure = enclosure
-        self._limit_hit = ""
-        self._process = process
         self._transport = transport
         self._splitter = LineSplitter(limit_bytes)
         self._stderr = bytearray()
-        self._stopping = asyncio.Lock()
-        self._stopped = False
         self._stderr_task = asyncio.create_task(self._read_stderr(), name=f"stderr:{process.pid}")
 
     @classmethod
@@ -103,61 +85,25 @@ class AgentProcess:
         """Start ``launch``; ``record`` gets all it writes, before anything else does, in a thread.
 
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
-        cannot be set. From the main thread only: a parent-death signal is tied to the thread that started it.
+        cannot be set. From the main thread only.
         """
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("agents are started from the main thread only")
-        starting = asyncio.create_task(
-            cls._start(launch, limit_bytes, record), name=f"start:{launch.argv[0]}"
-        )
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # A start cannot be taken back half-way: its pipes would be nobody's. Complete it, then end it.
-            async with await starting:
-                raise
+        return await begun(cls._start(launch, limit_bytes, record), launch.argv[0])
 
     @classmethod
     async def _start(cls, launch: Launch, limit_bytes: int, record: Record | None) -> Self:
         loop = asyncio.get_running_loop()
-        mark = new_mark()
-        enclosure, argv = await enclosed(launch)
-        try:
+        async with birth_of(launch) as birth:
             transport, protocol = await loop.subprocess_exec(
                 lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
-                *argv,
+                *birth.argv,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
                 cwd=launch.cwd,
-                env={**launch.env, MARK: mark},
+                env=birth.env,
                 start_new_session=True,
             )
-        except OSError as error:
-            if enclosure is not None:
-                await enclosure.close()
-            raise AgentUnavailableError(
-                f"cannot start {Path(launch.argv[0]).name}: {error.strerror}"
-            ) from error
-        process = Process(transport, protocol, loop)
-        return cls(process, transport, mark, limit_bytes, enclosure, record)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code (negative: the signal), None while it runs."""
-        return self._process.returncode
+        return cls(Process(transport, protocol, loop), transport, birth, limit_bytes, record)
 
     @property
     def dropped_lines(self) -> int:
@@ -168,11 +114,6 @@ class AgentProcess:
     def stderr_tail(self) -> str:
         """The last 8 KB the program wrote to stderr."""
         return self._stderr.decode(errors="replace")
-
-    @property
-    def limit_hit(self) -> str:
-        """One line about the limit that the program or what it started ran into so far, empty if none."""
-        return self._limit_hit if self._stopped or self._enclosure is None else self._enclosure.struck()
 
     async def write_line(self, line: bytes) -> bool:
         """Send one line; False if the program no longer reads."""
@@ -221,41 +162,19 @@ class AgentProcess:
         async with self._stopping:
             if self._stopped:
                 return
-            self._limit_hit = self.limit_hit
-            self._stopped = True
-            children = await descendants(self.pid) if self.returncode is None else {}
+            family = await self._begin_end()
             if self.returncode is None and ask is not None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ask_s):
                         await ask()
                         await self.wait()
             self.close_stdin()
-            if not await self._ended(eof_s):
-                children |= await descendants(self.pid)
+            if not await self._ended_within(eof_s):
+                family |= await self._family()
                 self._signal(signal.SIGTERM)
-                await self._ended(term_s)
-            if self.returncode is None:
-                children |= await descendants(self.pid)
-            self._signal(signal.SIGKILL)
-            await kill_leftovers(children | await marked(self._mark))
-            await self._ended(1.0)
-            if self._enclosure is not None:
-                self._limit_hit = self._enclosure.struck()
-                await self._enclosure.close()
+                await self._ended_within(term_s)
+            await self._bury(family | await self._family())
             await self._close()
-
-    async def _ended(self, within_s: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self.wait()
-        return self.returncode is not None
-
-    def _signal(self, number: signal.Signals) -> None:
-        # The group's id stays reserved while it has members; a pid that lives after its exit is another's.
-        if self.returncode is not None and alive(self.pid):
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
 
     async def _close(self) -> None:
         self._transport.close()
@@ -272,14 +191,3 @@ class AgentProcess:
             await self._keep(chunk)
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
-
-
-async def enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
-    """The launch's enclosure, and the command that goes into it."""
-    if launch.limiter is None:
-        return None, launch.argv
-    # What goes in is started by a shell, which would say so only on stderr.
-    if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
-        raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-    enclosure = await launch.limiter.begin()
-    return enclosure, enclosure.enter(launch.argv)

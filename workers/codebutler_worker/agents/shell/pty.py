@@ -21,15 +21,11 @@ import threading
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
-from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
-from codebutler_worker.agents.process import enclosed
+from codebutler_worker.agents.program import Birth, Program, begun, birth_of
 from codebutler_worker.sandbox.limits import SHELL
-from codebutler_worker.sandbox.port import Enclosure, Launch
+from codebutler_worker.sandbox.port import Launch
 
 INTERRUPT = b"\x03"
 LEAST_READ_BYTES = 64 * 2**10
@@ -49,27 +45,15 @@ ATTACH = 'trap "" INT QUIT TSTP; exec "$@" <>"$0" >&0 2>&0'
 PROGRAM = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP") if sys.platform == "linux" else ()
 
 
-class PtyProcess:
+class PtyProcess(Program):
     """A running program: ``async with await PtyProcess.spawn(launch, sink) as process``."""
 
-    def __init__(
-        self,
-        process: Process,
-        terminal: tuple[int, int],
-        mark: str,
-        sink: Sink,
-        enclosure: Enclosure | None,
-    ) -> None:
+    def __init__(self, process: Process, birth: Birth, terminal: tuple[int, int], sink: Sink) -> None:
+        super().__init__(process, birth)
         self.ended = asyncio.Event()
         self.output = asyncio.Event()
-        self._process = process
         self._master, self._slave = terminal
-        self._mark = mark
         self._sink = sink
-        self._enclosure = enclosure
-        self._limit_hit = ""
-        self._stopping = asyncio.Lock()
-        self._stopped = False
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._reader = threading.Thread(target=self._read, name=f"terminal:{process.pid}", daemon=True)
@@ -81,69 +65,32 @@ class PtyProcess:
         """Start ``launch``; ``sink`` gets its output from a thread.
 
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
-        cannot be set. From the main thread only: a parent-death signal is tied to the thread that started it.
+        cannot be set. From the main thread only.
         """
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("agents are started from the main thread only")
-        starting = asyncio.create_task(
-            cls._start(launch, sink, rows, columns), name=f"start:{launch.argv[0]}"
-        )
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # A start cannot be taken back half-way: its terminal would be nobody's. Complete it, then end it.
-            async with await starting:
-                raise
+        return await begun(cls._start(launch, sink, rows, columns), launch.argv[0])
 
     @classmethod
     async def _start(cls, launch: Launch, sink: Sink, rows: int, columns: int) -> Self:
-        mark = new_mark()
-        enclosure, argv = await enclosed(launch)
-        master, slave = os.openpty()
-        try:
-            _leave_newlines(slave)
-            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-            os.set_blocking(master, False)
-            process = await asyncio.create_subprocess_exec(
-                *(SHELL, "-c", ATTACH, os.ttyname(slave), *argv),
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=DEVNULL,
-                cwd=launch.cwd,
-                env={**launch.env, MARK: mark},
-                start_new_session=True,
-            )
-        except OSError as error:
-            os.close(master)
-            os.close(slave)
-            if enclosure is not None:
-                await enclosure.close()
-            raise AgentUnavailableError(
-                f"cannot start {Path(launch.argv[0]).name}: {error.strerror}"
-            ) from error
-        return cls(process, (master, slave), mark, sink, enclosure)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code (negative: the signal), None while it runs."""
-        return self._process.returncode
-
-    @property
-    def limit_hit(self) -> str:
-        """One line about the limit that the program or what it started ran into so far, empty if none."""
-        return self._limit_hit if self._stopped or self._enclosure is None else self._enclosure.struck()
+        async with birth_of(launch) as birth:
+            master, slave = os.openpty()
+            try:
+                _leave_newlines(slave)
+                fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+                os.set_blocking(master, False)
+                process = await asyncio.create_subprocess_exec(
+                    *(SHELL, "-c", ATTACH, os.ttyname(slave), *birth.argv),
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    stderr=DEVNULL,
+                    cwd=launch.cwd,
+                    env=birth.env,
+                    start_new_session=True,
+                )
+            except OSError:
+                os.close(master)
+                os.close(slave)
+                raise
+        return cls(process, birth, (master, slave), sink)
 
     @property
     def hides_typing(self) -> bool:
@@ -175,35 +122,15 @@ class PtyProcess:
         async with self._stopping:
             if self._stopped:
                 return
-            self._limit_hit = self.limit_hit
-            self._stopped = True
-            children = await descendants(self.pid) if self.returncode is None else {}
+            family = await self._begin_end()
             if self.returncode is None:
                 self._signal(signal.SIGHUP)
                 self._signal(signal.SIGCONT)
-                await self._gone(term_s)
-                children |= await descendants(self.pid)
-            self._signal(signal.SIGKILL)
-            await kill_leftovers(children | await marked(self._mark))
-            await self._gone(1.0)
-            if self._enclosure is not None:
-                self._limit_hit = self._enclosure.struck() or self._limit_hit
-                await self._enclosure.close()
+                await self._ended_within(term_s)
+            await self._bury(family | await self._family())
             await self._close()
             self.ended.set()
             self.output.set()
-
-    async def _gone(self, within_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._process.wait()
-
-    def _signal(self, number: signal.Signals) -> None:
-        # The group's id stays reserved while it has members; a pid that lives after its exit is another's.
-        if self.returncode is not None and alive(self.pid):
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
 
     async def _close(self) -> None:
         """Without an open end on the other side the reader comes to the end of what was written."""

@@ -1,0 +1,154 @@
+"""Program: what all foreign programs have in common, however they are talked to: how they begin, and how they end.
+
+Each is the leader of its own session. It bears a mark that whatever it starts inherits, and may run in an enclosure
+that limits it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import threading
+from abc import ABC, abstractmethod
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
+from codebutler_worker.sandbox.port import Enclosure, Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """How a launch is really executed, and what it is known by ever after."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    mark: str
+    enclosure: Enclosure | None
+
+
+class Program(ABC):
+    """A running program. Leaving its block ends it and everything it started that can still be found."""
+
+    def __init__(self, process: Process, birth: Birth) -> None:
+        self._process = process
+        self._birth = birth
+        self._limit_hit = ""
+        self._stopping = asyncio.Lock()
+        self._stopped = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code (negative: the signal), None while it runs."""
+        return self._process.returncode
+
+    @property
+    def limit_hit(self) -> str:
+        """One line about the limit that the program or what it started ran into so far, empty if none."""
+        if self._stopped or self._birth.enclosure is None:
+            return self._limit_hit
+        return self._birth.enclosure.struck()
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End the program, and see all it started gone."""
+
+    async def _begin_end(self) -> dict[int, str]:
+        """From here on it is ending; returns whom it has started."""
+        self._limit_hit = self.limit_hit
+        self._stopped = True
+        return await self._family()
+
+    async def _family(self) -> dict[int, str]:
+        return await descendants(self.pid) if self.returncode is None else {}
+
+    async def _bury(self, family: dict[int, str]) -> None:
+        """SIGKILL whatever is left of it, and open its enclosure."""
+        self._signal(signal.SIGKILL)
+        await kill_leftovers(family | await marked(self._birth.mark))
+        await self._ended_within(1.0)
+        if self._birth.enclosure is not None:
+            self._limit_hit = self._birth.enclosure.struck() or self._limit_hit
+            await self._birth.enclosure.close()
+
+    async def _ended_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+        return self.returncode is not None
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group's id stays reserved while it has members; a pid that lives after its exit is another's.
+        if self.returncode is not None and alive(self.pid):
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+P = TypeVar("P", bound=Program)
+
+
+async def begun(start: Coroutine[Any, Any, P], name: str) -> P:
+    """The program that ``start`` starts. Raises what it does.
+
+    From the main thread only: a parent-death signal is tied to the thread that started it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        start.close()
+        raise RuntimeError("agents are started from the main thread only")
+    starting = asyncio.create_task(start, name=f"start:{name}")
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # A start cannot be taken back half-way: its pipes would be nobody's. Complete it, then end it.
+        async with await starting:
+            raise
+
+
+@asynccontextmanager
+async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
+    """What to execute for ``launch``, inside this block.
+
+    Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
+    """
+    enclosure, argv = await _enclosed(launch)
+    mark = new_mark()
+    try:
+        yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure)
+    except OSError as error:
+        if enclosure is not None:
+            await enclosure.close()
+        name = Path(launch.argv[0]).name
+        raise AgentUnavailableError(f"cannot start {name}: {error.strerror}") from error
+
+
+async def _enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
+    """The launch's enclosure, and the command that goes into it."""
+    if launch.limiter is None:
+        return None, launch.argv
+    # What goes in is started by a shell, which would say so only on stderr.
+    if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
+        raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
+    enclosure = await launch.limiter.begin()
+    return enclosure, enclosure.enter(launch.argv)
