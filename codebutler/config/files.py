@@ -69,9 +69,10 @@ class PrivateDir:
             if error.errno == errno.ELOOP:
                 raise ConfigError(f"{full} is a symbolic link: replace it by the file itself") from error
             raise ConfigError(f"cannot read {full}: {_reason(error)}") from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise ConfigError(f"{full} is not a regular file: remove it")
         with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise ConfigError(f"{full} is not a regular file: remove it")
             data = file.read(limit_bytes + 1)
         if len(data) > limit_bytes:
             raise ConfigError(

@@ -1,0 +1,1 @@
+"""``memory.md``: what is remembered about a repository, one fact a line."""
