@@ -67,7 +67,8 @@ def apply(changes: Sequence[Change], text: str) -> Applied:
         if why:
             refused.append((change, why))
             continue
-        at = _place(change.old, lines) if change.old else len(lines)
+        found = _place(change.old, lines) if change.old else None
+        at = len(lines) if found is None else found
         lines[at : at + 1] = [BULLET + new] if new else []
         made.append(Change(change.old, new))
     ending = "\n" if lines else ""
