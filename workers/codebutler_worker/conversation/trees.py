@@ -54,15 +54,15 @@ class TurnTrees:
         """The commit of the tree as the turn found it."""
         return self._before.commit if self._before else None
 
-    def begin(self) -> None:
-        """Begin to keep the tree as it is; nothing may be done in it until ``ready``."""
-        if self._turn.agent != IMAGE:
-            self._beginning = asyncio.create_task(self._begin(), name=f"tree of {self._turn.id}")
-
     async def ready(self) -> None:
-        """Return when the tree is kept, or cannot be."""
-        if self._beginning is not None:
-            await asyncio.shield(self._beginning)
+        """Keep the tree as it is: return when it is kept, or cannot be. Nothing may be done in it before.
+
+        Not begun any earlier: while a program that waits for this starts up, the processors have time for it."""
+        if self._turn.agent == IMAGE:
+            return
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(self._begin(), name=f"tree of {self._turn.id}")
+        await asyncio.shield(self._beginning)
 
     async def close(self) -> None:
         """Give up what is under way."""

@@ -23,7 +23,7 @@ NO_CORE = "ulimit -c 0"
 FILE_SIZE = "ulimit -f {blocks} 2>/dev/null || :"
 # bash calls it -u, dash -p.
 PROCESSES = "ulimit -u {count} 2>/dev/null || ulimit -p {count} 2>/dev/null || :"
-JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 126; shift; done; shift'
+JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 126; shift; done; shift'
 RUN = 'exec "$@"'
 
 
@@ -56,11 +56,11 @@ class Limits:
         return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
 
 
-def outer(argv: tuple[str, ...], limits: Limits, groups: tuple[Path, ...]) -> tuple[str, ...]:
-    """``argv``, in ``groups`` and under the rlimits that bind everywhere before its first instruction. Pure."""
+def outer(argv: tuple[str, ...], limits: Limits, doors: tuple[Path, ...]) -> tuple[str, ...]:
+    """``argv``, in the groups of ``doors`` and under the rlimits that bind everywhere, before its first instruction."""
     size = (FILE_SIZE.format(blocks=limits.file_bytes // BLOCK_BYTES),) if limits.file_bytes else ()
     script = "; ".join((NO_CORE, *size, JOIN, RUN))
-    return (SHELL, "-c", script, "limits", *map(str, groups), "--", *argv)
+    return (SHELL, "-c", script, "limits", *map(str, doors), "--", *argv)
 
 
 def inner(argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class GroupEnclosure:
     limits: Limits
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        return outer(argv, self.limits, tuple(self.group.directories))
+        return outer(argv, self.limits, self.group.doors)
 
     def struck(self) -> str:
         return explain(self.group.struck(), self.limits)
