@@ -64,6 +64,13 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Propose:
+    """Ask the person whether this plan may be carried out."""
+
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The turn is over. ``text`` is the answer; ``needs_user``: it cannot go on without the person."""
 
@@ -71,7 +78,7 @@ class End:
     needs_user: bool = False
 
 
-Effect = Ask | Send | Planned | End
+Effect = Ask | Send | Planned | Propose | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class Programs(Protocol):
     async def run(
         self, argv: tuple[str, ...], *, stdin: bytes = b"", limit_bytes: int = 65_536, limit_s: float = 60.0
     ) -> Ran:
-        """Raises ToolError if it cannot be started or takes longer than ``limit_s`` (then it is ended)."""
+        """What takes longer than ``limit_s`` is ended, with exit code 124. Raises ToolError if it cannot be started."""
 
 
 @dataclass(frozen=True, slots=True)

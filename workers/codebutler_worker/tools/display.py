@@ -1,0 +1,39 @@
+"""What a terminal would show, as text of bounded length. Pure."""
+
+from __future__ import annotations
+
+import re
+
+HEAD_CHARS = 6_000
+TAIL_CHARS = 18_000
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"
+)
+_OTHERS = re.compile(r"[\x00-\x07\x0b-\x1a\x1c-\x1f\x7f]")
+
+
+def shown(text: str) -> str:
+    """Without escape sequences; a line that was written over is as it was written last."""
+    text = _ESCAPES.sub("", text).replace("\r\n", "\n")
+    if "\r" in text or "\b" in text:
+        text = "\n".join(_last(line) for line in text.split("\n"))
+    return _OTHERS.sub("", text).replace("\x1b", "")
+
+
+def told(text: str) -> tuple[str, bool]:
+    """The beginning and the end of what a program wrote, and whether something is left out."""
+    text = shown(text).rstrip()
+    if len(text) <= HEAD_CHARS + TAIL_CHARS:
+        return text, False
+    left_out = len(text) - HEAD_CHARS - TAIL_CHARS
+    return f"{text[:HEAD_CHARS]}\n[… {left_out} characters are left out …]\n{text[-TAIL_CHARS:]}", True
+
+
+def _last(line: str) -> str:
+    kept: list[str] = []
+    for char in line.rstrip("\r").rpartition("\r")[2]:
+        if char != "\b":
+            kept.append(char)
+        elif kept:
+            kept.pop()
+    return "".join(kept)

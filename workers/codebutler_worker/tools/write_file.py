@@ -1,0 +1,65 @@
+"""write_file: the whole content of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta
+
+from codebutler_worker.tools.confined import read_text, writable
+from codebutler_worker.tools.difference import difference
+from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
+
+MAX_CHARS = 2**20
+LIMIT_S = 60.0
+SCRIPT = """
+set -e
+mkdir -p -- "$(dirname -- "$1")"
+whole=$(mktemp)
+trap 'rm -f "$whole"' EXIT
+head -c "$2" > "$whole"
+[ "$(wc -c < "$whole")" -eq "$2" ] || { echo "the content did not arrive whole"; exit 1; }
+cat "$whole" > "$1"
+"""
+"""Arguments: the file, and how many bytes it has. What is there is replaced only once all of it has arrived, in
+place: its mode and its links stay."""
+
+
+class WriteFileArguments(Arguments, frozen=True):
+    """What to write where."""
+
+    path: Annotated[str, Meta(min_length=1, description="A file, relative to the repository.")]
+    content: Annotated[str, Meta(max_length=MAX_CHARS, description="Its whole content.")]
+
+
+class WriteFile:
+    """The path is checked on this side, the writing is done behind the walls."""
+
+    name = "write_file"
+    description = "Create a file, or replace all of it. To change a part of a file use edit_file."
+    kind: Kind = "edit"
+    arguments = WriteFileArguments
+
+    def describe(self, args: WriteFileArguments) -> Described:
+        return Described(args.path, "Write", {"file_path": args.path, "content": args.content})
+
+    async def run(self, context: Context, args: WriteFileArguments) -> Result:
+        path = writable(context.workdir, args.path)
+        try:
+            before = await asyncio.to_thread(read_text, context.workdir, path, MAX_CHARS)
+        except ToolError:
+            before = ""
+        await put(context, path, args.content)
+        return Result(f"Wrote {path}.\n{difference(path, before, args.content)}")
+
+
+async def put(context: Context, path: str, content: str) -> None:
+    """Make ``content`` all there is in the file. Raises ToolError."""
+    data = content.encode(errors="replace")
+    argv = ("/bin/sh", "-c", SCRIPT, "write", f"./{path}", str(len(data)))
+    # Never nothing: without a byte on its stdin nothing is sent at all.
+    ran = await context.programs.run(argv, stdin=data or b"\n", limit_s=LIMIT_S)
+    if ran.exit_code != 0:
+        lines = ran.output.strip().splitlines()
+        raise ToolError(f"{path}: not written: {ran.note or (lines[-1] if lines else 'no reason given')}")
