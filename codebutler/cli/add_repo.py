@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codebutler.cli import channels, repo_files
-from codebutler.cli.git_repo import is_tracked, repo_root
 from codebutler.cli.output import is_interactive, notice, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
 from codebutler.cli.trust import vouched
+from codebutler.config.git_repo import is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
+from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
 from codebutler.config.resolve import CHANNEL_KEY, resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
@@ -62,9 +63,16 @@ def run(
             f"warning: git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
             f"read it, then run `codebutler trust {entry.name}`"
         )
+    _warn_of_foreign_jobs(entry, registry)
     _warn_without_agent(entry)
     if not reload_supervisor():
         notice("Next: `codebutler supervise`.")
+
+
+def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
+    data = read_jobs(entry)
+    if data is not None and (why := Provenance(registry).objection(entry, data)):
+        notice(f"warning: .codebutler/{JOBS_NAME} {why}; until then none of its jobs runs")
 
 
 def _warn_without_agent(entry: RepoEntry) -> None:

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from codebutler.cli import repo_files
-from codebutler.cli.git_repo import repo_root
 from codebutler.cli.output import print_json, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import Step
 from codebutler.cli.surroundings import home
 from codebutler.cli.trust import vouched
+from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
 from codebutler.config.trust import digest

@@ -12,18 +12,22 @@ from codebutler.cli.output import say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import home
 from codebutler.config.load import parse_layer
+from codebutler.config.provenance import read_jobs
 from codebutler.config.registry import Registry, RepoEntry, find, replace
 from codebutler.config.resolve import CHANNEL_KEY, read_repo_config
 from codebutler.config.trust import digest, strip_untrusted
 
 
 def run(name: Annotated[str, typer.Argument(help="The repository's name, see `codebutler repos`.")]) -> None:
-    """Vouch for a repository's config file as it is now, including the keys in it that loosen safety."""
+    """Vouch for a repository's config and jobs.yaml as they are now, including the keys that loosen safety."""
     registry = Registry(home())
     entry, guarded = vouched(find(registry.load(), name))
+    jobs = read_jobs(entry)
+    entry = msgspec.structs.replace(entry, jobs_digest=digest(jobs) if jobs is not None else "")
     registry.update(partial(replace, entry=entry))
     honoured = [key for key in guarded if key != CHANNEL_KEY]
-    say(f"Trusted the config of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
+    files = "the config" if jobs is None else "the config and the jobs.yaml"
+    say(f"Trusted {files} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
     reload_supervisor()
 
 

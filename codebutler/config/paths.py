@@ -10,6 +10,7 @@ from pathlib import Path
 from codebutler.config.files import PrivateDir, write_error
 
 CONFIG_NAME = "config.json"
+PRIVATE_DIR = ".codebutler"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class RepoPaths:
 
     @property
     def root(self) -> Path:
-        return self.repo / ".codebutler"
+        return self.repo / PRIVATE_DIR
 
     @property
     def config(self) -> Path:

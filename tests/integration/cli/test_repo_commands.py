@@ -236,6 +236,22 @@ def test_a_config_that_came_with_the_repository_is_not_trusted(connected: Cli, g
     assert resolve_repo(connected.home, only_entry(connected), {}).config.sandbox.mode == "none"
 
 
+def test_jobs_that_came_with_the_repository_are_told_and_can_be_trusted(
+    connected: Cli, git_repo: Path
+) -> None:
+    jobs = git_repo / ".codebutler" / "jobs.yaml"
+    jobs.parent.mkdir()
+    jobs.write_text("jobs: []")
+    git(git_repo, "add", "-f", ".codebutler/jobs.yaml")
+
+    result = connected("add-repo", str(git_repo), "--channel", "C0MINE000")
+
+    assert "jobs.yaml came with the repository: read it, then run `codebutler trust repo`" in result.err
+    assert only_entry(connected).jobs_digest == ""
+    assert connected("trust", "repo").out == "Trusted the config and the jobs.yaml of repo.\n"
+    assert only_entry(connected).jobs_digest == digest(b"jobs: []")
+
+
 @pytest.mark.parametrize("name", ["store.db", "store.db-journal", "STORE.DB"])
 def test_a_store_that_came_with_the_repository_is_refused(
     connected: Cli, git_repo: Path, slack: SlackServer, name: str

@@ -10,6 +10,8 @@ from pathlib import Path
 from codebutler.errors import CodeButlerError
 
 GIT_TIMEOUT_S = 20
+NOT_TRACKED = 1
+"""What `git ls-files --error-unmatch` says of a path it does not know; 128: it could not look."""
 # A repository's own configuration may name programs for git to run, and files in a work tree may look like a
 # bare repository with such a configuration.
 _HARMLESS = (
@@ -58,9 +60,10 @@ def _refuse_elsewhere(root: Path, path: Path) -> None:
 def is_tracked(repo: Path, path: str) -> bool:
     """Whether git tracks ``path``: then it came with the repository's content, not from its owner's hand.
 
-    ``path`` may hold git's wildcards; upper and lower case are the same, as they are to some file systems.
+    ``path`` may hold git's wildcards; upper and lower case are the same, as they are to some file systems. Where git
+    cannot tell, it may. Raises CodeButlerError if git does not answer or is not there.
     """
-    return _git(repo, "ls-files", "--error-unmatch", "--", f":(icase){path}").returncode == 0
+    return _git(repo, "ls-files", "--error-unmatch", "--", f":(icase){path}").returncode != NOT_TRACKED
 
 
 def _git(directory: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
@@ -73,5 +76,7 @@ def _git(directory: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
             capture_output=True,
             timeout=GIT_TIMEOUT_S,
         )
+    except FileNotFoundError:
+        raise CodeButlerError("git is not installed, or not in PATH: install it") from None
     except subprocess.TimeoutExpired:
         raise CodeButlerError(f"git does not answer in {directory}: is its disk reachable?") from None
