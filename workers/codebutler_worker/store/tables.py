@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -177,6 +177,49 @@ errands = Table(
     Column("only_for", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("created_at", Text, nullable=False),
+)
+
+memory_changes = Table(
+    "memory_changes",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("conversation", Text, nullable=False),
+    Column("channel_id", Text, nullable=False),
+    Column("thread_ts", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("changes", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("message_op_id", Text),
+    Column("created_at", Text, nullable=False),
+    Index("ix_memory_changes_id", "id", unique=True),
+)
+
+memory_lines = Table(
+    "memory_lines",
+    metadata,
+    Column("line", Text, primary_key=True),
+    Column("channel_id", Text, nullable=False),
+    Column("thread_ts", Text, nullable=False),
+    Column("added_at", Text, nullable=False),
+)
+
+memory_reviews = Table(
+    "memory_reviews",
+    metadata,
+    Column("conversation", Text, primary_key=True),
+    Column("up_to", Text, nullable=False),
+)
+
+facts = Table(
+    "facts",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("channel_id", Text, nullable=False),
+    Column("thread_ts", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
 )
 
 # Alembic's own table, so that a new store is born at HEAD without loading Alembic.

@@ -25,6 +25,7 @@ from codebutler.errors import StoreError
 from codebutler_worker.store.attachments import Attachments
 from codebutler_worker.store.conversations import Inbox, Messages, Turns
 from codebutler_worker.store.errands import Errands
+from codebutler_worker.store.memory import Facts, Memories
 from codebutler_worker.store.outbox import Approvals, Outbox
 from codebutler_worker.store.pruning import forget_some
 from codebutler_worker.store.rows import TurnState
@@ -51,6 +52,8 @@ class UnitOfWork:
         self.outbox = Outbox(connection, clock)
         self.approvals = Approvals(connection, clock)
         self.errands = Errands(connection)
+        self.memories = Memories(connection)
+        self.facts = Facts(connection)
 
 
 class Store:
