@@ -177,7 +177,6 @@ class Turn:
         if self._begun.attachments and not self._luggage.usable and not self._prompt_words():
             self._outcome.set_result(Finished(ok=False, text=NOTHING_LEFT, reason="failed"))
             return
-        self._trees.begin()
         if not getattr(backend, "waits_until_ready", False):
             await self._trees.ready()
         self._backend = backend
