@@ -12,13 +12,15 @@ from pathlib import Path
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.filterfile import FD, FilterFile
+from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.layout import Inside, bwrap_argv
 from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
-from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program, inspect_system
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
+NO_PYTHON = 'the way out of the sandbox needs python3: install it as a system package, or set sandbox.network to "open"'
 SELF_TEST_S = 20.0
 
 # In one shell: not root, alone in its pid namespace, cannot write outside, can write in the directory.
@@ -67,6 +69,10 @@ class BwrapSandbox:
             own_terminal=policy.own_terminal,
             filter_fd=None if self.filter.missing else FD,
         )
+        if isinstance(policy.network, Door):
+            if self._system.python is None:
+                raise SandboxUnavailableError(NO_PYTHON)
+            argv = through(policy.network, self._system.python, argv)
         return Launch(
             argv=self.filter.before(bwrap_argv(argv, inside, checkout, self._system)),
             env={name: value for name, value in env.items() if name not in loader},

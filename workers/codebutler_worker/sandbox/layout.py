@@ -12,7 +12,8 @@ from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.port import Network
+from codebutler_worker.sandbox.handover import INSIDE
+from codebutler_worker.sandbox.port import Door, Network
 from codebutler_worker.sandbox.system import System
 
 ORDINARY_ID = "1000"
@@ -115,6 +116,8 @@ def _system(inside: Inside, system: System) -> list[str]:
     options += ["--symlink", "../run", "/var/run"]
     if inside.network == "open" and system.resolver:
         options += ["--ro-bind", str(system.resolver), str(system.resolver)]
+    if isinstance(inside.network, Door):
+        options += ["--ro-bind", str(inside.network.path), INSIDE]
     return options
 
 

@@ -44,6 +44,7 @@ class System:
     gid: int
     bwrap: Path
     setpriv: Path | None = None
+    python: Path | None = None
     roots: tuple[Path, ...] = ()
     links: tuple[tuple[Path, str], ...] = ()
     masked_files: tuple[Path, ...] = ()
@@ -67,6 +68,7 @@ def inspect_system(bwrap: Path) -> System:
         gid=os.getgid(),
         bwrap=bwrap,
         setpriv=find_program("setpriv"),
+        python=python.resolve() if (python := find_program("python3")) else None,
         roots=roots,
         links=links,
         masked_files=tuple(path for path in masked if not path.is_dir()),

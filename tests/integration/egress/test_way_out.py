@@ -1,0 +1,319 @@
+"""Programs in a namespace without network, behind the real walls, and what they reach."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.hosts import Hosts
+from codebutler_worker.egress.proxy import Rules
+from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.way import Egress, Way
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
+from tests.programs import require
+
+PUBLIC = "93.184.216.34"
+KEY = "sk-the-real-key"
+TOKEN = "codebutler-token"
+
+
+@dataclass
+class Internet:
+    """One server that is every public host; ``seen`` are the requests' heads."""
+
+    port: int = 0
+    seen: list[web.Request] = field(default_factory=list)
+    dialled: list[tuple[str, int]] = field(default_factory=list)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request)
+        body = await request.read()
+        return web.Response(text=f"{request.method} {request.path_qs} {len(body)} bytes")
+
+    async def resolve(self, host: str, _port: int) -> tuple[str, ...]:
+        return self.names.get(host, (PUBLIC,))
+
+    async def connect(self, host: str, port: int, **more: object) -> Streams:
+        self.dialled.append((host, port))
+        return await asyncio.open_connection("127.0.0.1", self.port, limit=2**16)
+
+
+@pytest.fixture
+async def internet() -> AsyncIterator[Internet]:
+    found = Internet()
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{path:.*}", found.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    found.port = runner.addresses[0][1]
+    yield found
+    await runner.cleanup()
+
+
+@pytest.fixture
+def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
+    require("curl")
+    return SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
+
+
+@pytest.fixture
+def egress(internet: Internet) -> Egress:
+    return Egress(Dialer({}, internet.resolve, internet.connect))
+
+
+async def inside(way: Way, policy: SandboxPolicy, script: str) -> tuple[int, str]:
+    sandbox = BwrapSandbox(program=require("bwrap"))
+    asked = replace(policy, network=way.network, env={**policy.env, **way.env})
+    launch = sandbox.wrap(("sh", "-c", script), asked)
+    process = await asyncio.create_subprocess_exec(
+        *launch.argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=launch.cwd,
+        env=launch.env,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def test_a_host_on_the_list_is_reached(
+    egress: Egress, internet: Internet, policy: SandboxPolicy
+) -> None:
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
+        code, said = await inside(way, policy, "curl -sS http://docs.example.org/a?b=c -d x=1")
+    assert (code, said) == (0, "POST /a?b=c 3 bytes")
+    assert internet.seen[0].headers["Host"] == "docs.example.org"
+    assert internet.dialled == [(PUBLIC, 80)]
+
+
+async def test_a_tunnel_to_a_host_on_the_list_carries_anything(
+    egress: Egress, internet: Internet, policy: SandboxPolicy
+) -> None:
+    async with await egress.open(Rules(Hosts(("*.example.org",))), "hosts") as way:
+        command = "curl -sS --proxytunnel http://docs.example.org:443/tunnelled"
+        assert await inside(way, policy, command) == (0, "GET /tunnelled 0 bytes")
+    assert internet.dialled == [(PUBLIC, 443)]
+
+
+async def test_everything_else_is_refused_with_what_to_do(
+    egress: Egress, internet: Internet, policy: SandboxPolicy, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
+        _, plain = await inside(way, policy, "curl -sS http://evil.example.com/")
+        code, tunnel = await inside_again(egress, policy, "curl -sSv https://evil.example.com/ 2>&1")
+    assert "does not let this agent reach evil.example.com:80" in plain
+    assert 'set sandbox.network to "open"' in plain
+    assert code != 0
+    assert "403 evil.example.com is not in sandbox.hosts" in tunnel
+    assert internet.dialled == []
+    assert "an agent was refused evil.example.com:443" in caplog.text
+
+
+async def inside_again(egress: Egress, policy: SandboxPolicy, script: str) -> tuple[int, str]:
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
+        return await inside(way, policy, script)
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [("127.0.0.1",), ("10.0.0.5",), (PUBLIC, "169.254.169.254"), ("::1",), ("::ffff:127.0.0.1",), ()],
+)
+async def test_a_name_that_leads_to_this_network_is_refused(
+    egress: Egress, internet: Internet, policy: SandboxPolicy, addresses: tuple[str, ...]
+) -> None:
+    internet.names["docs.example.org"] = addresses
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
+        _, said = await inside(way, policy, "curl -sS http://docs.example.org/")
+    assert internet.dialled == []
+    assert "not on the public internet" in said or "no server is known" in said
+
+
+async def test_nothing_leads_around_the_proxy(
+    egress: Egress, internet: Internet, policy: SandboxPolicy
+) -> None:
+    direct = f"http://127.0.0.1:{internet.port}/"
+    async with await egress.open(Rules(), "hosts") as way:
+        code, said = await inside(way, policy, f"curl -sS --noproxy '*' {direct}; ls -A /run /tmp")
+    assert "refused" in said or "Failed to connect" in said
+    assert internet.seen == []
+    assert "codebutler-door" in said  # a name without anybody behind it
+    assert code == 0
+
+
+async def test_the_door_takes_one_and_is_gone(egress: Egress, policy: SandboxPolicy) -> None:
+    require("python3")
+    again = "import socket; socket.socket(socket.AF_UNIX).connect('/run/codebutler-door')"
+    async with await egress.open(Rules(), "hosts") as way:
+        code, said = await inside(way, policy, f'python3 -c "{again}"')
+    assert code != 0
+    assert "ConnectionRefusedError" in said
+
+
+async def test_nothing_is_left_when_the_program_has_ended(egress: Egress, policy: SandboxPolicy) -> None:
+    way = await egress.open(Rules(), "hosts")
+    directory = way._directory
+    assert directory is not None
+    async with way:
+        await inside(way, policy, "true")
+    assert not directory.exists()
+    assert not way._tasks
+
+
+async def test_a_program_that_never_starts_leaves_nothing_either(egress: Egress) -> None:
+    async with await egress.open(Rules(), "hosts") as way:
+        directory = way._directory
+    assert directory is not None
+    assert not directory.exists()
+
+
+async def test_what_was_started_is_the_program_itself(egress: Egress, policy: SandboxPolicy) -> None:
+    """No helper beside it, none of the interpreter's habits."""
+    script = "cat /proc/[0-9]*/comm; grep SigIgn /proc/self/status"
+    async with await egress.open(Rules(), "hosts") as way:
+        code, said = await inside(way, policy, script)
+    assert code == 0
+    assert "python" not in said
+    assert said.startswith("bwrap\nsh\n")
+    assert "SigIgn:\t0000000000000000" in said
+
+
+async def test_its_exit_code_and_a_missing_program_are_told(egress: Egress, policy: SandboxPolicy) -> None:
+    async with await egress.open(Rules(), "hosts") as way:
+        assert await inside(way, policy, "exit 42") == (42, "")
+
+
+def service(internet: Internet) -> Service:
+    url = f"http://127.0.0.1:{internet.port}/gateway"
+    return Service(base_url=url, token=TOKEN, keys=(("x-api-key", KEY),), extra=(("X-Team", "a"),))
+
+
+async def test_the_key_is_added_outside(egress: Egress, internet: Internet, policy: SandboxPolicy) -> None:
+    served = service(internet)
+    async with await egress.open(Rules(service=served), "hosts") as way:
+        url = f"{served.inside(way.port)}/v1/messages"
+        code, said = await inside(way, policy, f"curl -sS {url} -H 'X-Api-Key: {TOKEN}' -d hello; env")
+    assert code == 0
+    assert said.startswith("POST /gateway/v1/messages 5 bytes")
+    assert internet.seen[0].headers.getall("X-Api-Key") == [KEY]
+    assert internet.seen[0].headers["X-Team"] == "a"
+    assert KEY not in said
+
+
+@pytest.mark.parametrize(
+    "headers",
+    ["-H 'x-api-key: sk-of-an-attacker'", f"-H 'x-api-key: {TOKEN}' -H 'Authorization: Bearer sk-evil'"],
+)
+async def test_nobody_elses_key_gets_out(
+    egress: Egress, internet: Internet, policy: SandboxPolicy, headers: str
+) -> None:
+    served = service(internet)
+    async with await egress.open(Rules(service=served), "hosts") as way:
+        _, said = await inside(
+            way, policy, f"curl -sS {served.inside(way.port)}/v1/files {headers} -d secret"
+        )
+    assert internet.seen == []
+    assert "another key may not be used" in said
+
+
+async def test_only_the_services_own_paths_are_there(
+    egress: Egress, internet: Internet, policy: SandboxPolicy
+) -> None:
+    served = service(internet)
+    async with await egress.open(Rules(service=served), "hosts") as way:
+        _, said = await inside(
+            way, policy, f"curl -sS http://127.0.0.1:{way.port}/admin -H 'x-api-key: {TOKEN}'"
+        )
+    assert internet.seen == []
+    assert "nothing at this address" in said
+
+
+async def test_with_an_open_network_the_key_is_added_outside_too(
+    egress: Egress, internet: Internet, policy: SandboxPolicy
+) -> None:
+    served = service(internet)
+    async with await egress.open(Rules(service=served), "open") as way:
+        assert way.network == "open"
+        url = f"{served.inside(way.port)}/v1/x"
+        good = await inside(way, policy, f"curl -sS {url} -H 'x-api-key: {TOKEN}'")
+        bad = await inside(way, policy, f"curl -sS {url} -H 'x-api-key: guessed'")
+    assert good == (0, "GET /gateway/v1/x 0 bytes")
+    assert "another key may not be used" in bad[1]
+    assert len(internet.seen) == 1
+
+
+async def test_a_long_body_and_a_chunked_one_arrive_whole(
+    egress: Egress, internet: Internet, policy: SandboxPolicy
+) -> None:
+    served = service(internet)
+    script = (
+        "head -c 3000000 /dev/zero > big; "
+        "curl -sS {url} -H 'x-api-key: {token}' --data-binary @big; "
+        "cat big | curl -sS {url} -H 'x-api-key: {token}' -H 'Transfer-Encoding: chunked' -T -"
+    )
+    async with await egress.open(Rules(service=served), "hosts") as way:
+        url = f"{served.inside(way.port)}/v1/x"
+        said = await inside(way, policy, script.format(url=url, token=TOKEN))
+    assert said == (0, "POST /gateway/v1/x 3000000 bytesPUT /gateway/v1/x 3000000 bytes")
+
+
+async def test_a_name_is_looked_up_once(egress: Egress, internet: Internet, policy: SandboxPolicy) -> None:
+    """A second answer could be another one (DNS rebinding)."""
+    asked = []
+
+    async def resolve(host: str, port: int) -> tuple[str, ...]:
+        asked.append(host)
+        return (PUBLIC,) if len(asked) == 1 else ("127.0.0.1",)
+
+    rebound = Egress(Dialer({}, resolve, internet.connect))
+    async with await rebound.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
+        assert (await inside(way, policy, "curl -sS http://docs.example.org/"))[0] == 0
+    assert asked == ["docs.example.org"]
+    assert internet.dialled == [(PUBLIC, 80)]
+
+
+async def test_a_proxy_before_the_internet_is_used(internet: Internet, policy: SandboxPolicy) -> None:
+    heads: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine")
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    chained = Egress(Dialer({"HTTPS_PROXY": f"http://ann:pass%40word@127.0.0.1:{port}"}))
+    async with server, await chained.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
+        assert await inside(way, policy, "curl -sS http://docs.example.org/") == (0, "fine")
+    assert b"CONNECT docs.example.org:80 HTTP/1.1" in heads[0]
+    assert b"Proxy-Authorization: Basic YW5uOnBhc3NAd29yZA==\r\n" in heads[0]
+
+
+async def test_for_somebody_elses_repository_too(egress: Egress) -> None:
+    """Where we are root, the walls' wrapper acts as the repository's owner."""
+    uid = 1234 if os.geteuid() == 0 else os.geteuid()
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        # Every user may go there, unlike pytest's own directories.
+        base = Path(directory).resolve()
+        base.chmod(0o755)
+        for place in (repo := base / "repo", home := base / "home"):
+            place.mkdir()
+            os.chown(place, uid, -1)
+        policy = SandboxPolicy(workdir=repo, home=home, env={"PATH": "/usr/bin:/bin"})
+        async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts", uid=uid) as way:
+            code, said = await inside(way, policy, "id -u; curl -sS http://docs.example.org/")
+    assert (code, said) == (0, f"{uid}\nGET / 0 bytes")

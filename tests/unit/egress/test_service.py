@@ -1,0 +1,82 @@
+"""Keys that are added outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from codebutler_worker.egress.heads import Head
+from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.service import Service, WrongKeyError, parse_headers
+
+API = Service(
+    base_url="https://api.example/base/",
+    token="codebutler-1",
+    keys=(("x-api-key", "sk-real"), ("authorization", "Bearer real")),
+    extra=(("X-Team", "blue"),),
+)
+
+
+def asked(*headers: tuple[str, str]) -> Head:
+    return Head("POST", "/base/v1/messages", (("Host", "127.0.0.1:3128"), *headers))
+
+
+def test_where_it_is_and_where_it_seems_to_be() -> None:
+    assert (API.place, API.secure, API.path) == (Place("api.example", 443), True, "/base")
+    assert API.inside(3128) == "http://127.0.0.1:3128/base"
+    local = Service(base_url="http://127.0.0.1:8080")
+    assert (local.place, local.secure, local.inside(1)) == (
+        Place("127.0.0.1", 8080),
+        False,
+        "http://127.0.0.1:1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "real"),
+    [
+        (("X-Api-Key", "codebutler-1"), ("X-Api-Key", "sk-real")),
+        (("authorization", "Bearer codebutler-1"), ("authorization", "Bearer real")),
+    ],
+)
+def test_the_token_becomes_the_key(sent: tuple[str, str], real: tuple[str, str]) -> None:
+    onward = API.onward(asked(sent))
+    assert onward.headers == (("Host", "api.example"), real, ("Connection", "close"), ("X-Team", "blue"))
+
+
+def test_without_a_key_none_is_added() -> None:
+    assert not {"x-api-key", "authorization"} & {name.lower() for name, _ in API.onward(asked()).headers}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (("x-api-key", "sk-other"),),
+        (("x-api-key", ""),),
+        (("x-api-key", "codebutler-1"), ("Authorization", "Bearer sk-other")),
+        (("x-api-key", "codebutler-1"), ("X-API-KEY", "sk-other")),
+        (("api-key", "codebutler-1"),),
+        (("authorization", "Basic Y29kZWJ1dGxlci0x"),),
+        (("x-api-key", "kéy"),),
+    ],
+)
+def test_any_other_key_is_refused(headers: tuple[tuple[str, str], ...]) -> None:
+    with pytest.raises(WrongKeyError):
+        API.onward(asked(*headers))
+
+
+def test_a_login_of_the_agents_own_goes_through() -> None:
+    service = Service(base_url="https://gateway.example", extra=(("X-Team", "blue"),))
+    sent = (("Authorization", "Bearer oauth"), ("x-team", "red"))
+    headers = dict(service.onward(asked(*sent)).headers)
+    assert headers["Authorization"] == "Bearer oauth"
+    assert headers["X-Team"] == "blue"
+    assert "x-team" not in headers
+
+
+def test_headers_as_a_variable_holds_them() -> None:
+    assert parse_headers("A: 1\n b : x: y\n\nnone") == (("A", "1"), ("b", "x: y"))
+
+
+def test_no_secret_shows_when_it_is_printed() -> None:
+    assert "sk-real" not in repr(API)
+    assert "codebutler-1" not in repr(API)

@@ -1,0 +1,147 @@
+"""Connecting to a host by name: looked up once, each address checked, and connected to exactly what was checked."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from codebutler_worker.egress.heads import MAX_HEAD_BYTES
+from codebutler_worker.egress.hosts import Place, place
+from codebutler_worker.internet.addresses import is_public
+
+if TYPE_CHECKING:
+    import ssl
+
+CONNECT_S = 15.0
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
+"""The addresses of a host. Raises OSError if it has none."""
+Connect = Callable[..., Awaitable[Streams]]
+"""asyncio.open_connection; tests, which have no internet, bring their own."""
+
+
+class UnreachableError(Exception):
+    """There is no connection to be had; one line that says why."""
+
+
+async def system_resolve(host: str, port: int) -> tuple[str, ...]:
+    """What this machine's resolver says. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # With its scope an IPv6 address is a neighbour's.
+    told = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
+    return tuple(dict.fromkeys(told))
+
+
+@dataclass(frozen=True, slots=True)
+class Dialer:
+    """``env`` may name a proxy that stands before the internet (HTTPS_PROXY, NO_PROXY) and authorities to trust
+    (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    resolve: Resolve = system_resolve
+    connect: Connect = asyncio.open_connection
+
+    async def public(self, wanted: Place) -> Streams:
+        """A connection to a host on the public internet, or to an address that the configuration names as such.
+
+        Raises UnreachableError.
+        """
+        if proxy := self._proxy(wanted):
+            # It alone knows addresses: ours may not even resolve names.
+            return await self._through(proxy, wanted)
+        return await self._open(await self._checked(wanted), wanted.port)
+
+    async def service(self, wanted: Place, *, secure: bool) -> Streams:
+        """A connection to a service that trusted configuration names, wherever it is. Raises UnreachableError."""
+        proxy = self._proxy(wanted)
+        tls: dict[str, Any] = {}
+        if secure:
+            context = await asyncio.to_thread(self._context)
+            tls = {"ssl": context, "server_hostname": wanted.host}
+        if proxy is None:
+            return await self._open(wanted.host, wanted.port, **tls)
+        reader, writer = await self._through(proxy, wanted)
+        if secure:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    await writer.start_tls(tls["ssl"], server_hostname=wanted.host)
+            except (OSError, TimeoutError) as error:
+                writer.close()
+                raise UnreachableError(f"{wanted.host} cannot be reached ({_why(error)})") from None
+        return reader, writer
+
+    async def _checked(self, wanted: Place) -> str:
+        try:
+            return str(ipaddress.ip_address(wanted.host))
+        except ValueError:
+            pass
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                addresses = await self.resolve(wanted.host, wanted.port)
+        except (OSError, UnicodeError, TimeoutError):
+            addresses = ()
+        if not addresses:
+            raise UnreachableError(f"no server is known by the name {wanted.host}")
+        if not all(is_public(address) for address in addresses):
+            raise UnreachableError(
+                f"{wanted.host} is not on the public internet: to open it, put its address into sandbox.hosts"
+            )
+        # IPv4 first: a machine without IPv6 would wait for an answer that cannot come.
+        return min(addresses, key=lambda address: ":" in address)
+
+    async def _open(self, host: str, port: int, **tls: Any) -> Streams:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await self.connect(host, port, limit=MAX_HEAD_BYTES, **tls)
+        except (OSError, TimeoutError) as error:
+            raise UnreachableError(f"{host} cannot be reached ({_why(error)})") from None
+
+    async def _through(self, proxy: str, wanted: Place) -> Streams:
+        parts = urlsplit(proxy)
+        before = place(parts.netloc.rpartition("@")[2], 80)
+        if parts.scheme != "http" or before is None:
+            raise UnreachableError("HTTPS_PROXY is not understood: it has to be http://HOST:PORT")
+        reader, writer = await self._open(before.host, before.port)
+        user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        secret = base64.b64encode(user.encode()).decode()
+        login = f"Proxy-Authorization: Basic {secret}\r\n" if parts.username else ""
+        name = wanted.authority
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                writer.write(f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n{login}\r\n".encode("latin-1"))
+                answer = await reader.readuntil(b"\r\n\r\n")
+        except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+            answer = b""
+        if answer[9:12] != b"200":
+            writer.close()
+            raise UnreachableError(f"the proxy {before.authority} does not connect to {wanted.host}")
+        return reader, writer
+
+    def _proxy(self, wanted: Place) -> str | None:
+        from codebutler_worker.media.service import proxy_of
+
+        return proxy_of(f"https://{wanted.authority}", self.env)
+
+    def _context(self) -> ssl.SSLContext:
+        """What the machine trusts and what the CLIs bring themselves. Reads files."""
+        import ssl
+
+        import certifi
+
+        context = ssl.create_default_context(cafile=self.env.get("SSL_CERT_FILE") or None)
+        context.load_verify_locations(cafile=certifi.where())
+        if extra := self.env.get("NODE_EXTRA_CA_CERTS"):
+            context.load_verify_locations(cafile=extra)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+def _why(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

@@ -1,0 +1,153 @@
+"""The proxy: answers each connection that a program without network makes to its own loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from codebutler_worker.egress import relay
+from codebutler_worker.egress.dial import Dialer, Streams, UnreachableError
+from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
+from codebutler_worker.egress.hosts import Hosts, Place, place
+from codebutler_worker.egress.service import Service, WrongKeyError
+
+HEAD_S = 60.0
+AT_ONCE = 256
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+OPENING = 'add it to "sandbox": {"hosts": [...]} in the configuration, or set sandbox.network to "open"'
+WRONG_KEY = "CodeButler adds the key of the model's service itself: another key may not be used from inside the sandbox"
+
+Refused = Callable[[Place], None]
+"""Told of each host that was asked for and is not on the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one program may reach: ``hosts`` on the internet, and ``service``, its model's."""
+
+    hosts: Hosts = field(default_factory=Hosts)
+    service: Service | None = None
+
+
+def _nobody(_place: Place) -> None:
+    return
+
+
+@dataclass(slots=True)
+class Proxy:
+    """``handle`` is called with each connection, and closes it."""
+
+    rules: Rules
+    dialer: Dialer = field(default_factory=Dialer)
+    refused: Refused = _nobody
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request, or one tunnel."""
+        try:
+            async with self._room:
+                await self._answer(reader, writer)
+        except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError):
+            pass  # whoever asked has gone, or never asked
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(HEAD_S):
+            data = await reader.readuntil(b"\r\n\r\n")
+        try:
+            await self._serve(parse(data), (reader, writer))
+        except MalformedError as error:
+            writer.write(
+                refusal(400, "Bad Request", f"CodeButler's proxy does not take this request: {error}")
+            )
+        except WrongKeyError:
+            writer.write(refusal(403, "This key may not be used here (CodeButler)", WRONG_KEY))
+        except UnreachableError as error:
+            writer.write(refusal(502, "Unreachable (CodeButler)", f"CodeButler's proxy: {error}"))
+        await writer.drain()
+
+    async def _serve(self, head: Head, client: Streams) -> None:
+        if head.method == "CONNECT":
+            await self._tunnel(head, client)
+        elif head.target.startswith("/"):
+            await self._ask_service(head, client)
+        else:
+            await self._forward(head, client)
+
+    async def _tunnel(self, head: Head, client: Streams) -> None:
+        wanted = place(head.target)
+        if wanted is None:
+            raise MalformedError("it names no host and port")
+        if not self._allowed(wanted, client[1]):
+            return
+        server = await self.dialer.public(wanted)
+        try:
+            client[1].write(ESTABLISHED)
+            await relay.both_ways(client, server)
+        finally:
+            server[1].transport.abort()
+
+    async def _forward(self, head: Head, client: Streams) -> None:
+        """Plain HTTP to another host."""
+        parts = urlsplit(head.target)
+        wanted = place(parts.netloc, 80)
+        if parts.scheme != "http" or wanted is None:
+            raise MalformedError("it names no host")
+        if not self._allowed(wanted, client[1]):
+            return
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        server = await self.dialer.public(wanted)
+        await self._exchange(head.onward(path, parts.netloc), head.body, client, server)
+
+    async def _ask_service(self, head: Head, client: Streams) -> None:
+        service = self.rules.service
+        if service is None or service.place is None or not head.target.startswith(f"{service.path}/"):
+            client[1].write(refusal(404, "Not Found", "CodeButler's proxy: there is nothing at this address"))
+            return
+        onward, length = service.onward(head), head.body
+        server = await self.dialer.service(service.place, secure=service.secure)
+        await self._exchange(onward, length, client, server)
+
+    async def _exchange(self, head: Head, length: int | None, client: Streams, server: Streams) -> None:
+        """One request and its answer, and nothing after them."""
+        try:
+            server[1].write(head.encode())
+            async with asyncio.TaskGroup() as tasks:
+                asking = tasks.create_task(self._ask(length, client, server))
+                await self._reply(client, server)
+                asking.cancel()
+        except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedError):
+            pass  # whichever side it was, the other one sees the connection end
+        finally:
+            server[1].transport.abort()
+
+    async def _ask(self, length: int | None, client: Streams, server: Streams) -> None:
+        await relay.body(client[0], server[1], length)
+        # Nothing more is asked here; but if the program goes, nobody waits for the answer.
+        if not await client[0].read(1):
+            server[1].transport.abort()
+
+    async def _reply(self, client: Streams, server: Streams) -> None:
+        status = 100
+        while status < 200:
+            status, head = closing(await server[0].readuntil(b"\r\n\r\n"))
+            client[1].write(head)
+        await relay.rest(server[0], client[1])
+
+    def _allowed(self, wanted: Place, writer: asyncio.StreamWriter) -> bool:
+        if self.rules.hosts.allow(wanted):
+            return True
+        self.refused(wanted)
+        reason = f"{wanted.host} is not in sandbox.hosts (CodeButler)"
+        text = (
+            f"CodeButler's sandbox does not let this agent reach {wanted.authority}. "
+            f"To open it, the owner of this machine can {OPENING}."
+        )
+        writer.write(refusal(403, reason, text))
+        return False

@@ -1,0 +1,192 @@
+"""A way out for one program: where its proxy is while it runs.
+
+In a namespace without network nothing of ours keeps running. What starts the program there makes a listening socket,
+hands it out through a Unix socket that is gone a moment later, and becomes the program; we answer from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.egress.dial import Dialer
+from codebutler_worker.egress.heads import MAX_HEAD_BYTES
+from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
+from codebutler_worker.sandbox.port import Door, Network
+
+PORT = 3128
+"""Of the proxy inside. It is alone in its namespace, so any would do; this one looks like a proxy's."""
+HAND_OVER_S = 60.0
+GONE_S = 1.0
+BACKLOG = 128
+TAKEN = b"+"
+LOOPBACK = "127.0.0.1"
+SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
+TOLD_AT_MOST = 1000
+HERE = "localhost,127.0.0.1,::1"
+
+log = logging.getLogger(__name__)
+
+
+def new_token() -> str:
+    """What an agent holds instead of a key."""
+    return f"codebutler-{secrets.token_hex(24)}"
+
+
+def proxy_env(port: int) -> dict[str, str]:
+    """The environment by which programs find the proxy."""
+    url = f"http://{LOOPBACK}:{port}"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+    return {**dict.fromkeys(names, url), "NO_PROXY": HERE, "no_proxy": HERE, "NODE_USE_ENV_PROXY": "1"}
+
+
+class Way:
+    """Use as an async context manager around the program's whole life.
+
+    ``network`` goes into its policy, ``port`` is where the service is on its loopback (0 = there is no proxy).
+    """
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.network: Network = "open"
+        self.port = 0
+        self._proxy = proxy
+        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._directory: Path | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """What the program needs to know to get out."""
+        return proxy_env(self.port) if isinstance(self.network, Door) else {}
+
+    async def here(self) -> None:
+        """Answer on this machine's own loopback: for programs that have its network."""
+        await self._serve(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
+        assert self._server is not None
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def behind_door(self, uid: int | None) -> None:
+        """Answer in the namespace that the door's first visitor comes from. Raises OSError."""
+        self._directory = Path(tempfile.mkdtemp(prefix="cb-way-", dir=SHORT))
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        door = Door(self._directory / "door", PORT)
+        try:
+            self._listener.bind(str(door.path))
+            self._listener.listen(1)
+            self._listener.settimeout(0)
+            if uid is not None and os.geteuid() == 0:
+                os.chown(door.path, uid, -1)
+                os.chown(self._directory, uid, -1)
+        except OSError:
+            self._shut()
+            raise
+        self.network, self.port = door, PORT
+        self._keep(self._take(self._listener))
+
+    async def close(self) -> None:
+        """Nothing gets through any more."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=GONE_S)
+        self._shut()
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="way out")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _shut(self) -> None:
+        """The door, after its one visitor or without."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    async def _take(self, listener: socket.socket) -> None:
+        try:
+            async with asyncio.timeout(HAND_OVER_S):
+                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                with connection:
+                    connection.settimeout(HAND_OVER_S)
+                    given = await asyncio.to_thread(receive, connection)
+                    if given is not None:
+                        await self._serve(given)
+                        connection.sendall(TAKEN)
+        except (OSError, TimeoutError) as error:
+            log.warning("an agent has no way out of its sandbox: %s", error or type(error).__name__)
+        finally:
+            self._shut()
+
+    async def _serve(self, listener: socket.socket) -> None:
+        def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._keep(self._proxy.handle(reader, writer))
+
+        self._server = await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES)
+
+
+@dataclass(slots=True)
+class Egress:
+    """Opens ways out for the programs of one repository."""
+
+    dialer: Dialer = field(default_factory=Dialer)
+    _told: set[Place] = field(default_factory=set)
+
+    async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
+        """``hosts``: through the proxy only; ``open``: the network as it is, and the proxy only where a key is to be
+        added. ``uid``: whom the walls' wrapper acts as, where we are root. Raises SandboxUnavailableError.
+        """
+        way = Way(Proxy(rules, self.dialer, self._refused))
+        try:
+            if kind == "hosts":
+                way.behind_door(uid)
+            elif rules.service is not None and rules.service.keys:
+                await way.here()
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"the way out of the sandbox cannot be made ({error.strerror}): look after {error.filename or SHORT}"
+            ) from error
+        return way
+
+    def _refused(self, place: Place) -> None:
+        if place not in self._told and len(self._told) < TOLD_AT_MOST:
+            self._told.add(place)
+            log.warning("an agent was refused %s: to open it, %s", place.authority, OPENING)
+
+
+def receive(connection: socket.socket) -> socket.socket | None:
+    """The listening socket that is handed out, None if it is none on the loopback."""
+    _, fds, _, _ = socket.recv_fds(connection, 1, 1)
+    given = [socket.socket(fileno=fd) for fd in fds]
+    for one in given:
+        listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if one.family == socket.AF_INET and listens and one.getsockname()[0] == LOOPBACK:
+            one.settimeout(0)
+            return one
+        one.close()
+    return None
