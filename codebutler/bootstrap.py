@@ -27,6 +27,7 @@ from codebutler.process import killpoints
 from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import Tasks, beside
+from codebutler.process.threads import hand_over_soon
 from codebutler.repos import RepoTable, job_sources, secrets_of, with_env_file
 from codebutler.routing.audited import AuditedRouter
 from codebutler.routing.holding import HoldingRouter
@@ -89,6 +90,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     resolved = resolve_global(home, env)
     check_bot_token(resolved.config.slack.bot_token)
     check_app_token(resolved.config.slack.app_token)
+    hand_over_soon()
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
     env = with_env_file(home, env)

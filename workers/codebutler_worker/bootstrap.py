@@ -28,6 +28,7 @@ from codebutler.errors import (
     StoreTooNewError,
 )
 from codebutler.process import killpoints
+from codebutler.process.threads import hand_over_soon
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
@@ -52,6 +53,7 @@ def main(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    hand_over_soon()
     killpoints.watch(f"worker:{current_process().name}", os.environ)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()

@@ -64,7 +64,7 @@ class Telling:
             self._task.cancel()
 
     async def close(self) -> None:
-        """Tell the rest; nothing is shown under the thread any more."""
+        """Tell the rest."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -74,6 +74,9 @@ class Telling:
             except StoreError as error:
                 # The answer will say more than these, and is tried until the store takes it.
                 self._desk.report.log("WRN", f"tools are not told of: {error}")
+
+    def clear(self) -> None:
+        """Show nothing under the thread any more. A reply clears it too, so this need hold up no answer."""
         self._show("")
 
     def _add(self, entry: str) -> None:

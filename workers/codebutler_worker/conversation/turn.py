@@ -112,6 +112,7 @@ class Turn:
             await self._telling.close()
             await self._conclude(self._verdict(drive))
             await asyncio.wait({drive}, timeout=STREAM_END_S)
+            self._telling.clear()
             await self._trees.end()
         finally:
             self._telling.stop()
