@@ -34,7 +34,7 @@ class File(Struct, frozen=True, kw_only=True):
 
 class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
     """Somebody wrote in a channel or a thread. ``late``: while we were away; ``stale``: so long ago that it
-    is to be asked whether it still counts."""
+    is to be asked whether it still counts. ``job``: the scheduled job that says it, "" if none does."""
 
     channel: str
     ts: str
@@ -46,6 +46,7 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     origin: Origin = "slack"
     late: bool = False
     stale: bool = False
+    job: str = ""
 
     @property
     def key(self) -> str:

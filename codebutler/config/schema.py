@@ -47,7 +47,7 @@ class AgentSection(Section, frozen=True):
     parallel_turns: Annotated[int, Meta(ge=1, le=64)] = 1
     isolation: Literal["shared", "worktree"] = "shared"
     mention: Literal["always", "mention"] = "always"
-    queue_per_user: Annotated[int, Meta(ge=0, le=10_000)] = 50
+    queue_per_user: Annotated[int, Meta(ge=0, le=10_000)] = 200
 
 
 class ClaudeSection(Section, frozen=True):

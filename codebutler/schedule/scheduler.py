@@ -186,7 +186,14 @@ class Scheduler:
             ts = await self._mouth.post(job.channel, run.key, header, unsure=self._is_unsure(run.key))
             # Noted before it is handed in: its end may come at once.
             await self.change(lambda book: books.said(book, key, ts, self._clock.now()))
-            event = MessagePosted(channel=job.channel, ts=ts, user=run.user, text=job.text, origin="schedule")
+            event = MessagePosted(
+                channel=job.channel,
+                ts=ts,
+                user=run.user,
+                text=job.text,
+                origin="schedule",
+                job=job.name,
+            )
             if await self._handed_in(event):
                 await self.change(lambda book: books.taken(book, key))
             else:

@@ -18,6 +18,7 @@ from codebutler_worker.store.rows import TurnState
 ALLOWED = {
     ("queued", "start"): "running",
     ("queued", "stop"): "stopped",
+    ("queued", "park"): "parked",
     ("running", "ask"): "waiting",
     ("running", "finish"): "done",
     ("running", "fail"): "failed",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from codebutler.config.rules import rules_allow
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
+from codebutler_worker.conversation.aside import is_crowded
 from codebutler_worker.conversation.clicks import can_go_on, go_on
 from codebutler_worker.conversation.naming import prefixes_of
-from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.conversation.queueing import CROWDED, Todo
 from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.lines import plain
+from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.present.progress import RETRY_ACTION, button, with_buttons
 from codebutler_worker.store.rows import TurnRow
 
@@ -50,6 +52,8 @@ def _resumable(asked: Asked) -> list[TurnRow]:
 def _continue(asked: Asked, turn: TurnRow) -> Todo:
     if not rules_allow(asked.settings.config, asked.user, turn.channel_id, prefixes_of(turn.agent)):
         return asked.reply(f"You are not authorized to use {plain(turn.agent)} here.")
+    if turn.reason == CROWDED and is_crowded(asked.draft, asked.settings.config, asked.user):
+        return asked.reply(STILL_CROWDED)
     line = turn_line(asked.draft, turn)
     go_on(asked.draft, turn, asked.user)
     if asked.conversation is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.queueing import STALE, key_of
+from codebutler_worker.conversation.queueing import CROWDED, STALE, key_of, was_held
 from codebutler_worker.store.rows import TurnRow
 
 CONTINUED_REASON = "continued"
@@ -28,6 +28,7 @@ def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempt
         reason=_why(turn),
         user_id=user,
         attempts=attempts,
+        job=turn.job,
     )
     draft.uow.turns.add(follow_up)
     for message in draft.uow.messages.of_turn(turn.id):
@@ -37,6 +38,8 @@ def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempt
 
 def _why(turn: TurnRow) -> str:
     """Why the follow-up runs, as its prompt tells the agent."""
+    if turn.reason == CROWDED or was_held(turn):
+        return ""
     if turn.state == "interrupted":
         return STALE if turn.reason == STALE else "interrupted"
     if turn.state == "stopped":

@@ -8,12 +8,14 @@ from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.again import CONTINUED_REASON, carry_on
+from codebutler_worker.conversation.aside import is_crowded
 from codebutler_worker.conversation.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.handover import talks
 from codebutler_worker.conversation.naming import agent_name, prefixes_of
 from codebutler_worker.conversation.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.queueing import (
+    CROWDED,
     FAILED,
     QUEUED,
     STALE,
@@ -29,7 +31,9 @@ from codebutler_worker.conversation.undoing import undo
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.notices import (
     CONTINUED,
+    CROWDED_TEXT,
     DROPPED,
+    STILL_CROWDED,
     decided,
     failed_text,
     interrupted_text,
@@ -69,6 +73,9 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     ):
         draft.post(place_of(turn), f"You are not authorized to use {plain(agent)} here.")
         return Todo().logged("WRN", f"{event.user} may not continue or undo a turn of {turn.agent}")
+    if event.action_id == RETRY_ACTION and turn.reason == CROWDED and is_crowded(draft, config, event.user):
+        draft.post(place_of(turn), STILL_CROWDED)
+        return Todo()
     return handler(draft, event, turn, agent)
 
 
@@ -143,6 +150,8 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Tod
 def _question(draft: Draft, turn: TurnRow) -> str:
     if turn.reason == STALE:
         return stale_text(request_of(draft, turn))
+    if turn.reason == CROWDED:
+        return CROWDED_TEXT
     if turn.state == "interrupted":
         return interrupted_text(request_of(draft, turn), turn.result)
     if turn.state == "stopped":

@@ -25,6 +25,7 @@ from codebutler.words import WORDS
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.checks import resolved
 from codebutler_worker.commands.table import run_command, understood
+from codebutler_worker.conversation.aside import park, take_in
 from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.deciding import decide_typed
 from codebutler_worker.conversation.desk import Draft, Place
@@ -35,7 +36,6 @@ from codebutler_worker.conversation.queueing import (
     Incoming,
     Todo,
     enqueue,
-    park,
     place_of,
     waiting_turn,
     withdraw_message,
@@ -110,8 +110,9 @@ class Inbox:
                 prefix=request.prefix,
                 late=event.late,
                 files=event.files,
+                job=event.job,
             )
-            take = park if event.stale else enqueue
+            take = park if event.stale else take_in
             todo = type_in(draft, self.settings.config, said) or take(draft, self.settings.config, said)
             return todo.logged("MSG", note)
         elif isinstance(request, Command) and event.stale:
@@ -139,7 +140,7 @@ class Inbox:
             prefix=request.prefix,
             conversation=f"{event.channel}:slash-{event.trigger_id}",
         )
-        return enqueue(draft, self.settings.config, said).logged("MSG", note)
+        return take_in(draft, self.settings.config, said).logged("MSG", note)
 
     def _said(self, draft: Draft, command: Command, event: MessagePosted | MessageEdited) -> Todo:
         """A command in a message: answered in its thread."""

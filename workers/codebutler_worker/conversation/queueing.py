@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from codebutler.config.programs import program_of
-from codebutler.config.schema import Config
+from codebutler.config.schema import Config, Limit
 from codebutler.model import File
 from codebutler.protocol.messages import LogTag
 from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.naming import agent_name, conversation_id
 from codebutler_worker.conversation.states import LIVE, move
 from codebutler_worker.media.kinds import is_voice
-from codebutler_worker.present.notices import stale
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import AttachmentRow, ErrandRow, MessageRow, TurnRow, message_id
 
@@ -32,13 +31,17 @@ STOPPED = "octagonal_sign"
 BUSY = "⏳ Already working in this conversation: say it again after the answer, or say `!stop` first."
 WITHDRAWN = "withdrawn"
 STEERED = "steered"
+HELD = "held"
 NOT_RUN: Mapping[str, str] = {
     STEERED: "↪ Told to the agent, which is at work.",
     WITHDRAWN: "🛑 Withdrawn.",
+    HELD: "⏸️ Waits with what was said before.",
 }
 TOGETHER = "↪ Answered together with what was said next."
 MAX_FILES = 20
 STALE = "stale"
+CROWDED = "crowded"
+BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ class Incoming:
     late: bool = False
     conversation: str | None = None
     files: tuple[File, ...] = ()
+    job: str = ""
 
     @property
     def root_ts(self) -> str:
@@ -117,30 +121,17 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     agent = agent_name(config, said.prefix)
     live = [turn for turn in draft.uow.turns.in_states(*LIVE) if turn.conversation == conversation]
     is_program = program_of(config, agent) is not None
-    turn = None if is_program else _joinable(draft, conversation, agent, said)
+    turn = None if is_program else _joinable(draft, config, conversation, said)
     if turn is None and live and config.agent.busy == "reject":
         keep_message(draft, said, None)
         draft.post(Place(conversation, said.root_ts or None), BUSY)
         return Todo()
-    turn = _joined(draft, config, turn, said) if turn else _opened(draft, config, said, conversation)
+    turn = _joined(draft, config, turn, said) if turn else opened(draft, config, said, conversation)
     keep_message(draft, said, turn.id)
     draft.react(place_of(turn), said.ts, QUEUED)
-    if live and config.agent.busy == "steer" and live[0].agent == agent:
+    steers = config.agent.busy == "steer" and live and live[0].agent == agent
+    if steers and _same_account(config, live[0], said):
         return Todo(steer=(Steer(live[0].id, turn.id),))
-    return Todo()
-
-
-def park(draft: Draft, config: Config, said: Incoming) -> Todo:
-    """Keep a message that was written too long ago, and ask once per conversation whether it still counts."""
-    conversation = conversation_id(config, said.channel, said.root_ts)
-    agent = agent_name(config, said.prefix)
-    turn = draft.uow.turns.latest_of(conversation)
-    if turn is None or not _is_parked(turn) or turn.agent != agent:
-        queued = _opened(draft, config, said, conversation)
-        turn = replace(queued, state="interrupted", reason=STALE)
-        draft.uow.turns.update(turn.id, state=turn.state, reason=STALE, finished_at=draft.stamp)
-        draft.post(place_of(turn), stale(turn.id, said.text))
-    keep_message(draft, said, turn.id)
     return Todo()
 
 
@@ -162,7 +153,7 @@ def close_turn(draft: Draft, turn_id: str, reason: str) -> None:
     """Write a turn that will not run (or run on) as stopped."""
     turn = draft.uow.turns.get(turn_id)
     if turn is not None:
-        if turn.state == "queued" and turn.progress_op_id:
+        if turn.state in ("queued", "parked") and turn.progress_op_id:
             words = NOT_RUN.get(reason, NOT_RUN[WITHDRAWN])
             draft.edit(place_of(turn), turn.progress_op_id, Message(words))
         state = move(turn.state, "stop")
@@ -193,21 +184,35 @@ def waiting_turn(draft: Draft, channel: str, ts: str) -> tuple[MessageRow, TurnR
     if message is None or message.turn_id is None:
         return None
     turn = draft.uow.turns.get(message.turn_id)
-    waits = turn is not None and (turn.state == "queued" or _is_parked(turn))
+    waits = turn is not None and (turn.state == "queued" or is_aside(turn) or was_held(turn))
     return (message, turn) if turn is not None and waits else None
 
 
-def _is_parked(turn: TurnRow) -> bool:
-    return turn.state == "interrupted" and turn.reason == STALE
+def is_aside(turn: TurnRow) -> bool:
+    """Whether it has not started and does so only when somebody lets it."""
+    return turn.state == "interrupted" and turn.reason in (STALE, CROWDED)
 
 
-def _joinable(draft: Draft, conversation: str, agent: str, said: Incoming) -> TurnRow | None:
+def was_held(turn: TurnRow) -> bool:
+    """Whether it was parked before it could start."""
+    return turn.state == "parked" and turn.started_at is None
+
+
+def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
+    """Whether what is said may go on the account of a turn: where people have budgets, each has turns of their own."""
+    return config.budget.user == Limit() or turn.user_id == said.user
+
+
+def _joinable(draft: Draft, config: Config, conversation: str, said: Incoming) -> TurnRow | None:
     """A turn that waits only because others run keeps its own thread: a top-level message joins within the
     debounce or not at all."""
+    agent = agent_name(config, said.prefix)
     queued = [turn for turn in draft.uow.turns.in_states("queued") if turn.conversation == conversation]
-    if not queued or queued[-1].agent != agent:
+    if not queued or queued[-1].agent != agent or not _same_account(config, queued[-1], said):
         return None
     turn = queued[-1]
+    if turn.job != said.job:
+        return None
     if turn.thread_ts == said.root_ts:
         return turn
     opener = draft.uow.messages.get(turn.channel_id, turn.thread_ts)
@@ -230,7 +235,8 @@ def _joined(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> Turn
     return joined
 
 
-def _opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> TurnRow:
+def opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> TurnRow:
+    """A new turn in the line."""
     turn = TurnRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
@@ -241,6 +247,7 @@ def _opened(draft: Draft, config: Config, said: Incoming, conversation: str) -> 
         # Nobody completes a command with a second message.
         not_before=_due(draft, config) if program_of(config, agent_name(config, said.prefix)) is None else "",
         user_id=said.user,
+        job=said.job,
     )
     draft.uow.turns.add(turn)
     return turn

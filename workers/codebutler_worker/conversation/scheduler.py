@@ -10,6 +10,7 @@ from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
+from codebutler_worker.budget.hold import hold
 from codebutler_worker.conversation.beginning import Begun, begin
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.line import Apart, choose, in_line, tell_places
@@ -180,9 +181,15 @@ class Scheduler:
         apart = Apart(beside(config), MAX_PROGRAMS - programs)
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
         quiet = output.verbosity == "quiet"
-        begun = [begin(draft, turn, config, quiet=quiet) for turn in choice.start]
+        begun = [
+            begin(draft, turn, config, quiet=quiet) for turn in choice.start if not hold(draft, turn, config)
+        ]
+        held = len(choice.start) - len(begun)
+        if held:
+            # Others may have their room.
+            look_again_s = 0.0
         left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), 0)
-        if not quiet:
+        if not quiet and not held:
             taken = busy | {turn.conversation for turn in choice.start}
             rest = [turn for turn in ready if turn not in choice.start]
             aside = sum(turn.agent in apart.agents for turn in choice.start)

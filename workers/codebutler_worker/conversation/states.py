@@ -2,8 +2,8 @@
 
 A turn is written into its new state before anything is done about it: a crash finds the truth on disk. An
 agent run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person
-decides what becomes of it. One whose agent was refused by its service is *parked* until the service takes it
-again: another turn then goes on with it.
+decides what becomes of it. One whose agent was refused by its service, or for which a budget leaves no room, is
+*parked* until the service takes it again, or a new day begins: another turn then goes on with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIVE: tuple[TurnState, ...] = ("running", "waiting")
 UNFINISHED: tuple[TurnState, ...] = ("queued", "running", "waiting", "parked")
 
 MOVES: dict[TurnState, dict[TurnEvent, TurnState]] = {
-    "queued": {"start": "running", "stop": "stopped"},
+    "queued": {"start": "running", "stop": "stopped", "park": "parked"},
     "running": {
         "ask": "waiting",
         "finish": "done",

@@ -16,6 +16,8 @@ DROPPED = "🛑 Dropped."
 
 
 LATE = "🕰️ You wrote this while I was away. I am on it now."
+CROWDED_TEXT = "📚 Too many messages of yours wait here already, so this one is kept apart."
+STILL_CROWDED = "📚 There is no room for it yet: your other messages come first."
 LATE_COMMAND = "🕰️ I was away when you said that. Say it again if it still counts."
 
 
@@ -29,6 +31,15 @@ def stale(turn_id: str, request: str) -> Message:
     return with_buttons(
         f"{stale_text(request)}\nShall I still do it?",
         button("Continue", RETRY_ACTION, turn_id, "primary"),
+        button("Drop", DROP_ACTION, turn_id),
+    )
+
+
+def crowded(turn_id: str, most: int) -> Message:
+    """The same with the choice."""
+    return with_buttons(
+        f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Let it go on when there is room.",
+        button("Continue", RETRY_ACTION, turn_id),
         button("Drop", DROP_ACTION, turn_id),
     )
 

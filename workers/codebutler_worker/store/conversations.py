@@ -11,7 +11,8 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
-from codebutler_worker.store.rows import MessageRow, TurnRow, TurnState, message_id
+from codebutler_worker.store.rows import MessageRow, Spent, TurnRow, TurnState, message_id
+from codebutler_worker.store.spending import spent_since
 
 
 class Inbox:
@@ -45,6 +46,10 @@ class Messages:
         """The messages a turn answers, oldest first by ts."""
         found = every(self._connection, _messages_of_turn(), MessageRow, turn_id=turn_id)
         return [_plain(row) for row in found]
+
+    def waiting_of(self, user: str) -> int:
+        """How many messages of the user are in turns that wait to begin or to go on."""
+        return self._connection.execute(_waiting_of(), {"given_user": user}).scalar_one()
 
     def set_text(self, channel_id: str, ts: str, text: str) -> None:
         """Replace a message's content (it was edited)."""
@@ -109,6 +114,10 @@ class Turns:
         count, usd = self._connection.execute(_cost_since(), {"given_moment": moment}).one()
         return int(count), float(usd)
 
+    def spent_since(self, moment: str, without: str = "") -> list[Spent]:
+        """What the turns that began at ``moment`` or later have used, but the one with the id ``without``."""
+        return spent_since(self._connection, moment, without)
+
     def count(self, state: TurnState) -> int:
         """How many turns are in a state."""
         query = select(func.count()).select_from(tables.turns).where(tables.turns.c.state == state)
@@ -140,6 +149,13 @@ def _accept() -> Insert:
 def _messages_of_turn() -> Select[Any]:
     columns = tables.messages.c
     return matching(tables.messages, "turn_id").order_by(columns.platform_msg_id, columns.id)
+
+
+@cache
+def _waiting_of() -> Select[Any]:
+    messages, turns = tables.messages.c, tables.turns.c
+    of_the_user = (messages.turn_id == turns.id, messages.from_id == given("user"))
+    return select(func.count()).where(*of_the_user, turns.state.in_(("queued", "parked")))
 
 
 @cache

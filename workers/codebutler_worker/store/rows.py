@@ -163,3 +163,39 @@ class ErrandRow:
     thread_ts: str | None = None
     only_for: str = ""
     attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What some turns have used together."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    turns: int = 0
+    minutes: float = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        return Used(
+            self.usd + other.usd,
+            self.tokens + other.tokens,
+            self.turns + other.turns,
+            self.minutes + other.minutes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """On whose account a turn goes: ``job`` is "" where a person asked for it."""
+
+    user: str
+    conversation: str
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the turns of one agent on one account have used."""
+
+    agent: str
+    account: Account
+    used: Used

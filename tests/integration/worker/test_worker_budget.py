@@ -1,0 +1,204 @@
+"""A day's budget: nothing starts without room in it, nothing that was asked is lost, and a restart forgets nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from codebutler.config.schema import BudgetSection, Limit, RepoSettings
+from codebutler.model import MessageDeleted, MessageEdited, MessagePosted, Post, Prompt
+from codebutler.protocol.messages import Heartbeat
+from codebutler_worker.agents.backend import Usage
+from tests.integration.worker.test_worker_parking import buttons, press
+from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
+
+HOURS_24 = 86_400.0
+"""The manual clock begins at midnight UTC."""
+
+
+def budgeted(path: Path, **scopes: Limit) -> RepoSettings:
+    made = settings(path)
+    budget = BudgetSection(timezone="UTC", **scopes)
+    return msgspec.structs.replace(made, config=msgspec.structs.replace(made.config, budget=budget))
+
+
+def says_as(
+    parent: Parent, user: str, ts: str, *, text: str = "more", thread: str = "", job: str = ""
+) -> int:
+    event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread or None, job=job)
+    return parent.deliver(event, Prompt(text=text))
+
+
+def told(parent: Parent) -> list[Post]:
+    """The cards of turns that have to wait."""
+    return [post for post in parent.posts if "used up" in post.text]
+
+
+async def uses(parent: Parent, ts: str, usage: Usage, number: int = 0) -> None:
+    """A turn of thread ``ts`` that is done and has used something."""
+    parent.says("work", ts)
+    (await parent.run(number)).finish(usage=usage)
+    await parent.until(lambda: parent.reactions(ts) == ["white_check_mark"], flow=True)
+
+
+async def held(parent: Parent, ts: str) -> Post:
+    """The card in the thread ``ts`` of a turn that waits for the next day."""
+    cards = await parent.until(lambda: [post for post in told(parent) if post.thread_ts == ts], flow=True)
+    await parent.until(lambda: parent.reactions(ts) == ["hourglass_flowing_sand"], flow=True)
+    return cards[0]
+
+
+async def test_a_turn_without_room_waits_for_the_next_day_and_then_runs(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0.1))) as parent:
+        await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
+        parent.says("write the letter", "200.1")
+        card = await held(parent, "200.1")
+        assert "This repository's budget for today is used up: $0.12 of $0.10." in card.text
+        assert "budget.repo.usdPerDay" in card.text
+        assert "It goes on by itself at 00:00 UTC on 02 January" in card.text
+        assert list(buttons(card)) == ["Try now", "Drop"]
+        await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 1)
+        await parent.clock.advance(HOURS_24 - 3600)
+        assert len(parent.backend.runs) == 1
+        for _ in range(62):
+            await parent.clock.advance(60)
+        run = await parent.run(1)
+        # It never ran: there is nothing to go on with.
+        assert run.request.prompt == "write the letter"
+        run.finish()
+        await parent.until(lambda: parent.reactions("200.1") == ["white_check_mark"], flow=True)
+
+
+async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: Path) -> None:
+    with_limit = budgeted(tmp_path, user=Limit(turns_per_day=1))
+    async with worker(with_limit) as parent:
+        await uses(parent, "100.1", Usage())
+        parent.says("second", "200.1")
+        await held(parent, "200.1")
+    async with worker(with_limit) as parent:
+        await parent.until(lambda: any(beat.queued == 1 for beat in parent.said(Heartbeat)))
+        parent.says("third", "300.1")
+        card = await held(parent, "300.1")
+        assert "Your budget for today is used up: 1 turn of 1 turn." in card.text
+        for _ in range(1442):
+            await parent.clock.advance(60)
+        run = await parent.run(0)
+        assert run.request.prompt == "second"
+        run.finish()
+        # One turn a day: the third has to wait for another one.
+        await parent.until(lambda: len(told(parent)) == 2, flow=True)
+        assert len(parent.backend.runs) == 1
+
+
+async def test_with_a_higher_limit_it_goes_on_at_once(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0.1))) as parent:
+        await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
+        parent.says("second", "200.1")
+        press(parent, buttons(await held(parent, "200.1"))["Try now"])
+        # Without one it only has to wait again, and says so.
+        await parent.until(lambda: len(told(parent)) == 2, flow=True)
+        again = buttons(told(parent)[1])["Try now"]
+    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=1))) as parent:
+        press(parent, again, at="500.2")
+        run = await parent.run(0)
+        assert run.request.prompt == "second"
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_held"),
+    [
+        ({"user": Limit(usd_per_day=0.1)}, False),
+        ({"thread": Limit(usd_per_day=0.1)}, False),
+        ({"repo": Limit(usd_per_day=0.1)}, True),
+        ({"repo": Limit(tokens_per_day=46)}, True),
+        ({"repo": Limit(tokens_per_day=47)}, False),
+    ],
+)
+async def test_somebody_else_in_another_thread(
+    tmp_path: Path, limits: dict[str, Limit], is_held: bool
+) -> None:
+    async with worker(budgeted(tmp_path, **limits)) as parent:
+        await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
+        says_as(parent, "U0BEN", "200.1")
+        if is_held:
+            await held(parent, "200.1")
+        else:
+            await parent.run(1)
+
+
+@pytest.mark.parametrize("scope", ["user", "thread"])
+async def test_the_same_person_in_the_same_thread(tmp_path: Path, scope: str) -> None:
+    async with worker(budgeted(tmp_path, **{scope: Limit(usd_per_day=0.1)})) as parent:
+        await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
+        says_as(parent, USER, "101.1", thread="100.1")
+        await parent.until(lambda: told(parent), flow=True)
+        assert len(parent.backend.runs) == 1
+
+
+async def test_a_job_has_a_budget_of_its_own(tmp_path: Path) -> None:
+    limits = {"job": Limit(usd_per_day=0.1), "user": Limit(turns_per_day=1)}
+    async with worker(budgeted(tmp_path, **limits)) as parent:
+        says_as(parent, "operator", "100.1", job="nightly")
+        (await parent.run(0)).finish()
+        says_as(parent, "operator", "200.1", job="nightly")
+        assert "This job's budget for today is used up" in (await held(parent, "200.1")).text
+        says_as(parent, "operator", "300.1", job="weekly")
+        (await parent.run(1)).finish()
+        # What jobs use is on no person's account.
+        says_as(parent, "operator", "400.1")
+        await parent.run(2)
+
+
+async def test_commands_and_our_own_words_cost_nothing(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0))) as parent:
+        (tmp_path / "Makefile").write_text("test:\n\ttrue\n")
+        parent.says("checks", "100.1", prefix="checks")
+        (await parent.run(0)).finish()
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+
+
+async def test_what_is_said_meanwhile_waits_with_it(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(turns_per_day=1))) as parent:
+        await uses(parent, "100.1", Usage())
+        parent.says("first", "200.1")
+        await held(parent, "200.1")
+        parent.says("second", "201.1", "200.1")
+        await parent.until(lambda: parent.reactions("201.1") == ["hourglass_flowing_sand"], flow=True)
+        edit = MessageEdited(
+            channel=CHANNEL, ts="201.1", user=USER, text="better", edited_ts="9.9", thread_ts="200.1"
+        )
+        await parent.stored(parent.deliver(edit, Prompt(text="better")))
+        for _ in range(1442):
+            await parent.clock.advance(60)
+        assert (await parent.run(1)).request.prompt == "first\n\nbetter"
+        assert len(told(parent)) == 1
+
+
+async def test_it_can_be_withdrawn_while_it_waits(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(turns_per_day=1))) as parent:
+        await uses(parent, "100.1", Usage())
+        parent.says("first", "200.1")
+        await held(parent, "200.1")
+        await parent.stored(parent.deliver(MessageDeleted(channel=CHANNEL, ts="200.1", user=USER)))
+        await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
+        assert any("Withdrawn" in update.text for update in parent.updates)
+
+
+async def test_where_people_have_budgets_nobody_rides_on_anothers_turn(tmp_path: Path) -> None:
+    with_limit = budgeted(tmp_path, user=Limit(turns_per_day=1))
+    async with worker(with_limit) as parent:
+        parent.says("mine", "100.1")
+        first = await parent.run(0)
+        says_as(parent, USER, "101.1", thread="100.1")
+        says_as(parent, "U0BEN", "102.1", text="and mine", thread="100.1")
+        first.finish()
+        run = await parent.run(1)
+        assert run.request.prompt.endswith("and mine")
+        assert "more" not in run.request.prompt.splitlines()
+        await held_in_thread(parent, "100.1")
+
+
+async def held_in_thread(parent: Parent, thread_ts: str) -> None:
+    await parent.until(lambda: [post for post in told(parent) if post.thread_ts == thread_ts], flow=True)

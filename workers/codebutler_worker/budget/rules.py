@@ -1,0 +1,104 @@
+"""What was used on a day, and which limit leaves no room for more. Pure.
+
+Every repository counts for itself: a user's limit is what that user may use in this one. A turn belongs to the day on
+which it began, and to its user unless a job asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from typing import Literal, get_args
+
+from codebutler.config.programs import program_of
+from codebutler.config.schema import BudgetSection, Config, Limit
+from codebutler_worker.conversation.naming import UNDO
+from codebutler_worker.store.rows import Account, Spent, Used
+
+Scope = Literal["repo", "user", "thread", "job"]
+Unit = Literal["usd", "tokens", "turns", "minutes"]
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One limit, and how much of it is used."""
+
+    scope: Scope
+    unit: Unit
+    used: float
+    limit: float
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it leaves no room for another turn."""
+        return self.used >= self.limit
+
+    @property
+    def key(self) -> str:
+        """The key of the configuration that sets it."""
+        return f"budget.{self.scope}.{self.unit}PerDay"
+
+
+def day_of(now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
+    """The first moment of the day of ``zone`` in which ``now`` lies, and of the next one; both in UTC."""
+    today = now.astimezone(zone).date()
+    first, next_one = (
+        datetime.combine(day, time(), zone).astimezone(UTC) for day in (today, today + timedelta(days=1))
+    )
+    return first, next_one
+
+
+def counts(agent: str, config: Config) -> bool:
+    """Whether a turn of this agent is on any budget: a program and our own errands ask no model."""
+    return agent != UNDO and program_of(config, agent) is None
+
+
+def is_limited(budget: BudgetSection) -> bool:
+    """Whether there is any limit."""
+    return any(_limits(getattr(budget, scope)) for scope in SCOPES)
+
+
+def lines(budget: BudgetSection, spent: Iterable[Spent], account: Account) -> tuple[Line, ...]:
+    """Every limit that concerns the account, and how much of it is used."""
+    found = []
+    for scope in SCOPES:
+        limits = _limits(getattr(budget, scope))
+        if not limits or not _concerns(scope, account):
+            continue
+        used = sum((one.used for one in spent if _same(scope, one.account, account)), Used())
+        found += [Line(scope, unit, getattr(used, unit), limit) for unit, limit in limits]
+    return tuple(found)
+
+
+def used_up(lines: Sequence[Line]) -> Line | None:
+    """The first limit that leaves no room, None if all do."""
+    return next((line for line in lines if line.is_used_up), None)
+
+
+def _limits(limit: Limit) -> list[tuple[Unit, float]]:
+    values = ((unit, getattr(limit, f"{unit}_per_day")) for unit in UNITS)
+    return [(unit, value) for unit, value in values if value is not None]
+
+
+def _concerns(scope: Scope, account: Account) -> bool:
+    match scope:
+        case "job":
+            return bool(account.job)
+        case "user":
+            return not account.job
+    return True
+
+
+def _same(scope: Scope, one: Account, other: Account) -> bool:
+    match scope:
+        case "repo":
+            return True
+        case "thread":
+            return one.conversation == other.conversation
+        case "job":
+            return one.job == other.job
+    return not one.job and one.user == other.user
