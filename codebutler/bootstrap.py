@@ -12,6 +12,8 @@ from functools import partial
 from codebutler.apphome.publisher import AppHome
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
+from codebutler.config.provenance import Provenance
+from codebutler.config.registry import Registry
 from codebutler.config.resolve import Resolved, resolve_global
 from codebutler.config.zones import zone_of
 from codebutler.control.listeners import Listeners
@@ -180,7 +182,8 @@ def _schedule(
     around: Surroundings, parts: Parts, parent: Parent, voice: Voice, router: EventRouter
 ) -> tuple[Scheduler, ScheduleDesk, ScheduleRouter]:
     clock = around.clock
-    files = JobFiles(lambda: job_sources(around.home, parent.table, around.env))
+    provenance = Provenance(Registry(around.home))
+    files = JobFiles(lambda: job_sources(around.home, parent.table, around.env, provenance))
     scheduler = Scheduler(parts.journal, voice, files.look, clock, parts.tasks)
     desk = ScheduleDesk(scheduler, clock, zone_of(""))
     place = Around(lambda channel: _name(parent.repos().get(channel)), clock.now())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from codebutler.config.paths import Home, RepoPaths
+from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import env_file_values, resolve_repo
 from codebutler.config.schema import Config, RepoSettings, SlackSection
@@ -147,14 +149,20 @@ class RepoTable:
         return found
 
 
-def job_sources(home: Home, table: RepoTable, env: Mapping[str, str]) -> list[Source]:
+def job_sources(home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance) -> list[Source]:
     """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
     places = tuple(
         Place(each.entry.name, each.config.slack.channel_id, each.config.slack.channel_name)
         for each in table.served
     )
     own = [
-        Source(place.repo, RepoPaths(Path(each.entry.path)).open, place_at(place), (place,))
+        Source(
+            place.repo,
+            RepoPaths(Path(each.entry.path)).open,
+            place_at(place),
+            (place,),
+            objection=partial(provenance.objection, each.entry),
+        )
         for each, place in zip(table.served, places, strict=True)
     ]
     return [Source("", home.open, place_in(places), places, env), *own]

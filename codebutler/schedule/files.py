@@ -14,13 +14,15 @@ from codebutler.schedule.jobs import FILE_NAME, Contents, Job, Place, Where, par
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``."""
+    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``.
+    ``objection`` says why a file of some content does not count, "" if it does; it may raise CodeButlerError."""
 
     repo: str
     open: Callable[[], PrivateDir]
     where: Where
     places: tuple[Place, ...]
     env: Mapping[str, str] | None = None
+    objection: Callable[[bytes], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def _look(source: Source, before: _Read | None) -> _Read:
         with source.open() as directory:
             data = directory.read(FILE_NAME)
             path = directory.path / FILE_NAME
+            if data is not None and (why := source.objection(data)):
+                raise CodeButlerError(f"{path} {why}")
     except FileNotFoundError:
         data = None
     except (CodeButlerError, PermissionError) as error:

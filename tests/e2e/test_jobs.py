@@ -5,12 +5,14 @@
 | J01 | a job of a file written while the supervisor runs: said in the channel, its work in the thread |
 | J02 | a broken file keeps the jobs and says why; `codebutler jobs` lists, pauses, resumes, runs |
 | J03 | a timer set in a thread outlives a kill, and speaks there once, for whoever set it |
+| J04 | jobs that a commit brings: said in the channel, none runs before `codebutler trust` |
 """
 
 from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 from tests.e2e.house import House, Message, house, whole_text
@@ -19,6 +21,10 @@ from tests.e2e.test_matrix import rehearsal
 
 def jobs_file(repo: Path, text: str) -> None:
     (repo / ".codebutler" / "jobs.yaml").write_text(text)
+
+
+def git(repo: Path, *args: str) -> None:
+    subprocess.run(["git", *args], cwd=repo, check=True, capture_output=True)
 
 
 async def headers(built: House, channel: str, count: int) -> list[Message]:
@@ -67,6 +73,29 @@ async def test_j01_j02_a_job_of_a_file(tmp_path: Path, git_repo: Path) -> None:
         assert "paused: by the operator" in await built.run("jobs")
         assert "goes on" in await built.run("jobs", "resume", "look")
         assert "There is no job 'nope'" in await built.run("jobs", "run", "nope", check=False)
+        await _j04_a_commit_brings_jobs(built, channel, git_repo)
+
+
+async def _j04_a_commit_brings_jobs(built: House, channel: str, repo: Path) -> None:
+    jobs_file(repo, "jobs: [{name: evil, cron: '* * * * *', command: touch owned}]")
+    git(repo, "add", "-f", ".codebutler/jobs.yaml")
+    await built.until(
+        "that the file is not the owner's",
+        lambda: (
+            any(
+                "jobs.yaml came with the repository: read it, then run `codebutler trust sample`"
+                in message.text
+                for message in built.workspace.workspace.channel(channel).messages.values()
+            )
+            or None
+        ),
+    )
+    git(repo, "rm", "-q", "--cached", ".codebutler/jobs.yaml")
+    assert "There is no job 'evil'" in await built.run("jobs", "run", "evil", check=False)
+    await built.run("trust", "sample")
+    while "evil" not in await built.run("jobs"):
+        assert built.supervisor is not None
+        assert built.supervisor.returncode is None, built.log()
 
 
 async def test_j03_a_timer_outlives_a_kill(tmp_path: Path, git_repo: Path) -> None:
