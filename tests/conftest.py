@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.dockerd import shared_dockerd
 
 # How long an example takes depends on who else uses the machine; time is measured in bench/, not here.
 hypothesis.settings.register_profile("suite", deadline=None, print_blob=True)
@@ -36,6 +39,15 @@ def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("CODEBUTLER_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(scope="session")
+def docker_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real docker daemon of the tests' own, in which the runner's image is built."""
+    base = tmp_path_factory.getbasetemp()
+    # The processes of one run have their directories side by side.
+    with shared_dockerd((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dockerd") as host:
+        yield host
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ INSTALL = {
     "chromium": "apt-get install chromium",
     "bc": "apt-get install bc",
     "bwrap": "apt-get install bubblewrap",
+    "docker": "apt-get install docker.io",
+    "dockerd": "apt-get install docker.io",
     "espeak-ng": "apt-get install espeak-ng",
     "git": "apt-get install git",
     "openssl": "apt-get install openssl",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.programs import require
@@ -17,23 +19,38 @@ from tests.programs import require
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
-@pytest.fixture(params=["none", "bwrap"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+@pytest.fixture(params=["none", "bwrap", "docker"])
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     if request.param == "none":
-        return NoSandbox()
-    return BwrapSandbox(program=require("bwrap"))
+        yield NoSandbox()
+    elif request.param == "bwrap":
+        yield BwrapSandbox(program=require("bwrap"))
+    else:
+        docker = DockerSandbox(host=request.getfixturevalue("docker_host"))
+        yield docker
+        await docker.close()
 
 
 @pytest.fixture
-def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
+def policy(tmp_path: Path, git_repo: Path, sandbox: Sandbox) -> SandboxPolicy:
     home = tmp_path / "home"
     (home / ".agent").mkdir(parents=True)
+    if sandbox.name == "docker" and os.geteuid() == 0:
+        give_away(tmp_path)
     return SandboxPolicy(workdir=git_repo, home=home, home_paths=(home / ".agent",), env=ENV)
 
 
+def give_away(directory: Path) -> None:
+    """To an ordinary user: in docker no agent is root."""
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, 1000, 1000, follow_symlinks=False)
+
+
 async def run(launch: Launch, stdin: bytes = b"") -> tuple[int, str, str]:
+    enclosure = await launch.limiter.begin() if launch.limiter else None
+    argv = enclosure.enter(launch.argv) if enclosure else launch.argv
     process = await asyncio.create_subprocess_exec(
-        *launch.argv,
+        *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -42,6 +59,8 @@ async def run(launch: Launch, stdin: bytes = b"") -> tuple[int, str, str]:
     )
     out, err = await process.communicate(stdin)
     assert process.returncode is not None
+    if enclosure is not None:
+        await enclosure.close()
     return process.returncode, out.decode(), err.decode()
 
 
@@ -89,7 +108,7 @@ async def test_arguments_pass_through_unread(sandbox: Sandbox, policy: SandboxPo
 async def test_the_working_directory_is_writable(sandbox: Sandbox, policy: SandboxPolicy) -> None:
     assert (await run(sandbox.wrap(("sh", "-c", "echo new > made && rm README.md"), policy)))[0] == 0
     assert (policy.workdir / "made").read_text() == "new\n"
-    assert (policy.workdir / "made").stat().st_uid == os.getuid()
+    assert (policy.workdir / "made").stat().st_uid == policy.workdir.stat().st_uid
     assert not (policy.workdir / "README.md").exists()
 
 
@@ -113,12 +132,14 @@ async def test_a_worktree_works(sandbox: Sandbox, policy: SandboxPolicy, tmp_pat
     tree = policy.workdir / ".codebutler" / "worktrees" / "one"
     code, _, err = await run(
         Launch(
-            argv=(git, "worktree", "add", "-q", str(tree), "-b", "one"),
+            argv=(git, "-c", "safe.directory=*", "worktree", "add", "-q", str(tree), "-b", "one"),
             env=dict(os.environ),
             cwd=policy.workdir,
         )
     )
     assert code == 0, err
+    if sandbox.name == "docker" and os.geteuid() == 0:
+        give_away(policy.workdir)
     asked = SandboxPolicy(workdir=tree, home=policy.home, env=ENV)
     identity = "-c user.name=t -c user.email=t@example.invalid"
     script = f"echo x > x; git add x; git {identity} commit -qm one; git log --format=%s"
@@ -147,6 +168,7 @@ async def test_an_extra_readable_directory_shows(sandbox: Sandbox, policy: Sandb
 async def test_a_directory_without_git_works(sandbox: Sandbox, policy: SandboxPolicy, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
+    os.chown(plain, policy.workdir.stat().st_uid, -1)
     asked = SandboxPolicy(workdir=plain, home=policy.home, env=ENV)
     assert (await run(sandbox.wrap(("touch", "made"), asked)))[0] == 0
     assert [path.name for path in plain.iterdir()] == ["made"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +84,17 @@ class Sandbox(Protocol):
 
     async def self_test(self) -> None:
         """Start something really. Raises SandboxUnavailableError with what to do."""
+
+
+@runtime_checkable
+class Lasting(Sandbox, Protocol):
+    """Walls that stand between programs, too, and have limits of their own: a container for each conversation."""
+
+    async def release(self, conversation: str) -> None:
+        """The conversation is over: what was kept for it goes."""
+
+    async def sweep(self) -> int:
+        """Remove what workers that are no more left; how much that was."""
+
+    async def close(self) -> None:
+        """Remove everything of this worker."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from codebutler.config.schema import SandboxMode
+from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Sandbox
 
 WITHOUT = 'or, to run agents without walls, set "sandbox": {"mode": "none"} in the global configuration'
+ANYTHING = SandboxSection()
 
 
-async def select_sandbox(mode: SandboxMode, *, trusted: bool, hidden: tuple[Path, ...] = ()) -> Sandbox:
-    """The sandbox for ``mode``, self-tested. ``trusted``: whether ``mode`` comes from trusted configuration.
+async def select_sandbox(
+    mode: SandboxMode, *, trusted: bool, hidden: tuple[Path, ...] = (), section: SandboxSection = ANYTHING
+) -> Sandbox:
+    """The sandbox for ``mode``, self-tested. ``trusted``: whether ``mode`` comes from trusted configuration;
+    ``section`` says what a container may use up.
 
     Raises SandboxUnavailableError with what to do.
     """
@@ -23,13 +27,24 @@ async def select_sandbox(mode: SandboxMode, *, trusted: bool, hidden: tuple[Path
         if not trusted:
             raise SandboxUnavailableError("sandbox.mode none is honoured in trusted configuration only")
         return NoSandbox()
-    if mode in ("docker", "seatbelt"):
+    if mode == "seatbelt":
         raise SandboxUnavailableError(f"sandbox.mode {mode} is not available yet: use bwrap, {WITHOUT}")
-    if sys.platform != "linux":
+    if mode != "docker" and sys.platform != "linux":
         raise SandboxUnavailableError(f"no sandbox works on this system yet: use Linux, {WITHOUT}")
-    try:
-        sandbox = BwrapSandbox(hidden)
-        await sandbox.self_test()
-    except SandboxUnavailableError as error:
-        raise SandboxUnavailableError(f"{error}; {WITHOUT}") from error
-    return sandbox
+    errors = []
+    for wanted in ("bwrap", "docker") if mode == "auto" else (mode,):
+        try:
+            sandbox = BwrapSandbox(hidden) if wanted == "bwrap" else _docker(hidden, section)
+            await sandbox.self_test()
+        except SandboxUnavailableError as error:
+            errors.append(str(error))
+        else:
+            return sandbox
+    raise SandboxUnavailableError("; ".join([*errors, WITHOUT]))
+
+
+def _docker(hidden: tuple[Path, ...], section: SandboxSection) -> Sandbox:
+    # Most workers never need it, and each would carry it.
+    from codebutler_worker.sandbox.docker import DockerSandbox, container_limits
+
+    return DockerSandbox(hidden, limits=container_limits(section))

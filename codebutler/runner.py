@@ -1,0 +1,23 @@
+"""The image in which agents work where `sandbox.mode` is `docker`: its name, and what it is made of."""
+
+from __future__ import annotations
+
+RUNNER = "codebutler-runner"
+BASE = "debian:bookworm-slim"
+TOOLS = "bash ca-certificates curl git jq less make openssh-client patch procps python3 ripgrep unzip"
+
+# A base that has git has what we need: nothing is fetched then, unless more is asked for.
+DOCKERFILE = """
+ARG BASE
+FROM ${BASE}
+ARG PACKAGES
+ARG TOOLS
+RUN set -e; \\
+    if [ -n "$PACKAGES" ] || ! command -v git > /dev/null; then \\
+        apt-get update && apt-get install -y --no-install-recommends $TOOLS $PACKAGES && \\
+        rm -rf /var/lib/apt/lists/*; \\
+    fi; \\
+    grep -q '^[^:]*:[^:]*:1000:' /etc/passwd || echo 'agent:x:1000:1000::/workspace:/bin/sh' >> /etc/passwd; \\
+    mkdir -p /workspace
+WORKDIR /workspace
+"""

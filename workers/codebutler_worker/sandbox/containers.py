@@ -1,0 +1,262 @@
+"""The containers of one worker: made on demand, one for each conversation, and gone with it, with the worker, or
+with whatever a program left running in it.
+
+`docker exec` outlives its client, so a container takes one program at a time: when that one has ended and something
+still runs, the container is killed and the next program gets a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler.runner import RUNNER
+from codebutler_worker.sandbox.cgroups import (
+    CONTROLLERS,
+    EVENTS,
+    count,
+    group_name,
+    members,
+    own_slots,
+    ownerless,
+)
+from codebutler_worker.sandbox.docker_argv import IDLE
+
+CLIENT_S = 60.0
+IDLE_CONTAINERS = 8
+"""How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
+OWNER = "codebutler.owner"
+MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"
+# Reads until its other end is gone, which is when we are.
+WATCH = 'cat > /dev/null; left=$("$@" ps -aq --filter "label=$0"); [ -z "$left" ] || "$@" rm -f $left'
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """The docker client, as arguments: ``host`` is the daemon's address. No configuration of the user's is read."""
+
+    program: Path
+    host: str
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return (str(self.program), "--config", "/var/empty/codebutler", "--host", self.host)
+
+    async def run(self, *words: str, env: dict[str, str] | None = None) -> str:
+        """What a command of the client printed. ``env`` is the client's own environment.
+
+        Raises SandboxUnavailableError with docker's own words.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *self.argv, *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd="/", env=env or {}
+        )
+        try:
+            async with asyncio.timeout(CLIENT_S):
+                out, err = await process.communicate()
+        except TimeoutError:
+            raise SandboxUnavailableError(f"docker {words[0]} took longer than {CLIENT_S:g} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            raise SandboxUnavailableError(_why(err.decode(errors="replace"), process.returncode or 0))
+        return out.decode(errors="replace").strip()
+
+
+def _why(stderr: str, code: int) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("See ")]
+    said = lines[0].removeprefix("docker: ").removeprefix("Error response from daemon: ") if lines else ""
+    if "No such image" in said or "Unable to find image" in said:
+        return MISSING
+    return f"docker does not work here: {said[:300] or f'exit code {code}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a container is made for, and with which options of `docker run`."""
+
+    conversation: str
+    options: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Container:
+    """A running container. ``pid`` is its first process; ``groups`` are its control groups, if we see them."""
+
+    name: str
+    recipe: Recipe
+    pid: int
+    groups: dict[str, Path] = field(default_factory=dict)
+    unwanted: bool = False
+
+    def struck(self) -> dict[str, int]:
+        """How often something in it ran into its limits so far, by limit."""
+        return {
+            name: count(self.groups[controller], files, key)
+            for name, files, key in EVENTS
+            if (controller := _controller(name)) in self.groups
+        }
+
+    @property
+    def alone(self) -> bool | None:
+        """Whether nothing but its first process is left; None if that cannot be told from here."""
+        if "pids" not in self.groups:
+            return None
+        found = members(self.groups["pids"])
+        return found == [self.pid]
+
+    @property
+    def lives(self) -> bool | None:
+        """Whether it still runs; None if that cannot be told from here."""
+        return None if "pids" not in self.groups else self.pid in members(self.groups["pids"])
+
+
+def _controller(limit: str) -> str:
+    return {"memory": "memory", "processes": "pids"}[limit]
+
+
+class Containers:
+    """Every container of this worker."""
+
+    def __init__(self, docker: Docker) -> None:
+        self._docker = docker
+        self._owner = ""
+        self._idle: list[Container] = []
+        self._busy: list[Container] = []
+        self._watch: Process | None = None
+        self._starting = asyncio.Lock()
+
+    async def enter(self, recipe: Recipe) -> Container:
+        """A container for one program: one that waits, or a new one. Raises SandboxUnavailableError."""
+        while found := next((one for one in self._idle if one.recipe == recipe), None):
+            self._idle.remove(found)
+            self._busy.append(found)
+            if await self._lives(found):
+                return found
+            self._busy.remove(found)
+        # The same conversation with other walls: what was made for the old ones is of no use any more.
+        await self._discard([one for one in self._idle if recipe.conversation and _same(one, recipe)])
+        made = await self._make(recipe)
+        self._busy.append(made)
+        return made
+
+    async def leave(self, container: Container) -> None:
+        """The program has ended, or its client has: kill what is left of it."""
+        self._busy.remove(container)
+        if container.unwanted or not await self._alone(container):
+            await self._discard([container])
+            return
+        self._idle.append(container)
+        await self._discard(self._idle[:-IDLE_CONTAINERS])
+
+    async def release(self, conversation: str) -> None:
+        """The conversation is over: its containers go, one in which something runs as soon as that has ended."""
+        for container in self._busy:
+            container.unwanted |= container.recipe.conversation == conversation
+        await self._discard([one for one in self._idle if one.recipe.conversation == conversation])
+
+    async def sweep(self) -> int:
+        """Remove the containers of workers that are no more; how many there were."""
+        listing = await self._docker.run(
+            "ps", "-a", "--filter", f"label={OWNER}", "--format", f'{{{{.Names}}}} {{{{.Label "{OWNER}"}}}}'
+        )
+        rows = [line.split() for line in listing.splitlines()]
+        left = [row[0] for row in rows if len(row) == 2 and ownerless(row[1])]
+        if left:
+            await self._docker.run("rm", "-f", *left)
+        return len(left)
+
+    async def close(self) -> None:
+        """Remove every container."""
+        await self._discard([*self._idle, *self._busy])
+        if self._watch is not None and self._watch.stdin is not None:
+            self._watch.stdin.close()
+            await self._watch.wait()
+            self._watch = None
+
+    async def _make(self, recipe: Recipe) -> Container:
+        async with self._starting:
+            await self._begin()
+        name = group_name()
+        making = asyncio.create_task(self._run(name, recipe), name=f"container:{name}")
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            # A half-made container would be nobody's.
+            with contextlib.suppress(SandboxUnavailableError):
+                await self._discard([await making])
+            raise
+
+    async def _run(self, name: str, recipe: Recipe) -> Container:
+        options = ("--detach", "--rm", "--pull=never", f"--name={name}", f"--label={OWNER}={self._owner}")
+        await self._docker.run("run", *options, *recipe.options, RUNNER, *IDLE)
+        pid, full_id = (await self._docker.run("inspect", "--format", "{{.State.Pid}} {{.Id}}", name)).split()
+        return Container(name, recipe, int(pid), await asyncio.to_thread(groups_of, int(pid), full_id))
+
+    async def _begin(self) -> None:
+        """Before the first container: whoever survives us removes what we made."""
+        if self._watch is not None and self._watch.returncode is None:
+            return
+        self._owner = self._owner or group_name()
+        # In a session of its own: what ends us by our group must not end it.
+        self._watch = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", WATCH, f"{OWNER}={self._owner}", *self._docker.argv),
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            cwd="/",
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        )
+
+    async def _lives(self, container: Container) -> bool:
+        if container.lives is not None:
+            return container.lives
+        with contextlib.suppress(SandboxUnavailableError):
+            return (
+                await self._docker.run("inspect", "--format", "{{.State.Running}}", container.name) == "true"
+            )
+        return False
+
+    async def _alone(self, container: Container) -> bool:
+        if container.alone is not None:
+            return container.alone
+        with contextlib.suppress(SandboxUnavailableError):
+            return len((await self._docker.run("top", container.name, "-eo", "pid")).splitlines()) == 2
+        return False
+
+    async def _discard(self, containers: list[Container]) -> None:
+        for container in containers:
+            if container in self._idle:
+                self._idle.remove(container)
+        names = [container.name for container in containers]
+        if names:
+            # One that is gone already is no failure.
+            with contextlib.suppress(SandboxUnavailableError):
+                await self._docker.run("rm", "-f", *names)
+
+
+def _same(container: Container, recipe: Recipe) -> bool:
+    return container.recipe.conversation == recipe.conversation
+
+
+def groups_of(pid: int, container_id: str) -> dict[str, Path]:
+    """The control groups by controller of a container's first process; empty if they are not ours to see (then
+    ``pid`` means another process here, or none)."""
+    try:
+        membership = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
+        slots = own_slots(membership, Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, Path] = {}
+    for slot in slots if container_id in membership else ():
+        if pid in members(slot.directory):
+            for name in slot.controllers if slot.version == 1 else CONTROLLERS:
+                found.setdefault(name, slot.directory)
+    return found

@@ -1,0 +1,177 @@
+"""DockerSandbox: programs in containers of an image that `codebutler sandbox build` makes.
+
+For machines where bubblewrap does not work. The docker daemon is root: whoever may talk to it can do everything here,
+so its socket shows in no container.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.config.schema import SandboxSection
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.checkout import inspect_checkout
+from codebutler_worker.sandbox.containers import Container, Containers, Docker, Recipe
+from codebutler_worker.sandbox.docker_argv import PLACE, Identity, exec_argv, run_options
+from codebutler_worker.sandbox.layout import Inside
+from codebutler_worker.sandbox.limits import Limits, explain
+from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
+from codebutler_worker.sandbox.none import environment
+from codebutler_worker.sandbox.port import Enclosure, Launch, SandboxPolicy
+from codebutler_worker.sandbox.system import find_program
+
+INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
+ORDINARY_ID = 1000
+DEFAULT = Limits(memory_bytes=512 * 2**20, processes=128, cpus=1)
+"""What a container may use where the configuration does not say."""
+SELF_TEST = """
+[ "$(id -u)" != 0 ] || { echo "is root inside"; exit 1; }
+[ ! -e "$OUTSIDE" ] || { echo "sees files outside"; exit 1; }
+(: > /usr/.codebutler-self-test) 2>/dev/null && { echo "can write in /usr"; exit 1; }
+[ "$(cat /proc/1/comm)" = sleep ] || { echo "shares the host's processes"; exit 1; }
+git --version > /dev/null || { echo "has no git in its image"; exit 1; }
+echo written > here && cat here
+"""
+
+
+class DockerSandbox:
+    """``hidden`` are directories no agent may see; ``host`` is the daemon's address, "" = the usual one; ``limits``
+    hold for each container.
+
+    Raises SandboxUnavailableError if the docker client is not installed.
+    """
+
+    name = "docker"
+
+    def __init__(self, hidden: tuple[Path, ...] = (), host: str = "", limits: Limits = DEFAULT) -> None:
+        program = find_program("docker")
+        if program is None:
+            raise SandboxUnavailableError(f"docker is missing: {INSTALL}")
+        self.limits = limits
+        self._docker = Docker(program, host or usual_host())
+        self._containers = Containers(self._docker)
+        self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """See the port. Starts nothing yet: the container is made when the launch is."""
+        if "=" in argv[0]:
+            raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: it has a = in its name")
+        checkout = inspect_checkout(policy.workdir)
+        for path in (path for path in self._hidden if path.is_relative_to(checkout.root)):
+            refuse_links(checkout.root, path)
+        if not isinstance(policy.network, str):
+            raise SandboxUnavailableError("docker opens the whole network or none of it: use bwrap for less")
+        inside = Inside(
+            home=policy.home.resolve(),
+            home_paths=home_paths(policy),
+            readable=tuple((path, path.resolve()) for path in readable(argv, policy)),
+            hidden=self._hidden,
+            network=policy.network,
+        )
+        # Ours, or as root the owner's; root itself is refused.
+        mine = os.geteuid() != 0
+        who = Identity(os.geteuid(), os.getegid()) if mine else Identity(checkout.uid, checkout.gid)
+        recipe = Recipe(policy.conversation, run_options(inside, checkout, who, self.limits))
+        command, env = exec_argv(
+            self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal
+        )
+        return Launch(
+            argv=command, env=env, cwd=Path("/"), limiter=Rooms(self._containers, recipe, self.limits)
+        )
+
+    async def self_test(self) -> None:
+        """Start a shell inside and let it try the walls."""
+        with tempfile.TemporaryDirectory(prefix="codebutler-self-test-") as directory:
+            base = Path(directory).resolve()
+            base.chmod(0o755)
+            workdir, outside = base / "work", base / "outside"
+            workdir.mkdir()
+            outside.touch()
+            if os.geteuid() == 0:
+                os.chown(workdir, ORDINARY_ID, ORDINARY_ID)
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside)}
+            policy = SandboxPolicy(
+                workdir=workdir, home=base / "home", env=env, network="none", conversation="self-test"
+            )
+            launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
+            assert launch.limiter is not None
+            room = await launch.limiter.begin()
+            try:
+                words = room.enter(launch.argv)[len(self._docker.argv) :]
+                output = await self._docker.run(*words, env=launch.env)
+            finally:
+                await room.close()
+                await self.release("self-test")
+        if output != "written":
+            raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'it says nothing'})")
+
+    async def release(self, conversation: str) -> None:
+        """The conversation is over: nothing that was kept for it stays."""
+        await self._containers.release(conversation)
+
+    async def sweep(self) -> int:
+        """Remove what workers that are no more left; how many containers that were."""
+        return await self._containers.sweep()
+
+    async def close(self) -> None:
+        """Remove every container of this worker."""
+        await self._containers.close()
+
+
+def container_limits(section: SandboxSection) -> Limits:
+    """What ``sandbox`` of the configuration says; a container's own default where it says what everybody's is."""
+    plain = SandboxSection()
+    asked = Limits.configured(section)
+    return Limits(
+        memory_bytes=DEFAULT.memory_bytes if section.memory_mb == plain.memory_mb else asked.memory_bytes,
+        processes=DEFAULT.processes if section.processes == plain.processes else asked.processes,
+        cpus=DEFAULT.cpus if section.cpus == plain.cpus else asked.cpus,
+        file_bytes=asked.file_bytes,
+    )
+
+
+def usual_host() -> str:
+    """Where the daemon listens: docker's own variable, a daemon of this user alone (rootless), or the system's."""
+    if host := os.environ.get("DOCKER_HOST"):
+        return host
+    own = Path(os.environ.get("XDG_RUNTIME_DIR", "/nonexistent")) / "docker.sock"
+    return f"unix://{own}" if own.is_socket() else "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Lets one program at a time into a container made by ``recipe``."""
+
+    containers: Containers
+    recipe: Recipe
+    limits: Limits
+
+    async def begin(self) -> Enclosure:
+        container = await self.containers.enter(self.recipe)
+        return Room(self.containers, container, self.limits, container.struck())
+
+
+@dataclass(slots=True)
+class Room:
+    """A container, while one program is in it. ``before``: how often its limits had been reached."""
+
+    containers: Containers
+    container: Container
+    limits: Limits
+    before: dict[str, int]
+
+    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        at = argv.index(PLACE)
+        return (*argv[:at], self.container.name, *argv[at + 1 :])
+
+    def struck(self) -> str:
+        now = self.container.struck()
+        return explain(
+            tuple(name for name, times in now.items() if times > self.before.get(name, 0)), self.limits
+        )
+
+    async def close(self) -> None:
+        await self.containers.leave(self.container)
