@@ -24,50 +24,70 @@ class Source:
     env: Mapping[str, str] | None = None
     objection: Callable[[bytes], str] = lambda _: ""
 
+    @property
+    def channel(self) -> str:
+        """Where changes of the file are told: a repository's own channel, "" for the home."""
+        return self.places[0].channel if self.repo else ""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One line about what has changed since the last look; ``repo`` and ``channel`` are "" for the home's file."""
+
+    repo: str
+    channel: str
+    line: str
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All jobs by their key, all hooks by name. ``news``: (repository or "", one line) of what has changed since
-    the last look."""
+    """All jobs by their key, all hooks by name. ``unsettled``: a file is being written, so look again soon."""
 
     jobs: Mapping[str, Job]
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    news: tuple[tuple[str, str], ...] = ()
+    news: tuple[News, ...] = ()
+    unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
     data: bytes | None
     places: tuple[Place, ...]
-    contents: Contents
+    contents: Contents = field(compare=False)
     trouble: str = ""
 
 
 @dataclass
 class JobFiles:
-    """Looks at every file; what was good stays in force while a file is broken."""
+    """Looks at every file; what was good stays in force while a file is broken.
+
+    A change counts once it has been read twice: an editor empties a file before it writes it, and in between all
+    jobs would be gone.
+    """
 
     sources: Callable[[], list[Source]]
     _read: dict[str, _Read] = field(default_factory=dict)
+    _seen_once: dict[str, _Read] = field(default_factory=dict)
 
     def look(self) -> Found:
         """Read what has changed. Blocks; raises nothing."""
-        news: list[tuple[str, str]] = []
+        news: list[News] = []
         jobs: dict[str, Job] = {}
         current: dict[str, _Read] = {}
+        seen_once: dict[str, _Read] = {}
         for source in self.sources():
             before = self._read.get(source.repo)
             now = _look(source, before)
+            if before is not None and now != before and now != self._seen_once.get(source.repo):
+                seen_once[source.repo] = now
+                now = before
             current[source.repo] = now
-            if before is not None and now is not before:
-                news += [(source.repo, line) for line in _news(before, now)]
-            elif before is None and now.trouble:
-                news.append((source.repo, now.trouble))
+            news += [News(source.repo, source.channel, line) for line in _news(before, now)]
             for job in now.contents.jobs:
                 jobs.setdefault(key_of(job), job)
-        self._read = current
+        self._read, self._seen_once = current, seen_once
         hooks = {hook.name: hook for read in current.values() for hook in read.contents.hooks}
-        return Found(jobs, hooks, tuple(news))
+        return Found(jobs, hooks, tuple(news), unsettled=bool(seen_once))
 
 
 def _look(source: Source, before: _Read | None) -> _Read:
@@ -93,9 +113,13 @@ def _look(source: Source, before: _Read | None) -> _Read:
         return _Read(data, source.places, kept, f"{error}; the jobs stay as they were")
 
 
-def _news(before: _Read, now: _Read) -> list[str]:
+def _news(before: _Read | None, now: _Read) -> list[str]:
+    if now == before:
+        return []
     if now.trouble:
         return [now.trouble]
+    if before is None:
+        return []
     old, new = ({job.name: job.digest for job in each.contents.jobs} for each in (before, now))
     words = [
         ("added", sorted(new.keys() - old.keys())),

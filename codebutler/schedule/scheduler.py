@@ -18,12 +18,13 @@ from codebutler.model import OPERATOR, Event, MessagePosted, Post, React
 from codebutler.process.tasks import Tasks
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
-from codebutler.schedule.files import Found
+from codebutler.schedule.files import Found, News
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Job
 from codebutler.text.escape import escape
 
 LOOK_S = 5.0
+SETTLE_S = 0.5
 NOTE = "schedule"
 
 log = logging.getLogger("codebutler.schedule")
@@ -75,11 +76,12 @@ class Scheduler:
         self._door = door
         self._on_read = on_read
         while True:
+            look_s = LOOK_S
             try:
-                await self._tick()
+                look_s = await self._tick()
             except StoreError as error:
                 log.warning("jobs wait for the disk: %s", error)
-            await self._pause()
+            await self._pause(look_s)
 
     async def ready(self) -> None:
         """Wait until the files have been read and the book is open."""
@@ -129,7 +131,8 @@ class Scheduler:
             case React(target_ts=ts, name=name, remove=False) if name in FINAL_REACTIONS:
                 self._tasks.start(self._ended(ts, ok=FINAL_REACTIONS[name]), name=f"end of the job of {ts}")
 
-    async def _tick(self) -> None:
+    async def _tick(self) -> float:
+        """Returns after how many seconds the files are to be looked at again, at the latest."""
         if not self._ready.is_set():
             self.book = _decoded(await self._notes.note(NOTE))
             self._tried |= {f"timer:{timer.id}" for timer in self.book.timers}
@@ -139,8 +142,8 @@ class Scheduler:
             self._tried |= {run.key for run in books.runs(self.book, self.jobs, OPERATOR)}
         self.hooks = found.hooks
         self._on_read(found)
-        for repo, line in found.news:
-            await self._tell(repo, line)
+        for news in found.news:
+            await self._tell(news)
         now = self._clock.now()
         await self.change(
             lambda book: books.begin(books.reconcile(book, self.jobs.values(), now), self.jobs, now)
@@ -151,11 +154,12 @@ class Scheduler:
         for timer in self.book.timers:
             if timer.at <= now:
                 self._start(f"timer:{timer.id}", self._say_timer(timer))
+        return SETTLE_S if found.unsettled else LOOK_S
 
-    async def _pause(self) -> None:
+    async def _pause(self, look_s: float) -> None:
         """Until something may be due, a file may have changed, or the book did."""
         due = books.next_at(self.book)
-        wait_s = LOOK_S if due is None else min(LOOK_S, (due - self._clock.now()).total_seconds())
+        wait_s = look_s if due is None else min(look_s, (due - self._clock.now()).total_seconds())
         self._wake.clear()
         sleeping = asyncio.ensure_future(self._clock.sleep(max(wait_s, 0.05)))
         woken = asyncio.ensure_future(self._wake.wait())
@@ -247,11 +251,10 @@ class Scheduler:
             why = f"⚠️ The job *{escape(job.name)}* has {escape(rested)} and is paused. "
             await self._notice(job.channel, f"{why}`!jobs resume {job.name}` starts it again.")
 
-    async def _tell(self, repo: str, line: str) -> None:
-        log.warning("%s%s", f"[{repo}] " if repo else "", line)
-        channel = next((job.channel for job in self.jobs.values() if repo and job.repo == repo), "")
-        if channel:
-            await self._notice(channel, f"⏰ {escape(line)}")
+    async def _tell(self, news: News) -> None:
+        log.warning("%s%s", f"[{news.repo}] " if news.repo else "", news.line)
+        if news.channel:
+            await self._notice(news.channel, f"⏰ {escape(news.line)}")
 
     async def _notice(self, channel: str, text: str) -> None:
         try:

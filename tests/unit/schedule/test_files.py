@@ -1,0 +1,56 @@
+"""What the scheduler believes of files that people and editors write while it looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codebutler.config.files import PrivateDir
+from codebutler.schedule.files import JobFiles, News, Source
+from codebutler.schedule.jobs import Place, place_at
+
+ONE = "jobs: [{name: look, cron: '@yearly', prompt: list the files}]"
+SHOP = Place("shop", "C1")
+
+
+def files(place: Path) -> JobFiles:
+    return JobFiles(lambda: [Source("shop", lambda: PrivateDir(place), place_at(SHOP), (SHOP,))])
+
+
+def test_a_change_counts_once_it_has_been_read_twice(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(ONE)
+    looks = files(tmp_path)
+    assert list(looks.look().jobs) == ["shop/look"]
+    file.write_text("jobs: [] # all gone")
+    found = looks.look()
+    assert (list(found.jobs), found.news, found.unsettled) == (["shop/look"], (), True)
+    found = looks.look()
+    assert (list(found.jobs), found.unsettled) == ([], False)
+    assert found.news == (News("shop", "C1", "jobs read again: removed look"),)
+
+
+def test_a_file_that_is_being_written_takes_nothing_away(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(ONE)
+    looks = files(tmp_path)
+    looks.look()
+    file.write_text("")
+    assert looks.look().unsettled
+    file.write_text(ONE.replace("look", "other"))
+    assert list(looks.look().jobs) == ["shop/look"]
+    found = looks.look()
+    assert list(found.jobs) == ["shop/other"]
+    assert [news.line for news in found.news] == ["jobs read again: added other; removed look"]
+
+
+def test_the_last_jobs_removal_and_what_is_wrong_without_any_job_are_told_in_the_channel(
+    tmp_path: Path,
+) -> None:
+    looks = files(tmp_path)
+    assert looks.look().news == ()
+    (tmp_path / "jobs.yaml").write_text("jobs: {")
+    looks.look()
+    (news,) = looks.look().news
+    assert news.channel == "C1"
+    assert "the jobs stay as they were" in news.line
+    assert looks.look().news == ()
