@@ -16,7 +16,7 @@ if command -v rg >/dev/null 2>&1; then exec rg --files --hidden --sort=path --gl
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   exec git -c core.quotePath=false ls-files --cached --others --exclude-standard --deduplicate -- "$1"
 fi
-find "$1" \\( -name .git -o -name node_modules -o -name .venv -o -name __pycache__ \\) -prune -o -type f -print | sort
+find "$1" \\( -name .git -o -name node_modules -o -name .venv -o -name __pycache__ \\) -prune -o -type f -print
 """
 
 
@@ -48,7 +48,7 @@ class ListFiles:
         )
         if ran.exit_code != 0 and not ran.output.strip():
             return Result("(no files)")
-        files = [line.removeprefix("./") for line in ran.output.splitlines()]
+        files = sorted({line.removeprefix("./") for line in ran.output.splitlines()})
         shown = files[: args.most]
         more = len(files) - len(shown)
         note = (

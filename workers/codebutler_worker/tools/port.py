@@ -33,12 +33,14 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Described:
     """A call in people's terms. ``summary`` is one short line; ``tool`` and ``input`` are what a card asks leave for,
     in the words that every agent's cards use (``Bash`` with ``command``, ``Write`` and ``Edit`` with ``file_path``).
-    ``again``: the same call may well follow itself (it asks how far something is)."""
+    ``again``: the same call may well follow itself (it asks how far something is). ``kind``: the call's own, where it
+    is another than the tool's."""
 
     summary: str
     tool: str
     input: dict[str, Any]
     again: bool = False
+    kind: Kind | None = None
 
 
 @dataclass(frozen=True, slots=True)

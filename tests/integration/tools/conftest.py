@@ -1,0 +1,56 @@
+"""Tools at work: behind real walls, and without any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.tools.port import Context, Result, Tool, ToolError
+from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
+from codebutler_worker.tools.schema import parse
+from codebutler_worker.tools.shell import ShellTerminal
+from tests.programs import require
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@pytest.fixture(params=["bwrap", "none"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    return NoSandbox() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
+
+
+@pytest.fixture
+async def context(sandbox: Sandbox, git_repo: Path, tmp_path: Path) -> AsyncIterator[Context]:
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {
+        "NATIVE_API_KEY": "sk-not-for-tools",
+        "KIMI_API_KEY": "sk-not-for-tools",
+        "PATH": os.environ["PATH"],
+    }
+    policy = tool_policy(git_repo, home, PATH, env, "C1:1.0")
+    terminal = ShellTerminal(sandbox, replace(policy, own_terminal=True), SystemClock())
+    yield Context(
+        workdir=git_repo,
+        turn_id="t1",
+        conversation="C1:1.0",
+        programs=SandboxPrograms(sandbox, policy),
+        terminal=terminal,
+    )
+    await terminal.close()
+
+
+async def call(tool: Tool, context: Context, arguments: str) -> Result:
+    """As the agent does it: a ToolError is a result that says no."""
+    try:
+        return await tool.run(context, parse(tool, arguments))
+    except ToolError as error:
+        return Result(str(error), ok=False)

@@ -1,0 +1,92 @@
+"""The persistent terminal: state is kept, nothing is waited for too long, nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+from codebutler_worker.agents.leftovers import descendants
+from codebutler_worker.tools.port import Context, Result
+from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
+from tests.integration.tools.conftest import call
+
+TOOL = RunTerminalCommand()
+
+
+async def run(context: Context, command: str = "", **more: object) -> Result:
+    return await call(TOOL, context, json.dumps({"command": command, "wait_s": 60, **more}))
+
+
+async def test_state_is_kept_from_call_to_call(context: Context) -> None:
+    first = await run(context, "mkdir deep; cd deep; export A='b c'; f() { echo \"f:$1\"; }")
+    assert (first.text, first.exit_code) == (f"(exit code 0, in {context.workdir}/deep)", 0)
+    second = await run(context, 'pwd; echo "$A"; f x\nfalse')
+    assert second.text == f"{context.workdir}/deep\nb c\nf:x\n(exit code 1, in {context.workdir}/deep)"
+
+
+async def test_whatever_is_asked_for_the_shell_answers_and_goes_on(context: Context) -> None:
+    for command in ("if", "echo 'open", "eval '('", "$(", "exit_code_of_nothing", "set -e; false; true"):
+        assert (await run(context, command)).exit_code is not None
+    long = "echo '" + "x" * 20_000 + "' | wc -c"
+    assert (await run(context, long)).text.startswith("20001\n")
+    heredoc = "cat <<'END'\n$HOME `id` \\ ü\nEND"
+    assert (await run(context, heredoc)).text.startswith("$HOME `id` \\ ü\n")
+
+
+async def test_a_long_command_comes_back_early_and_is_listened_to_later(context: Context) -> None:
+    begun = await run(context, "echo begun; read line; echo got $line", wait_s=1)
+    assert (begun.text, begun.exit_code) == ("begun\n(still running)", None)
+    assert "a command still runs" in (await run(context, "echo other")).text
+    ended = await call(TOOL, context, json.dumps({"type": "words\n", "wait_s": 60}))
+    assert ended.text == f"got words\n(exit code 0, in {context.workdir})"
+    assert "no command runs" in (await run(context)).text
+
+
+async def test_ctrl_c_interrupts_the_command_and_not_the_shell(context: Context) -> None:
+    await run(context, "A=kept")
+    assert (await run(context, "sleep 300; echo after", wait_s=0)).exit_code is None
+    stopped = await call(TOOL, context, json.dumps({"signal": "CTRL_C", "wait_s": 60}))
+    assert stopped.exit_code == 130
+    assert (await run(context, "echo $A")).text.startswith("kept\n")
+
+
+async def test_a_shell_that_ends_is_replaced_where_it_stood(context: Context) -> None:
+    await run(context, "cd src")
+    ended = await run(context, "echo bye; exit 3")
+    assert ended.exit_code == 3
+    assert "bye" in ended.text
+    assert "the shell ended" in ended.text
+    assert (await run(context, "pwd")).text.startswith(f"{context.workdir}/src\n")
+
+
+async def test_a_flood_is_cut_in_the_middle(context: Context) -> None:
+    result = await run(context, "seq 1 300000")
+    assert result.truncated
+    assert result.text.startswith("1\n2\n3\n")
+    assert f"300000\n(exit code 0, in {context.workdir})" in result.text
+    assert len(result.text) < 30_000
+
+
+async def test_what_draws_over_itself_is_shown_as_it_is_in_the_end(context: Context) -> None:
+    result = await run(context, r"printf '10%%\r50%%\r100%%\n\033[31mred\033[0m\n'")
+    assert result.text.startswith("100%\nred\n")
+
+
+async def test_nothing_is_left_after_a_thousand_commands(context: Context) -> None:
+    await run(context, "true")
+    before = held()
+    for number in range(1000):
+        result = await run(context, f"echo {number}")
+        assert result.text.startswith(f"{number}\n")
+    assert held() == before
+    await run(context, "sleep 300 & disown; (setsid sleep 300 &)")
+    await context.terminal.close()  # type: ignore[attr-defined]
+    assert await descendants(os.getpid()) == {}
+
+
+def held() -> tuple[int, int]:
+    """Open files, and threads that read terminals; the loop's own threads come as they are needed."""
+    readers = [thread for thread in threading.enumerate() if thread.name.startswith("terminal:")]
+    return len(list(Path("/proc/self/fd").iterdir())), len(readers)

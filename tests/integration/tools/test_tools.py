@@ -1,0 +1,172 @@
+"""The native agent's tools, with real programs behind real walls and without walls."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.tools.bash import Bash
+from codebutler_worker.tools.code_search import CodeSearch
+from codebutler_worker.tools.edit_file import EditFile
+from codebutler_worker.tools.list_files import ListFiles
+from codebutler_worker.tools.port import Context, Send
+from codebutler_worker.tools.read_files import ReadFiles
+from codebutler_worker.tools.send_file import SendFile
+from codebutler_worker.tools.write_file import WriteFile
+from tests.integration.tools.conftest import call
+
+
+def words(**arguments: object) -> str:
+    return json.dumps(arguments)
+
+
+async def test_files_are_listed_without_what_git_ignores(context: Context) -> None:
+    (context.workdir / ".gitignore").write_text("build/\n")
+    (context.workdir / "build").mkdir()
+    (context.workdir / "build" / "out").write_text("x")
+    (context.workdir / "new ü.txt").write_text("x")
+    result = await call(ListFiles(), context, "{}")
+    assert result.text.split("\n") == [".gitignore", "README.md", "new ü.txt", "src/app.py"]
+    assert (await call(ListFiles(), context, words(path="src"))).text == "src/app.py"
+    assert not (await call(ListFiles(), context, words(path=".."))).ok
+    cut = await call(ListFiles(), context, words(most=1))
+    assert cut.truncated
+    assert "3 more files" in cut.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({"pattern": "greet("}, "src/app.py:1:def greet(name):"),
+        ({"pattern": "gr[e]+t", "regex": True, "path": "src"}, "src/app.py:1:def greet(name):"),
+        ({"pattern": "GREET", "any_case": True, "path": "src/app.py"}, "src/app.py:1:def greet(name):"),
+        ({"pattern": "hello", "glob": "*.py"}, 'src/app.py:2:    return f"hello {name}"'),
+        ({"pattern": "hello", "glob": "*.md"}, "(nothing found)"),
+        ({"pattern": "hello", "glob": "*.py", "path": "src"}, 'src/app.py:2:    return f"hello {name}"'),
+        ({"pattern": "GREET"}, "(nothing found)"),
+        ({"pattern": "-e; touch bad"}, "(nothing found)"),
+    ],
+)
+async def test_lines_are_found(context: Context, arguments: dict[str, object], found: str) -> None:
+    assert (await call(CodeSearch(), context, words(**arguments))).text == found
+    assert not (context.workdir / "bad").exists()
+
+
+async def test_a_search_leaves_out_what_git_ignores_and_finds_what_is_new(context: Context) -> None:
+    (context.workdir / ".gitignore").write_text("*.log\n")
+    (context.workdir / "a.log").write_text("needle\n")
+    (context.workdir / "b.txt").write_text("needle\n")
+    assert (await call(CodeSearch(), context, words(pattern="needle"))).text == "b.txt:1:needle"
+
+
+async def test_a_bad_expression_is_said(context: Context) -> None:
+    result = await call(CodeSearch(), context, words(pattern="a(", regex=True))
+    assert not result.ok
+    assert "\n" not in result.text
+
+
+async def test_a_file_is_written_whole_and_in_place(context: Context) -> None:
+    script = context.workdir / "run.sh"
+    script.write_text("old\n")
+    script.chmod(0o755)
+    content = "new\n'\"$HOME\0ü" + "x" * 100_000
+    result = await call(WriteFile(), context, words(path="run.sh", content=content))
+    assert result.ok, result.text
+    assert script.read_text() == content
+    assert stat.S_IMODE(script.stat().st_mode) == 0o755
+    for path, text in (("deep/new/file.txt", "no newline"), ("empty", "")):
+        assert (await call(WriteFile(), context, words(path=path, content=text))).ok
+        assert (context.workdir / path).read_text() == text
+    assert sorted(path.name for path in context.workdir.iterdir()) == sorted(
+        [".codebutler", ".git", "README.md", "deep", "empty", "run.sh", "src"]
+        if (context.workdir / ".codebutler").exists()
+        else [".git", "README.md", "deep", "empty", "run.sh", "src"]
+    )
+
+
+async def test_an_edit_is_exact_and_shows_what_it_did(context: Context) -> None:
+    result = await call(EditFile(), context, words(path="src/app.py", old="hello", new="good day"))
+    assert result.ok
+    assert '-    return f"hello {name}"\n+    return f"good day {name}"' in result.text
+    assert (
+        context.workdir / "src" / "app.py"
+    ).read_text() == 'def greet(name):\n    return f"good day {name}"\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"path": "src/app.py", "old": "nothing", "new": "x"}, "not in the file"),
+        ({"path": "src/app.py", "old": "name", "new": "x"}, "2 times"),
+        ({"path": "src/app.py", "old": "hello", "new": "hello"}, "the same"),
+        ({"path": "missing", "old": "a", "new": "b"}, "no such file"),
+        ({"path": ".git/config", "old": "core", "new": "b"}, "git's own files"),
+    ],
+)
+async def test_an_edit_that_is_not_exact_changes_nothing(
+    context: Context, arguments: dict[str, object], why: str
+) -> None:
+    before = (context.workdir / "src" / "app.py").read_bytes()
+    result = await call(EditFile(), context, words(**arguments))
+    assert not result.ok
+    assert why in result.text
+    assert (context.workdir / "src" / "app.py").read_bytes() == before
+
+
+async def test_line_ends_of_the_file_are_kept(context: Context) -> None:
+    file = context.workdir / "dos.txt"
+    file.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    assert (await call(EditFile(), context, words(path="dos.txt", old="one\ntwo", new="1\n2"))).ok
+    assert file.read_bytes() == b"1\r\n2\r\nthree\r\n"
+
+
+async def test_nothing_is_written_through_a_link(context: Context, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    (context.workdir / "link").symlink_to(outside)
+    assert not (await call(WriteFile(), context, words(path="link", content="theirs"))).ok
+    assert not (await call(EditFile(), context, words(path="link", old="mine", new="x"))).ok
+    assert not (await call(ReadFiles(), context, words(paths=["link"]))).ok
+    assert not (await call(SendFile(), context, words(path="link"))).ok
+    assert outside.read_text() == "mine"
+
+
+async def test_a_file_is_sent_by_its_name(context: Context) -> None:
+    assert (await call(SendFile(), context, words(path="README.md"))).effect == Send("README.md")
+    for path in ("src", "missing", "a\nb", ".codebutler/store.db", "x<<<END_SLACK>>>"):
+        assert not (await call(SendFile(), context, words(path=path))).ok
+
+
+async def test_the_strict_bash_runs_one_program_of_its_list(context: Context) -> None:
+    bash = Bash(("cat", "env", "sleep", "false"))
+    result = await call(bash, context, words(command="cat README.md 'no such $HOME'"))
+    assert result.text.startswith("# Sample")
+    assert (result.argv, result.exit_code) == (("cat", "README.md", "no such $HOME"), 1)
+    assert (await call(bash, context, words(command="false"))).text == "(exit code 1)"
+    late = await call(bash, context, words(command="sleep 60", limit_s=1))
+    assert (late.exit_code, "ended after 1 s" in late.text) == (124, True)
+
+
+REFUSED = """rm -rf .|./cat x|/bin/cat x|cat a && cat b|cat a>b|cat 'a|cat a;cat|cat a\ncat b|(cat)"""
+
+
+@pytest.mark.parametrize("command", [*REFUSED.split("|"), "cat a | cat"])
+async def test_the_strict_bash_refuses_what_is_not_on_its_list_or_needs_a_shell(
+    context: Context, command: str
+) -> None:
+    result = await call(Bash(("cat",)), context, words(command=command))
+    assert not result.ok
+    assert not (context.workdir / "b").exists()
+
+
+async def test_no_key_and_no_network_reach_a_tool(context: Context, sandbox: Sandbox) -> None:
+    result = await call(Bash(("env",)), context, words(command="env"))
+    assert "PATH=" in result.text
+    assert "sk-not-for-tools" not in result.text
+    if sandbox.name == "bwrap":
+        interfaces = await call(Bash(("cat",)), context, words(command="cat /proc/net/dev"))
+        assert interfaces.text.count(":") <= 2

@@ -1,0 +1,69 @@
+"""run_terminal_command: a shell that keeps its state, and hands back what still runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from codebutler_worker.tools.port import Arguments, Context, Described, Heard, Kind, Result, ToolError
+
+LONGEST_S = 300
+
+
+class RunTerminalCommandArguments(Arguments, frozen=True):
+    """What to do at the terminal: one of the first three, or none to hear more."""
+
+    command: Annotated[
+        str, Meta(max_length=100_000, description="A bash command, several lines if need be.")
+    ] = ""
+    type: Annotated[str, Meta(max_length=4000, description="Type this into the command that still runs.")] = (
+        ""
+    )
+    signal: Annotated[Literal["", "CTRL_C"], Meta(description="Interrupt the command that still runs.")] = ""
+    wait_s: Annotated[
+        int, Meta(ge=0, le=LONGEST_S, description="Come back after so many seconds at most.")
+    ] = 30
+
+
+class RunTerminalCommand:
+    """One terminal for each turn; the directory is kept from turn to turn."""
+
+    name = "run_terminal_command"
+    description = (
+        "Run a command in a bash that keeps its directory and variables from call to call. "
+        "A command that takes longer than wait_s goes on: call again without a command to read what it writes next, "
+        "with `type` to answer it, or with signal CTRL_C to interrupt it. There is no network."
+    )
+    kind: Kind = "command"
+    arguments = RunTerminalCommandArguments
+
+    def describe(self, args: RunTerminalCommandArguments) -> Described:
+        if args.command:
+            return Described(" ".join(args.command.split()), "Bash", {"command": args.command})
+        if args.type:
+            return Described(f"types {args.type!r}", "Bash", {"type": args.type}, again=True)
+        words = "Ctrl-C" if args.signal else "more output"
+        return Described(words, "Bash", {"signal": args.signal}, again=True, kind="own")
+
+    async def run(self, context: Context, args: RunTerminalCommandArguments) -> Result:
+        if bool(args.command) + bool(args.type) + bool(args.signal) > 1:
+            raise ToolError("give a command, or something to type, or a signal: not two at once")
+        terminal = context.terminal
+        if args.command:
+            return _result(args.command, await terminal.run(args.command, args.wait_s))
+        if args.type:
+            await terminal.type(args.type)
+        elif args.signal:
+            await terminal.interrupt()
+        return _result("", await terminal.more(args.wait_s))
+
+
+def _result(command: str, heard: Heard) -> Result:
+    state = "still running" if heard.exit_code is None else f"exit code {heard.exit_code}, in {heard.cwd}"
+    return Result(
+        f"{heard.text}\n({state})".lstrip("\n"),
+        argv=("bash", "-c", command) if command else (),
+        exit_code=heard.exit_code,
+        truncated=heard.truncated,
+    )

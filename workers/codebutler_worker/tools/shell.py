@@ -1,0 +1,155 @@
+"""ShellTerminal: one bash at a terminal of its own behind the walls, which keeps its directory and its variables from
+call to call and never holds up the worker's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+
+from codebutler.clock import Clock
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.shell.pty import INTERRUPT, PROGRAM, PtyProcess
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.tools.display import told
+from codebutler_worker.tools.listener import Listener, greeting, spelled
+from codebutler_worker.tools.port import Heard, ToolError
+
+BASH = ("bash", "--norc", "--noprofile", "--noediting", "-i")
+START_S = 60.0
+TICK_S = 0.05
+BACKLOG_BYTES = 4 * 2**20
+BUSY = "a command still runs: ask for more of its output, type into it, or send it CTRL_C"
+IDLE = "no command runs: give one"
+GONE = "the shell ended; the next command gets a new one"
+
+
+class ShellTerminal:
+    """Starts bash at the first command, in ``cwd`` ("" = the working directory); ``close`` ends all it started."""
+
+    def __init__(self, sandbox: Sandbox, policy: SandboxPolicy, clock: Clock, cwd: str = "") -> None:
+        self.cwd = cwd or str(policy.workdir)
+        self._sandbox = sandbox
+        self._policy = policy
+        self._clock = clock
+        self._process: PtyProcess | None = None
+        self._word = ""
+        self._listener = Listener("")
+        self._backlog = Backlog()
+        self._number = 0
+        self._busy = False
+
+    async def run(self, command: str, wait_s: float) -> Heard:
+        """Type a command, and listen until it has ended, ``wait_s`` at most. Raises ToolError."""
+        if self._busy:
+            raise ToolError(BUSY)
+        process = await self._started()
+        self._listener.forget()
+        self._number += 1
+        self._busy = True
+        if not await process.write(spelled(self._word, self._number, command)):
+            raise ToolError("the shell does not read: send it CTRL_C")
+        return await self._listen(process, wait_s)
+
+    async def more(self, wait_s: float) -> Heard:
+        """Listen on to the command that still runs. Raises ToolError if none does."""
+        return await self._listen(self._running(), wait_s)
+
+    async def type(self, text: str) -> None:
+        """Type into the command that still runs. Raises ToolError."""
+        process = self._running()
+        if not await process.write(text.replace("\n", "\r").encode(errors="replace")):
+            raise ToolError("it does not read what is typed")
+
+    async def interrupt(self) -> None:
+        """Ctrl-C for the command that still runs. Raises ToolError if none does."""
+        await self._running().write(INTERRUPT)
+
+    async def close(self) -> None:
+        """End the shell and everything it started."""
+        process, self._process = self._process, None
+        self._busy = False
+        if process is not None:
+            await process.stop(term_s=0.2)
+
+    def _running(self) -> PtyProcess:
+        if self._process is None or not self._busy:
+            raise ToolError(IDLE)
+        return self._process
+
+    async def _started(self) -> PtyProcess:
+        if self._process is not None:
+            return self._process
+        self._word = secrets.token_hex(8)
+        self._listener, self._backlog, self._number = Listener(self._word), Backlog(), 0
+        launch = self._sandbox.wrap((*PROGRAM, *BASH), self._policy)
+        try:
+            process = self._process = await PtyProcess.spawn(launch, self._backlog.push)
+        except AgentUnavailableError as error:
+            raise ToolError(str(error)) from error
+        await process.write(greeting(self._word, self.cwd))
+        if (await self._listen(process, START_S)).exit_code is None or self._process is None:
+            await self.close()
+            raise ToolError("bash does not start here: use other tools")
+        return process
+
+    async def _listen(self, process: PtyProcess, wait_s: float) -> Heard:
+        deadline_s = self._clock.monotonic() + wait_s
+        while True:
+            process.output.clear()
+            over = process.ended.is_set()
+            self._listener.feed(self._backlog.take())
+            mark = self._listener.mark
+            if mark is not None and mark.number == self._number:
+                self._busy, self.cwd = False, mark.cwd
+                return self._heard(mark.exit_code)
+            if over:
+                return await self._ended(process)
+            left_s = deadline_s - self._clock.monotonic()
+            if self._listener.begun < self._number:
+                # Ctrl-C would throw away what the shell has not read yet.
+                left_s = max(left_s, TICK_S)
+            if left_s <= 0:
+                return self._heard(None)
+            await _either(process.output, self._clock, left_s)
+
+    async def _ended(self, process: PtyProcess) -> Heard:
+        heard = self._heard(process.returncode or 0)
+        note = process.limit_hit or GONE
+        await self.close()
+        return Heard(f"{heard.text}\n({note})".lstrip("\n"), heard.exit_code, self.cwd, heard.truncated)
+
+    def _heard(self, exit_code: int | None) -> Heard:
+        text, flood = self._listener.take()
+        text, cut = told(text)
+        return Heard(text, exit_code, self.cwd, truncated=cut or flood)
+
+
+class Backlog:
+    """What the terminal's reader has read and nobody has looked at yet; of a flood the end is kept."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._lock = threading.Lock()
+
+    def push(self, data: bytes, newline_returns: bool) -> None:  # noqa: ARG002 - the terminal's sink
+        """Called on the reader's thread."""
+        with self._lock:
+            self._data += data
+            del self._data[:-BACKLOG_BYTES]
+
+    def take(self) -> bytes:
+        with self._lock:
+            data, self._data = self._data, bytearray()
+        return bytes(data)
+
+
+async def _either(event: asyncio.Event, clock: Clock, within_s: float) -> None:
+    waiting = asyncio.create_task(event.wait(), name="terminal output")
+    alarm = asyncio.create_task(clock.sleep(within_s), name="terminal deadline")
+    try:
+        await asyncio.wait((waiting, alarm), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        alarm.cancel()
+        await asyncio.gather(waiting, alarm, return_exceptions=True)
