@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -190,21 +189,12 @@ def test_a_read_only_disk_is_one_line(tmp_path: Path) -> None:
     assert "the disk is read-only" in result.stderr
 
 
-def test_help_is_quick_and_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_heavy() -> None:
+    # How quick that makes it is measured: `python -m bench start`.
     program = (
         "import sys\nfrom codebutler.__main__ import main\n"
         f"code = main(['--help'])\nheavy = [m for m in {HEAVY!r} if m in sys.modules]\n"
         "sys.exit(repr(heavy) if heavy else code)"
     )
-    help_s = min(_duration_s(program) for _ in range(3))
-    bare_s = min(_duration_s("pass") for _ in range(3))
-
-    # the promise, and on a machine busy with other things its measure: an interpreter that does nothing
-    assert help_s < max(0.2, 12 * bare_s)
-
-
-def _duration_s(program: str) -> float:
-    began_s = time.perf_counter()
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    return time.perf_counter() - began_s
