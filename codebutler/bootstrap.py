@@ -34,6 +34,7 @@ from codebutler.repos import RepoTable, job_sources, secrets_of, with_env_file
 from codebutler.routing.audited import AuditedRouter
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
+from codebutler.schedule.calls import HookDesk
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.router import Around, ScheduleRouter
@@ -111,7 +112,8 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     audited = AuditedRouter(
         LocalRouter(parts.supervisor), parts.audit, around.clock, parts.services.nothing_starts
     )
-    scheduler, desk, own_words = _schedule(around, parts, parent, Voice(parts.sender, listeners), audited)
+    voice = Voice(parts.sender, listeners)
+    scheduler, desk, own_words = _schedule(around, parts, parent, voice, audited)
     listeners.add(scheduler)
     router = HoldingRouter(own_words)
     intake = Intake(
@@ -139,10 +141,11 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     await stack.enter_async_context(beside(audited.run(), name="audit"))
-    hooks = HookServer(scheduler, around.resolved.config.dashboard, around.clock)
+    calls = HookDesk(parts.journal, voice, intake)
+    hooks = HookServer(calls, around.resolved.config.dashboard, around.clock)
     watchers = Watchers(parent.path_of, scheduler.changed)
     stack.push_async_callback(watchers.close)
-    outside = partial(_use, hooks, watchers)
+    outside = partial(_use, calls, hooks, watchers)
     await stack.enter_async_context(beside(apphome.run(), name="app-home"))
     await stack.enter_async_context(beside(hooks.run(), name="hooks"))
     await stack.enter_async_context(beside(scheduler.run(intake, outside), name="schedule"))
@@ -190,7 +193,8 @@ def _schedule(
     return scheduler, desk, ScheduleRouter(router, desk, voice, parts.journal, parts.tasks, place)
 
 
-def _use(hooks: HookServer, watchers: Watchers, found: Found) -> None:
+def _use(calls: HookDesk, hooks: HookServer, watchers: Watchers, found: Found) -> None:
+    calls.hooks = found.hooks
     hooks.use(found.hooks)
     watchers.use(found.jobs.values())
 

@@ -55,6 +55,17 @@ class Hook:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.secret)
 
+    def key(self, headers: Mapping[str, str]) -> str:
+        """What tells an admitted call from others; "" if nothing does.
+
+        Of a signed one that is its signature, so whoever has caught it cannot have it carried out again, whatever
+        else the copy says. Who has the secret itself may name each call.
+        """
+        if signature := headers.get("x-hub-signature-256", ""):
+            return f"signed:{signature}"
+        named = headers.get("x-github-delivery") or headers.get("idempotency-key")
+        return f"named:{named}" if named else ""
+
     def text(self, body: Any) -> str:
         """The prompt for a body (JSON, or the raw text)."""
         return _PLACE.sub(lambda match: _value(body, match[1].split(".")[1:]), self.template)

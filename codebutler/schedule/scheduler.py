@@ -19,7 +19,6 @@ from codebutler.process.tasks import Tasks
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found, News
-from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Job
 from codebutler.text.escape import escape
 
@@ -58,7 +57,6 @@ class Scheduler:
     ) -> None:
         self.book = Book()
         self.jobs: Mapping[str, Job] = {}
-        self.hooks: Mapping[str, Hook] = {}
         self._notes = notes
         self._mouth = mouth
         self._look = look
@@ -108,16 +106,6 @@ class Scheduler:
         if state is not None and not state.paused and not books.is_running(state, self._clock.now()):
             self.say(Run(job, f"job:{books.key_of(job)}:{uuid4().hex}", OPERATOR))
 
-    async def called(self, hook: Hook, body: object, key: str) -> None:
-        """A hook was called; the same ``key`` again is no second call. Raises ChatError, StoreError."""
-        await self._ready.wait()
-        header = Post(text=f"🪝 *{escape(hook.label)}*: starting…")
-        name = f"hook:{hook.name}:{key}"
-        ts = await self._mouth.post(hook.channel, name, header, unsure=self._is_unsure(name))
-        await self._handed_in(
-            MessagePosted(channel=hook.channel, ts=ts, user=OPERATOR, text=hook.text(body), origin="schedule")
-        )
-
     def hears(self, channel: str) -> bool:
         """Whether a job of ours works in the channel."""
         return any(
@@ -140,7 +128,6 @@ class Scheduler:
         self.jobs = found.jobs
         if not self._ready.is_set():
             self._tried |= {run.key for run in books.runs(self.book, self.jobs, OPERATOR)}
-        self.hooks = found.hooks
         self._on_read(found)
         for news in found.news:
             await self._tell(news)

@@ -13,6 +13,7 @@ import msgspec
 from codebutler.clock import Clock
 from codebutler.config.schema import DashboardSection
 from codebutler.errors import ChatError, CodeButlerError, StoreError
+from codebutler.intake.intake import Outcome
 from codebutler.schedule.hooks import Hook
 
 MAX_BODY_BYTES = 2**20
@@ -27,7 +28,7 @@ class Callee(Protocol):
 
     hooks: Mapping[str, Hook]
 
-    async def called(self, hook: Hook, body: object, key: str) -> None: ...
+    async def called(self, hook: Hook, body: object, key: str) -> Outcome: ...
 
 
 class HookServer:
@@ -72,12 +73,20 @@ class HookServer:
             return 401, "no such hook, or the wrong secret"
         if not self._may(name):
             return 429, f"more than {PER_MINUTE} calls in a minute"
-        key = headers.get("x-github-delivery") or headers.get("idempotency-key") or uuid4().hex
+        key = hook.key(headers)
         try:
-            await self._callee.called(hook, _decoded(body), key[:200])
+            outcome = await self._callee.called(hook, _decoded(body), key or uuid4().hex)
         except (ChatError, StoreError) as error:
             log.warning("the hook %s could not be carried out: %s", name, error)
             return 503, "it could not be carried out now: try again"
+        match outcome:
+            case "duplicate" if "x-hub-signature-256" in headers:
+                return (
+                    409,
+                    "this body came before, and nothing is done twice: sign one that says when it is from",
+                )
+            case "refused" | "ignored":
+                return 403, "authorization.rules of this repository do not allow it"
         return 202, "accepted"
 
     def _may(self, name: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +16,7 @@ import pytest
 from codebutler.clock import SystemClock
 from codebutler.config.schema import DashboardSection
 from codebutler.errors import ChatError
+from codebutler.intake.intake import Outcome
 from codebutler.process.tasks import beside
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Job, Place, parse_file, place_at, place_in
@@ -33,11 +36,15 @@ class Schedule:
         self.hooks: Mapping[str, Hook] = {hook.name: hook for hook in hooks}
         self.calls: list[tuple[str, object, str]] = []
         self.broken = False
+        self.outcome: Outcome = "accepted"
 
-    async def called(self, hook: Hook, body: object, key: str) -> None:
+    async def called(self, hook: Hook, body: object, key: str) -> Outcome:
         if self.broken:
             raise ChatError("channel_not_found")
+        if key in {earlier for _, _, earlier in self.calls}:
+            return "duplicate"
         self.calls.append((hook.name, body, key))
+        return self.outcome
 
 
 @asynccontextmanager
@@ -56,8 +63,31 @@ async def test_a_call_is_taken_with_its_body_and_key() -> None:
         answer = await client.post("ci", json={"a": 1}, headers={**BEARER, "X-GitHub-Delivery": "d1"})
         assert (answer.status_code, answer.text) == (202, "accepted\n")
         await client.post("ci", content=b"plain \xff", headers=BEARER)
-    assert schedule.calls[0] == ("ci", {"a": 1}, "d1")
+    assert schedule.calls[0] == ("ci", {"a": 1}, "named:d1")
     assert schedule.calls[1][1] == "plain \ufffd"
+
+
+async def test_a_signed_body_is_taken_once_and_a_named_call_answered_alike() -> None:
+    schedule = Schedule()
+    signature = f"sha256={hmac.new(SECRET.encode(), b'{}', hashlib.sha256).hexdigest()}"
+    signed = {"X-Hub-Signature-256": signature}
+    async with served(schedule) as client:
+        first = await client.post("ci", content=b"{}", headers={**signed, "X-GitHub-Delivery": "d1"})
+        caught = await client.post("ci", content=b"{}", headers={**signed, "X-GitHub-Delivery": "d2"})
+        named = [
+            await client.post("ci", content=b"{}", headers={**BEARER, "Idempotency-Key": "k"})
+            for _ in range(2)
+        ]
+    assert (first.status_code, caught.status_code) == (202, 409)
+    assert [answer.status_code for answer in named] == [202, 202]
+    assert len(schedule.calls) == 2
+
+
+async def test_what_the_rules_do_not_allow_is_told() -> None:
+    schedule = Schedule()
+    schedule.outcome = "refused"
+    async with served(schedule) as client:
+        assert (await client.post("ci", headers=BEARER)).status_code == 403
 
 
 async def test_strangers_learn_nothing() -> None:
