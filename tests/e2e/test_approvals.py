@@ -6,7 +6,7 @@
 | P02 | Deny with a reason, in the form that the button opens: nothing runs, and the reason reaches the model |
 | P03 | a typed yes allows |
 | P04 | a worker killed while it asks: the card says that nothing ran, a late click changes nothing |
-| P05 | a question of the agent is answered by its button |
+| P05 | two questions of one call: one is answered by its button, of the other several options are ticked |
 | P06 | in `permissionMode: plan` the plan is shown; keep planning, then approve; then it asks before it changes |
 | P07 | two calls at once share a card, and one click allows both |
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.house import House, Message, house, whole_text
 from tests.modelserver.server import Call, ModelServer, Reply
@@ -130,22 +131,39 @@ async def test_p04_a_worker_killed_while_it_asks(tmp_path: Path, git_repo: Path)
         assert len(model.requests) == 1
 
 
-async def test_p05_a_question_is_answered_by_its_button(tmp_path: Path, git_repo: Path) -> None:
+async def test_p05_questions_are_answered_on_their_card(tmp_path: Path, git_repo: Path) -> None:
     async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
         channel = await asking(built, git_repo)
         options = [{"label": "Blue", "description": "calm"}, {"label": "Green", "description": "fresh"}]
-        asked = {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False}
-        model.play(Reply("", (Call("AskUserQuestion", {"questions": [asked]}),)), Reply("Painted."))
+        colour = {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False}
+        places = [{"label": name, "description": ""} for name in ("Roof", "Door", "Fence")]
+        parts = {"question": "Which parts?", "header": "Parts", "options": places, "multiSelect": True}
+        model.play(Reply("", (Call("AskUserQuestion", {"questions": [colour, parts]}),)), Reply("Painted."))
         ts = await built.say(channel, "paint it")
         message, _ = await card(built, channel, ts, "codebutler.answer")
-        assert "Which colour?" in message["text"]
-        green = message["blocks"][2]
-        assert green["elements"][0]["text"]["text"] == "Green"
-        pressed = {"channel": channel, "message_ts": message["ts"], "block_id": green["block_id"]}
-        person = built.workspace.workspace.person
-        await built.workspace.interactions.click(person, {**pressed, "action_id": "codebutler.answer"})
+        rows = {row["elements"][0]["text"]["text"]: row for row in buttons(message)}
+        assert list(rows) == ["Blue", "Green", "Done"]
+        pressed = {"channel": channel, "message_ts": message["ts"], "action_id": "codebutler.answer"}
+        person, click = built.workspace.workspace.person, built.workspace.interactions.click
+        await click(person, {**pressed, "block_id": rows["Green"]["block_id"]})
+        await built.until(
+            "the first answer", lambda: ": Green" in built.message(channel, message["ts"])["text"] or None
+        )
+        rows = {
+            row["elements"][0]["text"]["text"]: row for row in buttons(built.message(channel, message["ts"]))
+        }
+        assert list(rows) == ["Done"]
+        question = rows["Done"]["elements"][0]["value"].partition(":")[0]
+        ticked = {question: {"codebutler.pick": [f"{question}:0", f"{question}:2"]}}
+        await click(person, {**pressed, "block_id": rows["Done"]["block_id"], "values": ticked})
         await built.answer(channel, ts, "Painted.")
         assert 'Which colour?\\"=\\"Green' in model.said()
+        assert 'Which parts?\\"=\\"Roof, Fence' in model.said()
+
+
+def buttons(message: Message) -> list[dict[str, Any]]:
+    """The rows of a message that hold a button."""
+    return [block for block in message["blocks"] if block.get("elements", [{}])[0].get("type") == "button"]
 
 
 async def test_p06_a_plan_is_approved(tmp_path: Path, git_repo: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from codebutler_worker.agents.backend import AgentEvent, Approval, ToolResult, Withdrawn
+from codebutler_worker.agents.backend import AgentEvent, Approval, Question, ToolResult, Withdrawn
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import Translator
 
@@ -56,6 +56,32 @@ def test_nothing_else_is_slipped_in_under_an_id_that_is_asked_about() -> None:
     )
     assert len(events) == 1
     assert translator.asking["r1"].request.input == {"command": "ls"}
+
+
+def questions(*asked: Any) -> list[AgentEvent]:
+    return feed(Translator(REPO), asks("r", "AskUserQuestion", {"questions": list(asked)}))
+
+
+def test_each_question_of_one_call_is_asked_and_knows_how_many_there_are() -> None:
+    first = {"question": "A?", "options": [{"label": "x", "description": "why x"}, "junk", {"label": "y"}]}
+    second = {"question": "B?", "options": "junk", "multiSelect": True}
+    assert questions(first, second) == [
+        Question("r#0", "A?", ("x", "y"), ("why x", ""), of=2),
+        Question("r#1", "B?", (), (), several=True, of=2),
+    ]
+
+
+def test_the_same_question_twice_is_asked_once() -> None:
+    """Its answers go by their texts."""
+    twice = {"question": "A?", "options": []}
+    assert questions(twice, {"question": "B?"}, twice) == [
+        Question("r#0", "A?", of=2),
+        Question("r#1", "B?", of=2),
+    ]
+
+
+def test_a_call_without_a_question_is_asked_about_as_any_other() -> None:
+    assert questions() == [Approval("r", "AskUserQuestion", "", {"questions": []})]
 
 
 def plan_of(*lines: dict[str, Any]) -> Any:

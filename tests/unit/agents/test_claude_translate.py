@@ -272,13 +272,6 @@ def test_a_cancelled_request_no_longer_asks() -> None:
     assert not translator.asking
 
 
-def test_each_question_of_one_call_is_asked() -> None:
-    asked = [{"question": "A?", "options": [{"label": "x"}]}, {"question": "B?", "options": "junk"}]
-    ask = {"subtype": "can_use_tool", "tool_name": "AskUserQuestion", "input": {"questions": asked}}
-    events = Translator(REPO).feed(line(type="control_request", request_id="r", request=ask))
-    assert events == [Question("r#0", "A?", ("x",)), Question("r#1", "B?", ())]
-
-
 def test_a_summary_is_one_short_line() -> None:
     use = {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "echo a\n" + "b" * 500}}
     long = {"type": "tool_use", "id": "2", "name": "Bash", "input": {"command": "c" * 500}}

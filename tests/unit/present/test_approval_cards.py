@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from codebutler_worker.present.approvals import (
     DETAIL_CHARS,
-    MAX_OPTIONS,
     Item,
     approval_card,
     approval_text,
-    closed_question,
     is_cut,
-    options_in,
     plan_texts,
-    question_card,
-    question_text,
 )
 from codebutler_worker.present.progress import SECTION_CHARS, Message
 
@@ -71,15 +64,7 @@ def test_a_mention_in_a_command_reaches_nobody() -> None:
     assert "<!channel>" not in approval_text("Bash", {"command": "echo <!channel>"}, "/repo")
 
 
-def test_a_question_has_a_row_for_each_option_and_a_limit() -> None:
-    card = question_card("id", question_text("Which?"), [f"option {n} " + "x" * 100 for n in range(30)])
-    rows = [block for block in card.blocks if block["type"] == "actions"]
-    assert [row["elements"][0]["value"] for row in rows] == [f"id:{n}" for n in range(MAX_OPTIONS)]
-    assert all(len(row["elements"][0]["text"]["text"]) <= 75 for row in rows)
-
-
 def test_a_closed_card_has_no_buttons() -> None:
-    assert closed_question("text", "done").blocks == ()
     card = approval_card([Item("a", ("touch a",), verdict="✅ Allowed by Ana.")])
     assert buttons(card) == []
     assert card.text == "touch a\n✅ Allowed by Ana."
@@ -121,25 +106,3 @@ def test_a_long_plan_is_shown_in_parts_and_a_cut_is_told() -> None:
 
 def test_an_empty_plan_says_so() -> None:
     assert "did not say" in plan_texts("")[0]
-
-
-def test_the_options_of_a_question_are_the_list_it_ends_with() -> None:
-    assert options_in("Which?\n- a\n* b\n3. c") == ("Which?", ("a", "b", "c"))
-    assert options_in("Which?\n\n1) a\n2) b\n") == ("Which?", ("a", "b"))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "Which?",
-        "Which?\n- only one",
-        "- a\n- b",
-        "- a\n- b\nWhich?",
-        "Which?\n- a\n- " + "long " * 20,
-        "Which?\n- a\n- b\u202ec",
-        "Which?" + "\n- a" * 11,
-        "",
-    ],
-)
-def test_other_texts_have_none(body: str) -> None:
-    assert options_in(body) == (body, ())

@@ -23,6 +23,7 @@ Reason = Literal[
     "session_lost",
     "limit",
     "overloaded",
+    "budget",
 ]
 
 
@@ -109,11 +110,18 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The agent asks the person something; ``options`` are suggestions."""
+    """The agent asks the person something; ``options`` are suggestions, which ``details`` explain.
+
+    ``several``: more than one may be chosen. It is one ``of`` so many, which come one after the other and share what
+    stands before the ``#`` in their ``id``: the agent goes on when all are answered.
+    """
 
     id: str
     text: str
     options: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    several: bool = False
+    of: int = 1
 
 
 @dataclass(frozen=True, slots=True)

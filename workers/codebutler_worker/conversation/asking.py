@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codebutler.errors import StoreError
@@ -21,16 +21,18 @@ from codebutler_worker.conversation.approvals import (
     EXPIRY_S,
     NO_LONGER_ASKED,
     is_granted,
-    is_same,
     open_card,
+    open_questions,
     settle,
 )
+from codebutler_worker.conversation.calls import is_same
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.queueing import Verdict, place_of
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 
 UNSAVED = "Nobody could be asked: the question could not be stored. Do without."
+UNANSWERED = "(Nobody answered this within 30 minutes.)"
 TOO_LATE = "⚠️ The agent no longer waited for that decision: it has no effect."
 STORE_RETRY_S = 5.0
 NOT_THE_SAME = "Refused: this is not what was decided about."
@@ -53,6 +55,7 @@ class Asking:
         self._load_changed = load_changed
         self._pending: dict[str, Pending] = {}
         self._limits: dict[str, asyncio.Task[None]] = {}
+        self._gathered: list[Question] = []
 
     @property
     def waits(self) -> bool:
@@ -60,25 +63,27 @@ class Asking:
         return bool(self._pending)
 
     async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
-        """Ask in the thread, unless it was allowed for this session before."""
-        approval_id = uuid.uuid4().hex
-        self._pending[approval_id] = Pending(backend, asked)
+        """Ask in the thread, unless it was allowed for this session before; the questions of one call together."""
+        together = self._together(asked)
+        named = {uuid.uuid4().hex: each for each in together}
+        self._pending.update({row_id: Pending(backend, each) for row_id, each in named.items()})
+        if not named:
+            return
         try:
             granted = await self._desk.commit(
-                lambda draft: self._ask_unless_granted(draft, approval_id, asked, session_id)
+                lambda draft: self._ask_unless_granted(draft, named, session_id)
             )
         except StoreError as error:
             self._desk.report.log("ERR", f"a question could not be stored: {error}")
-            await self._answer(approval_id, Answer(allow=False, text=UNSAVED))
+            await self._refuse(list(named), UNSAVED)
             return
         if granted:
             self._audit(asked, self._turn.user_id, "allowed for the session")
-            await self._answer(approval_id, Answer(allow=True))
+            await self._answer(next(iter(named)), Answer(allow=True))
             return
-        if approval_id in self._pending:
-            self._limits[approval_id] = asyncio.create_task(
-                self._expire(approval_id), name=f"limit of {approval_id}"
-            )
+        if waiting := [row_id for row_id in named if row_id in self._pending]:
+            limit = asyncio.create_task(self._expire(tuple(named)), name=f"limit of {waiting[0]}")
+            self._limits.update(dict.fromkeys(waiting, limit))
         self._load_changed()
 
     async def withdrawn(self, event: Withdrawn) -> None:
@@ -86,8 +91,7 @@ class Asking:
         gone = [key for key, pending in self._pending.items() if _belongs(pending.asked, event)]
         for approval_id in gone:
             del self._pending[approval_id]
-            if limit := self._limits.pop(approval_id, None):
-                limit.cancel()
+            self._unlimit(approval_id)
         if not gone:
             return
         try:
@@ -102,35 +106,72 @@ class Asking:
         pending = self._pending.get(verdict.approval_id)
         if pending is None:
             return
-        if limit := self._limits.pop(verdict.approval_id, None):
-            limit.cancel()
+        self._unlimit(verdict.approval_id)
         try:
             row = await self._desk.commit(lambda draft: draft.uow.approvals.get(verdict.approval_id))
         except StoreError as error:
             self._desk.report.log("ERR", f"a decision could not be read: {error}")
             row = None
         if row is None or not is_same(row, pending.asked, self._desk.settings.path):
-            await self._answer(verdict.approval_id, Answer(allow=False, text=NOT_THE_SAME))
+            await self._refuse([verdict.approval_id, *self._siblings(pending.asked)], NOT_THE_SAME)
             return
         self._audit(pending.asked, row.decided_by or "", row.state)
         await self._answer(verdict.approval_id, Answer(verdict.allow, verdict.text))
 
     async def close(self) -> None:
         """The turn is over: nothing is waited for any more."""
-        limits = list(self._limits.values())
+        limits = set(self._limits.values())
         self._limits.clear()
         self._pending.clear()
         for limit in limits:
             limit.cancel()
         await asyncio.gather(*limits, return_exceptions=True)
 
+    def _together(self, asked: Approval | Question) -> list[Approval | Question]:
+        """What is asked now: nothing while more questions of the same call are still to come."""
+        if isinstance(asked, Approval) or asked.of == 1:
+            return [asked]
+        self._gathered.append(asked)
+        if len(self._gathered) < asked.of:
+            return []
+        together, self._gathered = self._gathered, []
+        return [*together]
+
     def _ask_unless_granted(
-        self, draft: Draft, approval_id: str, asked: Approval | Question, session_id: str
+        self, draft: Draft, named: Mapping[str, Approval | Question], session_id: str
     ) -> bool:
-        if isinstance(asked, Approval) and is_granted(draft, self._turn, session_id, asked):
-            return True
-        open_card(draft, self._turn.id, approval_id, asked, self._desk.settings)
+        questions = {row_id: each for row_id, each in named.items() if isinstance(each, Question)}
+        if questions:
+            open_questions(draft, self._turn.id, questions, self._desk.settings)
+        for row_id, asked in named.items():
+            if isinstance(asked, Approval):
+                if is_granted(draft, self._turn, session_id, asked):
+                    return True
+                open_card(draft, self._turn.id, row_id, asked, self._desk.settings)
         return False
+
+    def _siblings(self, asked: Approval | Question) -> list[str]:
+        """What else the same call waits for."""
+        call = _call(asked)
+        return [
+            key
+            for key, pending in self._pending.items()
+            if pending.asked is not asked and _call(pending.asked) == call
+        ]
+
+    def _unlimit(self, approval_id: str) -> None:
+        """It has no time limit any more; one that it shares goes on for the others."""
+        limit = self._limits.pop(approval_id, None)
+        if limit is not None and limit not in self._limits.values():
+            limit.cancel()
+
+    async def _refuse(self, approval_ids: list[str], why: str) -> None:
+        """A call is refused as a whole: whatever else it asked, nobody waits for any more."""
+        first, *rest = approval_ids
+        for approval_id in rest:
+            self._pending.pop(approval_id, None)
+            self._unlimit(approval_id)
+        await self._answer(first, Answer(allow=False, text=why))
 
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         pending = self._pending.pop(approval_id, None)
@@ -141,18 +182,22 @@ class Asking:
             self._desk.report.log("WRN", "the agent no longer waited for what was decided")
             await self._desk.commit(lambda draft: draft.post(place_of(self._turn), TOO_LATE))
 
-    async def _expire(self, approval_id: str) -> None:
+    async def _expire(self, approval_ids: tuple[str, ...]) -> None:
         await self._desk.clock.sleep(EXPIRY_S)
         # The card must not be open any more when the agent hears no: first the store, however long it takes.
         while True:
             try:
-                expired = await self._desk.commit(lambda draft: _expired(draft, approval_id))
+                expired = await self._desk.commit(lambda draft: _expired(draft, approval_ids))
                 break
             except StoreError as error:
                 self._desk.report.log("ERR", f"an expiry waits for the store: {error}")
                 await self._desk.clock.sleep(STORE_RETRY_S)
-        if expired:
-            await self._answer(approval_id, Answer(allow=False, text=EXPIRED_REASON))
+        if len(expired) == len(approval_ids):
+            await self._refuse(expired, EXPIRED_REASON)
+            return
+        # Of several questions some were answered: those answers are not lost.
+        for approval_id in expired:
+            await self._answer(approval_id, Answer(allow=True, text=UNANSWERED))
 
     def _audit(self, asked: Approval | Question, user: str, decision: str) -> None:
         what = f"{asked.tool}: {asked.summary}" if isinstance(asked, Approval) else asked.text
@@ -167,15 +212,15 @@ class Asking:
         )
 
 
-def _expired(draft: Draft, approval_id: str) -> bool:
-    row = draft.uow.approvals.get(approval_id)
-    if row is None or not settle(draft, row, "expired", reason=EXPIRED):
-        return False
-    turn = draft.uow.turns.get(row.turn_id)
+def _expired(draft: Draft, approval_ids: tuple[str, ...]) -> list[str]:
+    """Those that nobody has decided; the thread is told once."""
+    rows = [row for row in map(draft.uow.approvals.get, approval_ids) if row is not None]
+    expired = [row for row in rows if settle(draft, row, "expired", reason=EXPIRED)]
+    turn = draft.uow.turns.get(expired[0].turn_id) if expired else None
     if turn is not None:
         place = place_of(turn)
         draft.add(place, Post(text=EXPIRED, thread_ts=place.thread_ts, mention=turn.user_id))
-    return True
+    return [row.id for row in expired]
 
 
 def _take_back(draft: Draft, approval_ids: list[str]) -> None:
@@ -186,4 +231,8 @@ def _take_back(draft: Draft, approval_ids: list[str]) -> None:
 
 def _belongs(asked: Approval | Question, event: Withdrawn) -> bool:
     """One call may ask several questions: ``<call>#<number>``."""
-    return event.id in (asked.id, asked.id.partition("#")[0])
+    return event.id in (asked.id, _call(asked))
+
+
+def _call(asked: Approval | Question) -> str:
+    return asked.id.partition("#")[0]

@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import DENY_ACTION, ButtonClicked, MessagePosted, Prompt
-from codebutler_worker.conversation.approvals import (
-    MOST_TOGETHER,
+from codebutler_worker.conversation.approvals import MOST_TOGETHER, settle, show, waited_for
+from codebutler_worker.conversation.calls import (
     POLL_TOOL,
     QUESTION_TOOL,
+    QUESTIONS,
     options_of,
-    settle,
-    show,
     voters,
-    waited_for,
     with_vote,
 )
 from codebutler_worker.conversation.desk import Draft
@@ -31,11 +29,11 @@ from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.approvals import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,
-    ANSWER_ACTION,
     PLAN_TOOL,
     TOGETHER,
 )
 from codebutler_worker.present.lines import plain
+from codebutler_worker.present.questions import ANSWER_ACTION, TICKED, box
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
@@ -47,6 +45,9 @@ OTHERS = "it still needs somebody else."
 _YES = frozenset({"yes", "allow"})
 _NO = re.compile(r"(?:no|deny)(?:[\s,.:;!—-]+(?P<reason>.*))?", re.IGNORECASE | re.DOTALL)
 NO_CHARS = 300
+TICK_FIRST = "Nothing is ticked: tick what you want first, or write your answer here."
+MANY = ", "
+"""Between the answers to a question that takes several (Claude Code: "comma-separated")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: Approval
         return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
     if is_answer and row.tool == POLL_TOOL and row.state == "pending":
         return answer_poll(draft, config, event, row, turn)
-    if is_answer != (row.tool in (QUESTION_TOOL, POLL_TOOL)):
+    if is_answer != (row.tool in QUESTIONS):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
     if not _may(draft, config, event.user, turn):
         return Todo().logged("WRN", f"{event.user} may not decide for {turn.agent}")
@@ -94,7 +95,7 @@ def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: Approval
         return Todo()
     decider = Decider(event.user, event.user_name)
     if is_answer:
-        return _option(draft, decider, row, choice)
+        return _chosen(draft, decider, row, choice, event.picked)
     if event.action_id == DENY_ACTION:
         return _deny(draft, decider, row, event.words.strip())
     if event.action_id == ALLOW_SESSION_ACTION and (row.needed > 1 or row.tool == PLAN_TOOL):
@@ -184,7 +185,9 @@ def _allow(draft: Draft, decider: Decider, row: ApprovalRow, *, session: bool) -
     if len(voters(voted)) < row.needed:
         show(draft, voted)
         return Todo()
-    settle(draft, voted, "allowed", decider.user, for_session=session)
+    if session:
+        draft.uow.approvals.grant(row.id)
+    settle(draft, voted, "allowed", decider.user)
     return Todo(verdicts=(Verdict(row.turn_id, row.id, allow=True),))
 
 
@@ -195,15 +198,25 @@ def _deny(draft: Draft, decider: Decider, row: ApprovalRow, reason: str) -> Todo
     return Todo(verdicts=(Verdict(row.turn_id, row.id, allow=False, text=text),))
 
 
-def _option(draft: Draft, decider: Decider, row: ApprovalRow, choice: str) -> Todo:
+def _chosen(draft: Draft, decider: Decider, row: ApprovalRow, choice: str, picked: tuple[str, ...]) -> Todo:
     options = options_of(row)
-    if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
+    if choice == TICKED:
+        words = MANY.join(option for at, option in enumerate(options) if box(row.id, at) in picked)
+        if not words:
+            if turn := draft.uow.turns.get(row.turn_id):
+                draft.post(place_of(turn), TICK_FIRST)
+            return Todo()
+    elif not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
         return Todo().logged("WRN", f"{decider.user} chose an option that the question does not have")
-    return _answer(draft, decider, row, options[int(choice)])
+    else:
+        words = options[int(choice)]
+    return _answer(draft, decider, row, words, picked)
 
 
-def _answer(draft: Draft, decider: Decider, row: ApprovalRow, words: str) -> Todo:
-    settle(draft, _voted(draft, decider, row), "allowed", decider.user, words)
+def _answer(
+    draft: Draft, decider: Decider, row: ApprovalRow, words: str, ticked: tuple[str, ...] = ()
+) -> Todo:
+    settle(draft, _voted(draft, decider, row), "allowed", decider.user, words, ticked=ticked)
     return Todo(verdicts=(Verdict(row.turn_id, row.id, allow=True, text=words),))
 
 

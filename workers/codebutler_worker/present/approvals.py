@@ -1,4 +1,4 @@
-"""The cards on which an agent asks a person: leave for calls, or a choice. Pure.
+"""The cards on which an agent asks a person for leave. Pure.
 
 A card shows the whole input of a call: what is not shown could be what matters. Characters that draw nothing
 or turn the reading direction are written out, and a cut says how much it hides.
@@ -7,8 +7,6 @@ or turn the reading direction are written out, and a cut says how much it hides.
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,29 +15,23 @@ from codebutler.model import DENY_ACTION, REASON_ACTION
 from codebutler.text.escape import neutralise
 from codebutler.text.markdown import to_mrkdwn
 from codebutler.text.split import split_markdown
-from codebutler_worker.present.lines import clip, code, one_line, plain
+from codebutler_worker.present.lines import clip, code, one_line, plain, visible
 from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 
 ALLOW_ACTION = "codebutler.allow"
 ALLOW_SESSION_ACTION = "codebutler.allow_session"
-ANSWER_ACTION = "codebutler.answer"
 TOGETHER = ","
 """Between the ids in the value of the button that allows several requests."""
 
 PLAN_TOOL = "ExitPlanMode"
 """Claude Code's name for "this is my plan, may I begin?"."""
 DETAIL_CHARS = 1800
-QUESTION_CHARS = 2000
-MAX_OPTIONS = 10
-LABEL_CHARS = 75
-"""Slack: the text of a button."""
 FALLBACK_CHARS = 3500
 REASON_CHARS = 500
 """How much of a reason the card shows; the agent gets all of it."""
 PLAN_PARTS = 4
 """Slack refuses blocks with much more text altogether (``msg_blocks_too_long``), and with them the buttons."""
 _PLAN_PART_CHARS = 2500
-_OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 _FENCE = "```"
 _CUT_FENCE = "`\u200b`\u200b`"
 _LEADS: Mapping[str, tuple[str, ...]] = {
@@ -70,7 +62,7 @@ class Item:
 
 def approval_text(tool: str, given: Mapping[str, Any], workdir: str) -> str:
     """What the agent wants to do, exactly, and where."""
-    body, hidden = _fenced(_visible(_detail(tool, given)))
+    body, hidden = _fenced(visible(_detail(tool, given)))
     lines = [f"🔐 Leave is asked for {code(tool, 60)}", f"{_FENCE}\n{body}\n{_FENCE}"]
     if hidden:
         lines.append(f"⚠️ {hidden} more characters are not shown.")
@@ -80,7 +72,7 @@ def approval_text(tool: str, given: Mapping[str, Any], workdir: str) -> str:
 
 def plan_texts(plan: str) -> tuple[str, ...]:
     """What the agent is going to do if it may begin, in parts that each fit a section."""
-    parts = split_markdown(_visible(plan).strip() or "(it did not say)", _PLAN_PART_CHARS)
+    parts = split_markdown(visible(plan).strip() or "(it did not say)", _PLAN_PART_CHARS)
     shown = [clip(to_mrkdwn(neutralise(part)), SECTION_CHARS - 200) for part in parts[:PLAN_PARTS]]
     if hidden := sum(len(part) for part in parts[PLAN_PARTS:]):
         shown.append(f"⚠️ {hidden} more characters are in the file below.")
@@ -114,41 +106,6 @@ def approval_card(items: Sequence[Item]) -> Message:
     return Message(clip("\n".join(lines), FALLBACK_CHARS), tuple(blocks))
 
 
-def question_text(asked: str) -> str:
-    """What the agent wants to know."""
-    return clip(f"🤔 {plain(_visible(asked)) or '…'}", QUESTION_CHARS)
-
-
-def question_card(approval_id: str, text: str, options: Sequence[str]) -> Message:
-    """A question with a button for each option, each in a row of its own: Slack wants the action IDs of a row
-    to differ."""
-    text = f"{text}\n{'Press one, or answer' if options else 'Answer'} in your own words here."
-    rows = [
-        {"type": "actions", "elements": [button(_label(option, at), ANSWER_ACTION, f"{approval_id}:{at}")]}
-        for at, option in enumerate(options[:MAX_OPTIONS])
-    ]
-    return Message(text, (_section(text), *rows))
-
-
-def options_in(body: str) -> tuple[str, tuple[str, ...]]:
-    """A question and the options it ends with, as a list of two to ten short lines; no options in any other text."""
-    lines = body.strip().splitlines()
-    found: list[str] = []
-    while lines and (match := _OPTION.fullmatch(lines[-1])):
-        found.insert(0, one_line(match["words"], 1000))
-        lines.pop()
-    shown = all(len(option) <= LABEL_CHARS and option == _visible(option) for option in found)
-    question = "\n".join(lines).strip()
-    if not question or not shown or not 2 <= len(found) <= MAX_OPTIONS:
-        return body, ()
-    return question, tuple(found)
-
-
-def closed_question(text: str, verdict: str) -> Message:
-    """A question again, without its buttons and with what became of it."""
-    return Message(f"{text}\n{verdict}")
-
-
 def allowed_by(user: str, scope: str = "") -> str:
     """Who allowed it, once or (``scope``) for the session."""
     return f"✅ Allowed by {plain(user)}" + (f" for this session: {plain(scope)}." if scope else ".")
@@ -157,11 +114,6 @@ def allowed_by(user: str, scope: str = "") -> str:
 def denied_by(user: str, reason: str) -> str:
     """Who refused it, and why."""
     return f"🚫 Denied by {plain(user)}" + (f": {plain(one_line(reason, REASON_CHARS))}" if reason else ".")
-
-
-def answered_by(user: str, answer: str) -> str:
-    """Who answered what."""
-    return f"💬 {plain(user)}: {plain(one_line(answer, 300))}"
 
 
 def _state_lines(item: Item) -> list[str]:
@@ -202,10 +154,6 @@ def _section(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": clip(text, SECTION_CHARS)}}
 
 
-def _label(option: str, at: int) -> str:
-    return one_line(_visible(option), LABEL_CHARS) or f"Option {at + 1}"
-
-
 def _detail(tool: str, given: Mapping[str, Any]) -> str:
     """The input, what matters first, nothing left out."""
     leads = [key for key in _LEADS.get(tool, ()) if isinstance(given.get(key), str)]
@@ -225,13 +173,3 @@ def _fenced(text: str) -> tuple[str, int]:
     while len(body := plain(shown).replace(_FENCE, _CUT_FENCE)) > DETAIL_CHARS:
         shown = shown[: len(shown) * 3 // 4]
     return body, len(text) - len(shown)
-
-
-def _visible(text: str) -> str:
-    """Control, format and separator characters, which show nothing or mislead, as their code points."""
-    return "".join(
-        each
-        if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-        else f"\\u{ord(each):04x}"
-        for each in text
-    )

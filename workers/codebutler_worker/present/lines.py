@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from codebutler.text.escape import escape, neutralise
 
@@ -32,6 +33,16 @@ def code(text: str, limit: int = LINE_LIMIT) -> str:
     """Foreign text as one line of inline code; backticks would end it early and become quotes."""
     shown = one_line(text.replace("`", "'"), limit)
     return f"`{plain(shown)}`"
+
+
+def visible(text: str) -> str:
+    """Control, format and separator characters, which show nothing or mislead, as their code points."""
+    return "".join(
+        each
+        if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        else f"\\u{ord(each):04x}"
+        for each in text
+    )
 
 
 FENCE_CHARS = 3500

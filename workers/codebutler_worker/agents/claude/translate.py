@@ -231,9 +231,9 @@ class Translator:
             return []
         self.asking[line.request_id] = line
         given = line.request.input
-        if line.request.tool_name == ASK_PERSON:
+        if line.request.tool_name == ASK_PERSON and (asked := questions(given)):
             return [
-                question_of(line.request_id, number, each) for number, each in enumerate(questions(given))
+                question_of(line.request_id, number, each, len(asked)) for number, each in enumerate(asked)
             ]
         if line.request.tool_name == PLAN_TOOL:
             given = self._plans.shown(line.request.tool_use_id, given)
@@ -253,15 +253,24 @@ class Translator:
 
 
 def questions(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """The questions of one AskUserQuestion call (one to four)."""
+    """The questions of one AskUserQuestion call (one to four); its answers are by their texts, so each text once."""
     found = given.get("questions")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    asked = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    by_text: dict[str, dict[str, Any]] = {}
+    for each in asked:
+        by_text.setdefault(str(each.get("question", "")), each)
+    return list(by_text.values())
 
 
-def question_of(request_id: str, number: int, asked: dict[str, Any]) -> Question:
-    """One of them as an event; its id is ``<request>#<number>``."""
-    options = asked.get("options")
-    labels = (
-        [str(o.get("label", "")) for o in options if isinstance(o, dict)] if isinstance(options, list) else []
+def question_of(request_id: str, number: int, asked: dict[str, Any], of: int) -> Question:
+    """One ``of`` several as an event; its id is ``<request>#<number>``."""
+    found = asked.get("options")
+    options = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return Question(
+        f"{request_id}#{number}",
+        str(asked.get("question", "")),
+        tuple(str(option.get("label", "")) for option in options),
+        tuple(str(option.get("description") or "") for option in options),
+        several=asked.get("multiSelect") is True,
+        of=of,
     )
-    return Question(f"{request_id}#{number}", str(asked.get("question", "")), tuple(labels))

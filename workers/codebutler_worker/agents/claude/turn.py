@@ -143,7 +143,7 @@ class Turn:
             return False
         if not answer.allow:
             line = command.deny_line(call_id, answer.text or "Denied by the person in charge.")
-        elif pending.request.tool_name == ASK_PERSON:
+        elif pending.request.tool_name == ASK_PERSON and number:
             return await self._answer_question(pending, number, answer.text)
         else:
             line = command.allow_line(call_id, pending.request.input)

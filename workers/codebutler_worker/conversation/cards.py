@@ -1,0 +1,82 @@
+"""The rows that share a card, as the card shows them. Pure over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from codebutler_worker.conversation.calls import (
+    QUESTIONS,
+    called_with,
+    details_of,
+    given_of,
+    options_of,
+    scope_of,
+    voters,
+)
+from codebutler_worker.present.approvals import (
+    PLAN_TOOL,
+    Item,
+    allowed_by,
+    approval_card,
+    approval_text,
+    denied_by,
+    plan_texts,
+)
+from codebutler_worker.present.progress import Message
+from codebutler_worker.present.questions import Asked, answered_by, question_card
+from codebutler_worker.store.rows import ApprovalRow
+
+UNDECIDED = "⚠️ Nobody decided: this was NOT run."
+
+
+def card_of(rows: Sequence[ApprovalRow], ticked: Collection[str] = ()) -> Message:
+    """The card that asks these, as it stands; ``ticked`` are the boxes that somebody has ticked on it."""
+    if rows[0].tool in QUESTIONS:
+        return question_card([_asked(row) for row in rows], ticked)
+    return approval_card([_item(row) for row in rows])
+
+
+def _asked(row: ApprovalRow) -> Asked:
+    return Asked(
+        id=row.id,
+        text=str(given_of(row).get("question", "")),
+        options=tuple(options_of(row)),
+        details=details_of(row),
+        several=given_of(row).get("several") is True,
+        verdict=_verdict(row),
+    )
+
+
+def _item(row: ApprovalRow) -> Item:
+    called, is_plan = called_with(row), row.tool == PLAN_TOOL
+    if is_plan:
+        texts = plan_texts(str(called.get("plan", "")))
+    else:
+        texts = (approval_text(row.tool, called, str(given_of(row).get("cwd", ""))),)
+    return Item(
+        id=row.id,
+        texts=texts,
+        scope="" if is_plan or row.needed > 1 else scope_of(row.tool, called),
+        needed=row.needed,
+        votes=tuple(voters(row).values()),
+        verdict=_verdict(row),
+        is_plan=is_plan,
+    )
+
+
+def _verdict(row: ApprovalRow) -> str:
+    """What became of the request, "" while it is open."""
+    names = voters(row)
+    by = names.get(row.decided_by or "", row.decided_by or "")
+    match row.state:
+        case "pending":
+            return ""
+        case "expired":
+            return row.reason or UNDECIDED
+        case "denied":
+            return denied_by(by, row.reason or "")
+        case "allowed" if row.tool in QUESTIONS:
+            return answered_by(by, row.reason or "")
+        case "allowed":
+            scope = scope_of(row.tool, called_with(row)) if row.for_session else ""
+            return allowed_by(" and ".join(names.values()) if row.needed > 1 else by, scope)
