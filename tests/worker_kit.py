@@ -80,6 +80,7 @@ class ScriptedBackend:
         self.runs: list[Run] = []
         self.answers: list[tuple[str, Answer]] = []
         self.steered: list[str] = []
+        self.released: list[str] = []
         self.takes_steering = False
         self.obeys_stop = True
         self.survey_waits = False
@@ -140,6 +141,9 @@ class OneAgent:
         while self.backend.survey_waits:
             await self.backend.changed.wait()
         return (Survey("claude", ready=True, version="1.2.3"), Survey("kimi", ready=False, note="install it"))
+
+    def release(self, conversation: str) -> None:
+        self.backend.released.append(conversation)
 
     async def close(self) -> None:
         await self.backend.close()

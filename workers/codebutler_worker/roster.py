@@ -18,9 +18,10 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.survey import Survey, survey
 from codebutler_worker.agents.undo import UndoBackend
+from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
@@ -41,6 +42,8 @@ class Roster:
         self._clock = clock
         self._sandbox: Sandbox | None = None
         self._tree: Tree | None = None
+        self._lasting: Lasting | None = None
+        self._releases: set[asyncio.Task[None]] = set()
         self._made: dict[str, AgentBackend] = {}
         self._making = asyncio.Lock()
 
@@ -79,9 +82,18 @@ class Roster:
         """Each agent, and whether it could work now."""
         return await survey(self._settings, self._home)
 
+    def release(self, conversation: str) -> None:
+        """Begin to take away what walls keep for this conversation."""
+        if self._lasting is not None:
+            task = asyncio.create_task(self._lasting.release(conversation), name=f"release {conversation}")
+            self._releases.add(task)
+            task.add_done_callback(self._releases.discard)
+
     async def close(self) -> None:
         """End every process of every agent."""
         await asyncio.gather(*(backend.close() for backend in self._made.values()))
+        if self._lasting is not None:
+            await self._lasting.close()
 
     async def _program(self, rule: CommandRule) -> AgentBackend:
         # A terminal emulator is not for every worker's memory.
@@ -92,8 +104,17 @@ class Roster:
     async def _walls(self) -> Sandbox:
         if self._sandbox is None:
             section = self._settings.config.sandbox
+            idle_s = self._settings.config.agent.silence_seconds
             # The parent has already taken out what an untrusted file says.
-            sandbox = await select_sandbox(section.mode, trusted=True, hidden=(self._state,))
+            sandbox = await select_sandbox(
+                section.mode, trusted=True, hidden=(self._state,), section=section, idle_s=idle_s
+            )
+            if isinstance(sandbox, Lasting):
+                if swept := await sandbox.sweep():
+                    log.warning("%d containers of workers that are no more were removed", swept)
+                log.info("each conversation has a container of its own")
+                self._sandbox = self._lasting = sandbox
+                return sandbox
             limiter = Limiter.detect(Limits.configured(section))
             if swept := await limiter.sweep():
                 log.warning("what %d agents of workers that are no more left was killed", swept)
@@ -104,6 +125,7 @@ class Roster:
 
 def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
     backend = ClaudeBackend(settings.config.claude, sandbox, home, settings.agent_env, clock)
+    backend.outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
     backend.logs = SessionLogs(Path(settings.path), settings.config.logs.retention_days)
     return backend
 

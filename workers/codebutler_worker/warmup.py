@@ -95,6 +95,9 @@ class Understudies:
     async def survey(self) -> tuple[Survey, ...]:
         return ()
 
+    def release(self, conversation: str) -> None:  # noqa: ARG002 - nothing is kept
+        return
+
     async def close(self) -> None:
         return
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.parking import drop_parked
 from codebutler_worker.conversation.queueing import Todo
@@ -30,4 +32,5 @@ def _forget(asked: Asked, outside: str) -> Todo:
     # What waits to go on with a session that is forgotten would begin anew by itself.
     for turn in asked.turns("parked"):
         drop_parked(asked.draft, turn)
-    return asked.reply(FORGOTTEN + (AFTER if asked.turns(*LIVE) else ""))
+    told = asked.reply(FORGOTTEN + (AFTER if asked.turns(*LIVE) else ""))
+    return replace(told, forgotten=(asked.conversation,))

@@ -54,6 +54,9 @@ class Agents(Protocol):
     async def survey(self) -> tuple[Survey, ...]:
         """Each agent, and whether it could work now."""
 
+    def release(self, conversation: str) -> None:
+        """Begin to take away what was kept for this conversation."""
+
     async def close(self) -> None:
         """End every process of every agent."""
 

@@ -95,7 +95,8 @@ class Typed:
 @dataclass(frozen=True, slots=True)
 class Todo:
     """What remains to be done outside the transaction, once it is committed. ``forced``: stop at once, without
-    asking first; ``stopped_by``: who is told in the thread as the one who stopped it."""
+    asking first; ``stopped_by``: who is told in the thread as the one who stopped it; ``forgotten``: conversations
+    that begin anew."""
 
     stop: tuple[str, ...] = ()
     forced: bool = False
@@ -104,6 +105,7 @@ class Todo:
     verdicts: tuple[Verdict, ...] = ()
     steer: tuple[Steer, ...] = ()
     typed: tuple[Typed, ...] = ()
+    forgotten: tuple[str, ...] = ()
     log: tuple[tuple[LogTag, str], ...] = ()
 
     def logged(self, tag: LogTag, text: str) -> Todo:

@@ -124,8 +124,10 @@ def _controller(limit: str) -> str:
 class Containers:
     """Every container of this worker."""
 
-    def __init__(self, docker: Docker) -> None:
+    def __init__(self, docker: Docker, idle_s: float) -> None:
         self._docker = docker
+        self._idle_s = idle_s
+        self._leaving: dict[str, asyncio.Task[None]] = {}
         self._owner = ""
         self._idle: list[Container] = []
         self._busy: list[Container] = []
@@ -136,6 +138,7 @@ class Containers:
         """A container for one program: one that waits, or a new one. Raises SandboxUnavailableError."""
         while found := next((one for one in self._idle if one.recipe == recipe), None):
             self._idle.remove(found)
+            self._leaving.pop(found.name).cancel()
             self._busy.append(found)
             if await self._lives(found):
                 return found
@@ -153,6 +156,9 @@ class Containers:
             await self._discard([container])
             return
         self._idle.append(container)
+        self._leaving[container.name] = asyncio.create_task(
+            self._expire(container), name=f"idle:{container.name}"
+        )
         await self._discard(self._idle[:-IDLE_CONTAINERS])
 
     async def release(self, conversation: str) -> None:
@@ -179,6 +185,11 @@ class Containers:
             self._watch.stdin.close()
             await self._watch.wait()
             self._watch = None
+
+    async def _expire(self, container: Container) -> None:
+        await asyncio.sleep(self._idle_s)
+        del self._leaving[container.name]
+        await self._discard([container])
 
     async def _make(self, recipe: Recipe) -> Container:
         async with self._starting:
@@ -235,6 +246,8 @@ class Containers:
         for container in containers:
             if container in self._idle:
                 self._idle.remove(container)
+            if leaving := self._leaving.pop(container.name, None):
+                leaving.cancel()
         names = [container.name for container in containers]
         if names:
             # One that is gone already is no failure.

@@ -39,20 +39,22 @@ echo written > here && cat here
 
 class DockerSandbox:
     """``hidden`` are directories no agent may see; ``host`` is the daemon's address, "" = the usual one; ``limits``
-    hold for each container.
+    hold for each container; one in which nothing happens for ``idle_s`` goes.
 
     Raises SandboxUnavailableError if the docker client is not installed.
     """
 
     name = "docker"
 
-    def __init__(self, hidden: tuple[Path, ...] = (), host: str = "", limits: Limits = DEFAULT) -> None:
+    def __init__(
+        self, hidden: tuple[Path, ...] = (), host: str = "", limits: Limits = DEFAULT, idle_s: float = 60.0
+    ) -> None:
         program = find_program("docker")
         if program is None:
             raise SandboxUnavailableError(f"docker is missing: {INSTALL}")
         self.limits = limits
         self._docker = Docker(program, host or usual_host())
-        self._containers = Containers(self._docker)
+        self._containers = Containers(self._docker, idle_s)
         self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:

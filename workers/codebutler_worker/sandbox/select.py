@@ -16,10 +16,15 @@ ANYTHING = SandboxSection()
 
 
 async def select_sandbox(
-    mode: SandboxMode, *, trusted: bool, hidden: tuple[Path, ...] = (), section: SandboxSection = ANYTHING
+    mode: SandboxMode,
+    *,
+    trusted: bool,
+    hidden: tuple[Path, ...] = (),
+    section: SandboxSection = ANYTHING,
+    idle_s: float = 60.0,
 ) -> Sandbox:
     """The sandbox for ``mode``, self-tested. ``trusted``: whether ``mode`` comes from trusted configuration;
-    ``section`` says what a container may use up.
+    ``section`` says what a container may use up, ``idle_s`` how long it waits for its conversation to go on.
 
     Raises SandboxUnavailableError with what to do.
     """
@@ -34,7 +39,7 @@ async def select_sandbox(
     errors = []
     for wanted in ("bwrap", "docker") if mode == "auto" else (mode,):
         try:
-            sandbox = BwrapSandbox(hidden) if wanted == "bwrap" else _docker(hidden, section)
+            sandbox = BwrapSandbox(hidden) if wanted == "bwrap" else _docker(hidden, section, idle_s)
             await sandbox.self_test()
         except SandboxUnavailableError as error:
             errors.append(str(error))
@@ -43,8 +48,8 @@ async def select_sandbox(
     raise SandboxUnavailableError("; ".join([*errors, WITHOUT]))
 
 
-def _docker(hidden: tuple[Path, ...], section: SandboxSection) -> Sandbox:
+def _docker(hidden: tuple[Path, ...], section: SandboxSection, idle_s: float) -> Sandbox:
     # Most workers never need it, and each would carry it.
     from codebutler_worker.sandbox.docker import DockerSandbox, container_limits
 
-    return DockerSandbox(hidden, limits=container_limits(section))
+    return DockerSandbox(hidden, limits=container_limits(section), idle_s=idle_s)

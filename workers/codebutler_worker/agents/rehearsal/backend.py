@@ -175,7 +175,9 @@ class RehearsalBackend:
         yield Finished(ok=ok, text=text, reason="done" if ok else "failed", usage=usage, total_cost_usd=0.0)
 
     async def _attempt(self, turn: _Turn, intent: Intent, earlier: Sequence[str]) -> tuple[bool, str]:
-        tools = Tools(self._sandbox, turn.request.workdir, self._home, turn.log.write)
+        tools = Tools(
+            self._sandbox, turn.request.workdir, self._home, turn.log.write, turn.request.conversation
+        )
         try:
             return True, await carried_out(intent, tools, earlier)
         except ToolError as error:

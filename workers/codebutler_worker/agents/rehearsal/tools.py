@@ -49,10 +49,19 @@ class Tools:
     Every method raises ToolError with one line, and SandboxUnavailableError.
     """
 
-    def __init__(self, sandbox: Sandbox, workdir: Path, home: Path, record: Record | None = None) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        workdir: Path,
+        home: Path,
+        record: Record | None = None,
+        conversation: str = "",
+    ) -> None:
         self._sandbox = sandbox
         self._record = record
-        self._policy = SandboxPolicy(workdir=workdir, home=home, env=ENV, network="none")
+        self._policy = SandboxPolicy(
+            workdir=workdir, home=home, env=ENV, network="none", conversation=conversation
+        )
 
     async def files(self, path: str) -> list[str]:
         """The files below ``path``, sorted."""

@@ -24,6 +24,8 @@ from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.hearing import Hearing
 from codebutler_worker.agents.shell.pty import PROGRAM, PtyProcess
 from codebutler_worker.agents.shell.run import GONE, Pace, Run
+from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Sandbox
 
 SUMMARY_CHARS = 150
@@ -50,6 +52,8 @@ class ShellBackend:
         self._clock = clock
         self._pace = pace
         self._instructions = around.instructions if rule.envelope else ""
+        self.outlet = Outlet()
+        """What its programs reach."""
         self._runs: dict[str, Run | None] = {}  # None: it is only starting
         self._unwanted: set[str] = set()  # of those, which are to end at once
 
@@ -69,7 +73,10 @@ class ShellBackend:
     async def _recorded(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         async with recording(self._logs, turn.turn_id, self._clock) as log:
             try:
-                async with aclosing(self._events(turn, log)) as events:
+                async with (
+                    await self.outlet.open(turn.workdir) as way,
+                    aclosing(self._events(turn, log, way)) as events,
+                ):
                     async for event in events:
                         if isinstance(event, Finished):
                             log.heard(event)
@@ -101,12 +108,13 @@ class ShellBackend:
         self._unwanted.update(self._runs)
         await asyncio.gather(*(run.end("stopped") for run in list(self._runs.values()) if run is not None))
 
-    async def _events(self, turn: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
+    async def _events(self, turn: TurnRequest, log: SessionLog, way: Way) -> AsyncGenerator[AgentEvent]:
         interactive = self._rule.mode == "interactive"
         text = "\n\n".join(part for part in (self._instructions, turn.prompt) if part)
         binary = command.find(self._rule.binary, self._around.path, turn.workdir)
         words = (*PROGRAM, *command.argv(self._rule, binary, text))
-        launch = self._sandbox.wrap(words, command.policy(self._around, self._rule, binary, turn.workdir))
+        policy = command.policy(self._around, self._rule, binary, turn.workdir, way)
+        launch = self._sandbox.wrap(words, replace(policy, conversation=turn.conversation))
         backlog = Backlog()
         hearing = Hearing(self._pace.unclosed_s) if self._rule.envelope else None
         sink = Sink(log, backlog, hearing, self._clock)
