@@ -165,7 +165,7 @@ def job_sources(home: Home, table: RepoTable, env: Mapping[str, str], provenance
         )
         for each, place in zip(table.served, places, strict=True)
     ]
-    return [Source("", home.open, place_in(places), places, env), *own]
+    return [Source("", home.open, place_in(places), places, lambda: {**env_file_values(home), **env}), *own]
 
 
 def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:

@@ -14,14 +14,15 @@ from codebutler.schedule.jobs import FILE_NAME, Contents, Job, Place, Where, par
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``.
-    ``objection`` says why a file of some content does not count, "" if it does; it may raise CodeButlerError."""
+    """A directory whose ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``: the
+    variables that hold its hooks' secrets. ``objection`` says why a file of some content does not count, "" if it
+    does. Both may raise CodeButlerError."""
 
     repo: str
     open: Callable[[], PrivateDir]
     where: Where
     places: tuple[Place, ...]
-    env: Mapping[str, str] | None = None
+    env: Callable[[], Mapping[str, str]] | None = None
     objection: Callable[[bytes], str] = lambda _: ""
 
     @property
@@ -55,6 +56,7 @@ class _Read:
     places: tuple[Place, ...]
     contents: Contents = field(compare=False)
     trouble: str = ""
+    env: Mapping[str, str] | None = field(default=None, repr=False)
 
 
 @dataclass
@@ -95,22 +97,23 @@ def _look(source: Source, before: _Read | None) -> _Read:
     try:
         with source.open() as directory:
             data = directory.read(FILE_NAME)
+            env = source.env() if source.env is not None else None
             path = directory.path / FILE_NAME
             if data is not None and (why := source.objection(data)):
                 raise CodeButlerError(f"{path} {why}")
     except FileNotFoundError:
-        data = None
+        data = env = None
     except (CodeButlerError, PermissionError) as error:
         trouble = f"{error}; the jobs stay as they were"
         return before if before and before.trouble == trouble else _Read(None, source.places, kept, trouble)
-    if before is not None and (before.data, before.places) == (data, source.places):
+    if before is not None and (before.data, before.places, before.env) == (data, source.places, env):
         return before
     if data is None:
-        return _Read(None, source.places, Contents())
+        return _Read(None, source.places, Contents(), env=env)
     try:
-        return _Read(data, source.places, parse_file(data, str(path), source.where, source.env))
+        return _Read(data, source.places, parse_file(data, str(path), source.where, env), env=env)
     except CodeButlerError as error:
-        return _Read(data, source.places, kept, f"{error}; the jobs stay as they were")
+        return _Read(data, source.places, kept, f"{error}; the jobs stay as they were", env)
 
 
 def _news(before: _Read | None, now: _Read) -> list[str]:

@@ -6,14 +6,20 @@
 | J02 | a broken file keeps the jobs and says why; `codebutler jobs` lists, pauses, resumes, runs |
 | J03 | a timer set in a thread outlives a kill, and speaks there once, for whoever set it |
 | J04 | jobs that a commit brings: said in the channel, none runs before `codebutler trust` |
+| J05 | a signed call of a hook: its header, its turn, its outcome; not with another signature, too large, or again |
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
+
+import httpx
 
 from tests.e2e.house import House, Message, house, whole_text
 from tests.e2e.test_matrix import rehearsal
@@ -36,6 +42,55 @@ async def headers(built: House, channel: str, count: int) -> list[Message]:
         return found if len(found) >= count else None
 
     return await built.until(f"{count} headers", look)
+
+
+class Hook:
+    """A caller of the hook `ci`, which signs its bodies."""
+
+    def __init__(self, url: str, secret: str) -> None:
+        self._url = f"{url}ci"
+        self._secret = secret.encode()
+
+    async def post(self, body: bytes, signature: str = "", **headers: str) -> int:
+        """The status of the answer; without ``signature`` the right one is sent."""
+        signature = signature or hmac.new(self._secret, body, hashlib.sha256).hexdigest()
+        signed = {"X-Hub-Signature-256": f"sha256={signature}", **headers}
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return (await client.post(self._url, content=body, headers=signed)).status_code
+
+
+async def hook_of(built: House, secret: str) -> Hook:
+    """Once the running supervisor says where its hooks are."""
+    while not (said := re.search(r"hooks can be called at (\S+)", built.log())):
+        assert await built.status() is not None, built.log()
+    return Hook(said[1], secret)
+
+
+async def test_j05_a_hook_from_outside(tmp_path: Path, git_repo: Path) -> None:
+    secret = "a-secret-for-this-test-only"
+    async with house(tmp_path, "sample") as built:
+        (built.home / ".env").write_text(f"CI_SECRET={secret}\n")
+        (built.home / "jobs.yaml").write_text(
+            "hooks: [{name: ci, secretEnv: CI_SECRET, label: Build, prompt: 'create {{ body.file }} with hello'}]"
+        )
+        channel = await rehearsal(built, git_repo)
+        hook = await hook_of(built, secret)
+        assert await hook.post(b'{"file": "a.txt"}', "0" * 64) == 401
+        assert await hook.post(b"x" * (2**20 + 1)) == 413
+        assert await hook.post(b'{"file": "a.txt"}') == 202
+        (header,) = await headers(built, channel, 1)
+        assert header["text"] == "🪝 *Build*: starting…"
+        assert await built.outcome(channel, header["ts"]) == "white_check_mark"
+        assert (git_repo / "a.txt").read_text().strip() == "hello"
+        # Somebody who has caught it sends it again, as another delivery, and after a restart.
+        await built.stop(signal.SIGKILL)
+        (built.home / "supervise.out").unlink()
+        await built.supervise()
+        hook = await hook_of(built, secret)
+        caught = {"X-GitHub-Delivery": "another"}
+        assert await hook.post(b'{"file": "a.txt"}', **caught) == 409
+        assert await hook.post(b'{"file": "b.txt"}') == 202
+        assert len(await headers(built, channel, 2)) == 2
 
 
 async def test_j01_j02_a_job_of_a_file(tmp_path: Path, git_repo: Path) -> None:
