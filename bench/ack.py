@@ -9,17 +9,14 @@ and stored by the worker like any other, but no agent starts for them.
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.figures import Figure, median, percentile
+from bench.peer import bolt
 from bench.scene import DEADLINE_S, Pace, scene
 from codebutler.workspace.server import Options, WorkspaceServer
 
@@ -45,7 +42,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     async with (
         scene(place) as product,
         WorkspaceServer(Options(channels=product.names)) as other,
-        _bolt(other),
+        bolt(other, "bolt_app.py"),
     ):
         await product.supervise()
         for number in range(pace.rounds):
@@ -109,25 +106,3 @@ def _commits(path: Path, pace: Pace) -> list[float]:
             connection.execute("INSERT INTO rows (content) VALUES (?)", (ROW,))
             taken.append(time.monotonic() - began_s)
     return taken
-
-
-@asynccontextmanager
-async def _bolt(server: WorkspaceServer) -> AsyncIterator[None]:
-    """slack_bolt, connected to the workspace in a process of its own."""
-    process = _start_bolt(server)
-    try:
-        await server.until(lambda: server.hub.connections == 1, DEADLINE_S)
-        yield
-    finally:
-        process.terminate()
-        await asyncio.to_thread(process.wait)
-
-
-def _start_bolt(server: WorkspaceServer) -> subprocess.Popen[bytes]:
-    env = {
-        "PATH": os.environ["PATH"],
-        "BOT_TOKEN": server.bot_token,
-        "APP_TOKEN": server.app_token,
-        "API_URL": server.api_url,
-    }
-    return subprocess.Popen([sys.executable, str(Path(__file__).with_name("bolt_app.py"))], env=env)

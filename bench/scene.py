@@ -104,20 +104,10 @@ class Scene:
     async def asked(self, text: str, answered: str, where: str = "") -> tuple[float, dict[str, Any]]:
         """Say ``text`` in a channel, by default the first; returns when (Unix time) and the reply that has
         ``answered``."""
-        channel = where or self.names[0]
-        ts = self.server.say(channel, text)
-
-        def look() -> dict[str, Any] | None:
-            thread = self.server.thread(channel, ts)
-            said = [message for message in thread if message.get("bot_id")]
-            return next((message for message in said if answered in whole_text(message)), None)
-
         try:
-            return float(ts), await self.server.until(look, DEADLINE_S)
-        except TimeoutError:
-            told = self.server.thread(channel, ts)
-            words = self.output.read_text(errors="replace")
-            raise BenchError(f"no answer with {answered!r}: {told}\n{words}") from None
+            return await asked(self.server, where or self.names[0], text, answered)
+        except BenchError as error:
+            raise BenchError(f"{error}\n{self.output.read_text(errors='replace')}") from None
 
     @property
     def output(self) -> Path:
@@ -146,6 +136,22 @@ def whole_text(message: dict[str, Any]) -> str:
     """A message's text and the texts of its blocks."""
     blocks = [str(block.get("text", "")) for block in message.get("blocks", [])]
     return "\n".join([str(message.get("text", "")), *blocks])
+
+
+async def asked(
+    server: WorkspaceServer, channel: str, text: str, answered: str
+) -> tuple[float, dict[str, Any]]:
+    """Say ``text``; returns when (Unix time) and the reply that has ``answered``. Raises BenchError."""
+    ts = server.say(channel, text)
+
+    def look() -> dict[str, Any] | None:
+        said = [message for message in server.thread(channel, ts) if message.get("bot_id")]
+        return next((message for message in said if answered in whole_text(message)), None)
+
+    try:
+        return float(ts), await server.until(look, DEADLINE_S)
+    except TimeoutError:
+        raise BenchError(f"no answer with {answered!r}: {server.thread(channel, ts)}") from None
 
 
 def command(*arguments: str) -> list[str]:
