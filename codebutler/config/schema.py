@@ -22,6 +22,11 @@ UserID = Annotated[str, Meta(pattern=USER_ID)]
 AgentName = Literal["claude", "kimi", "native", "rehearsal"]
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
 SandboxMode = Literal["auto", "bwrap", "docker", "seatbelt", "none"]
+AgentNetwork = Literal["auto", "hosts", "open"]
+CommandNetwork = Literal["none", "hosts", "open"]
+# A name (`*.` before it: whatever ends so) or an address, and perhaps a port.
+HOST = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$"
+Host = Annotated[str, Meta(pattern=HOST)]
 
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -89,9 +94,15 @@ class TavilySection(Section, frozen=True):
 
 
 class SandboxSection(Section, frozen=True):
-    """The walls around an agent, and what it and all it starts may use up together; 0 = no limit."""
+    """The walls around an agent, and what it and all it starts may use up together; 0 = no limit.
+
+    ``network``: what agents reach; ``hosts``: where that is a list, what is on it besides the model's service.
+    """
 
     mode: SandboxMode = "auto"
+    network: AgentNetwork = "auto"
+    command_network: CommandNetwork = "open"
+    hosts: tuple[Host, ...] = ()
     memory_mb: Annotated[int, Meta(ge=0, le=2**24)] = 4096
     processes: Annotated[int, Meta(ge=0, le=2**22)] = 512
     file_size_gb: Annotated[int, Meta(ge=0, le=2**20)] = 10
