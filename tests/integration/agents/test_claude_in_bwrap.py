@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from codebutler.clock import SystemClock
-from codebutler.config.schema import ClaudeSection
+from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.leftovers import descendants
+from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
@@ -25,11 +26,14 @@ class Cell:
     model: ModelServer
     home: Path
     repo: Path
+    section: SandboxSection = field(default_factory=SandboxSection)
 
     def backend(self) -> ClaudeBackend:
         env = {"ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         settings = ClaudeSection(binary=str(self.binary))
-        return ClaudeBackend(settings, BwrapSandbox(), self.home, env, SystemClock())
+        backend = ClaudeBackend(settings, BwrapSandbox(), self.home, env, SystemClock())
+        backend.outlet = for_agents(self.section, "bwrap", env)
+        return backend
 
     def turn(self, session_id: str | None = None) -> TurnRequest:
         return TurnRequest(
@@ -70,6 +74,46 @@ async def test_it_works_in_the_repository_and_nowhere_else(cell: Cell) -> None:
     [said] = [event.text for event in events if isinstance(event, ToolResult)]
     assert "private" not in said
     assert "user 0" not in said
+    await backend.close()
+
+
+@pytest.mark.parametrize("network", ["auto", "open"])
+async def test_its_key_is_nowhere_inside(cell: Cell, network: AgentNetwork) -> None:
+    cell.section = SandboxSection(network=network)
+    backend = cell.backend()
+    look = "tr '\\0' '\\n' < /proc/$PPID/environ; env; cat /proc/*/environ | tr '\\0' '\\n'"
+    cell.shell(f"({look}) | grep -a -e dummy -e BASE_URL -e '^HTTPS_PROXY' | sort -u")
+    cell.model.play(Reply("Finished."))
+    events = await run(backend, cell.turn())
+    assert isinstance(events[-1], Finished)
+    assert events[-1].ok
+    assert set(cell.model.keys) == {"sk-ant-dummy"}
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert "sk-ant-dummy" not in said
+    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:" in said
+    assert cell.model.url not in said
+    assert ("HTTPS_PROXY=http://127.0.0.1:3128" in said) == (network == "auto")
+    await backend.close()
+
+
+async def test_it_reaches_its_model_and_nobody_else(cell: Cell, caplog: pytest.LogCaptureFixture) -> None:
+    require("curl")
+    backend = cell.backend()
+    cell.shell(
+        f"curl -sS --noproxy '*' {cell.model.url}/v1/x; curl -sS http://example.org/; curl -sS https://a.example"
+    )
+    page = Call("WebFetch", {"url": "https://example.net/page", "prompt": "What is there?"})
+    cell.model.play(Reply("", (page,)), Reply("Finished."))
+    events = await run(backend, cell.turn())
+    assert isinstance(events[-1], Finished)
+    assert (events[-1].ok, events[-1].text) == (True, "Finished.")
+    shell, fetched = [event.text for event in events if isinstance(event, ToolResult)]
+    assert "Failed to connect" in shell or "Couldn't connect" in shell
+    assert "does not let this agent reach example.org:80" in shell
+    assert "403" in shell
+    assert "example.net" in fetched  # that its domain could not be looked into
+    assert "an agent was refused a.example:443" in caplog.text
+    assert "besides your model's service it reaches nothing" in cell.model.said(0)
     await backend.close()
 
 

@@ -51,8 +51,9 @@ def test_settings_reach_the_command_line() -> None:
 
 
 def test_the_environment_holds_only_what_is_named() -> None:
-    env = command.environment(around(ANTHROPIC_API_KEY="k", SLACK_BOT_TOKEN="s", LD_PRELOAD="x"))
-    assert env["ANTHROPIC_API_KEY"] == "k"
+    env = command.environment(around(TZ="UTC", ANTHROPIC_API_KEY="k", SLACK_BOT_TOKEN="s", LD_PRELOAD="x"))
+    assert env["TZ"] == "UTC"
+    assert "ANTHROPIC_API_KEY" not in env  # access.py decides about keys
     assert env["HOME"] == "/home/you"
     assert "SLACK_BOT_TOKEN" not in env
     assert "LD_PRELOAD" not in env

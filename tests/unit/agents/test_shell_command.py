@@ -12,7 +12,9 @@ from codebutler.errors import AgentUnavailableError
 from codebutler.text.envelope import Envelope, parts_of
 from codebutler_worker.agents import teaching
 from codebutler_worker.agents.shell import command
+from codebutler_worker.egress.way import Way
 
+OPEN = Way.without_proxy("open")
 REPL = CommandRule(prefix="py", binary="python3", args=("-i",), mode="interactive")
 HEADLESS = CommandRule(prefix="codex", binary="codex", mode="headless")
 AROUND = command.Surroundings(
@@ -41,14 +43,14 @@ def test_a_commands_text_is_one_argument_and_a_sessions_is_none() -> None:
 
 
 def test_a_program_sees_no_key_and_nobodys_home() -> None:
-    policy = command.policy(AROUND, RUN, Path("/bin/bash"), Path("/srv/repo"))
+    policy = command.policy(AROUND, RUN, Path("/bin/bash"), Path("/srv/repo"), OPEN)
     assert "ANTHROPIC_API_KEY" not in policy.env
     assert policy.env["HTTPS_PROXY"] == "http://proxy"
     assert policy.env["TERM"] == "xterm-256color"
     assert policy.env["GIT_PAGER"] == "cat"
     assert policy.home_paths == ()
     assert policy.own_terminal
-    assert "PAGER" not in command.policy(AROUND, REPL, Path("/bin/x"), Path("/srv/repo")).env
+    assert "PAGER" not in command.policy(AROUND, REPL, Path("/bin/x"), Path("/srv/repo"), OPEN).env
 
 
 def test_a_program_in_the_repository_is_not_found_by_name(tmp_path: Path) -> None:

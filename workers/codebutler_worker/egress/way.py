@@ -75,6 +75,13 @@ class Way:
     ) -> None:
         await self.close()
 
+    @classmethod
+    def without_proxy(cls, network: Literal["none", "open"]) -> Self:
+        """Where there is nothing to let through, or nobody to do it."""
+        way = cls(Proxy(Rules()))
+        way.network = network
+        return way
+
     @property
     def env(self) -> Mapping[str, str]:
         """What the program needs to know to get out."""

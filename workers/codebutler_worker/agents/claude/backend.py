@@ -20,7 +20,7 @@ from codebutler.clock import Clock
 from codebutler.config.schema import ClaudeSection
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
-from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude import access, command
 from codebutler_worker.agents.claude.instructions import project_instructions
 from codebutler_worker.agents.claude.probe import find_binary, probe
 from codebutler_worker.agents.claude.session import LiveSession
@@ -28,7 +28,9 @@ from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Limits, Turn
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
-from codebutler_worker.sandbox.port import Launch, Sandbox
+from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.way import new_token
+from codebutler_worker.sandbox.port import Launch, Network, Sandbox
 
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
@@ -63,6 +65,8 @@ class ClaudeBackend:
         self._clock = clock
         self._path = agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
         self._limits = limits or Limits(settings.timeout * 60)
+        self.outlet = Outlet()
+        """How its processes reach their model, and what else."""
         self._closed = False
         self._around: command.Surroundings | None = None
         self._probing = asyncio.Lock()
@@ -175,6 +179,8 @@ class ClaudeBackend:
         try:
             if session is not None:
                 await session.end(at_once=at_once)
+                if session.limit_hit:
+                    log.warning("claude: %s", session.limit_hit)
         finally:
             self._claimed.discard(session_id)
             del self._ending[session_id]
@@ -186,10 +192,8 @@ class ClaudeBackend:
         if turn.translator.ignored or turn.session.dropped_lines:
             ignored, dropped = turn.translator.ignored, turn.session.dropped_lines
             log.debug("claude: %d lines of unknown types, %d over-long lines", ignored, dropped)
-        if turn.session.limit_hit:
-            log.warning("claude: %s", turn.session.limit_hit)
-            if verdict.reason in ("failed", "session_lost"):
-                return Verdict("failed", turn.session.limit_hit)
+        if verdict.reason in ("failed", "session_lost") and (hit := turn.session.limit_hit):
+            return Verdict("failed", hit)
         if turn.request.session_id and not turn.translator.worked and poisoned(turn, verdict):
             return Verdict("session_lost", verdict.text)
         return Verdict("failed", verdict.text) if verdict.reason == "session_lost" else verdict
@@ -205,20 +209,37 @@ class ClaudeBackend:
     async def _open(self, request: TurnRequest, session_id: str, record: SessionLog) -> LiveSession:
         """A process for the turn. Raises CodeButlerError if there can be none."""
         around = await self._surroundings(request.workdir)
-        launch = self._launch(around, request, session_id)
-        appended = request.system_prompt
+        instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(project_instructions, request.workdir)
-            appended = "\n\n".join(text for text in (appended, instructions) if text)
-        return await LiveSession.open(launch, appended, record.write)
+        parts = (request.system_prompt, self.outlet.told(), instructions)
+        service = access.service_of(self._agent_env, new_token())
+        needed = () if service else access.LOGIN_HOSTS
+        way = await self.outlet.open(request.workdir, service, needed)
+        try:
+            env = {**access.environment(self._agent_env, service, way.port), **way.env}
+            launch = self._launch(around, request, session_id, way.network, env)
+            session = await LiveSession.open(launch, "\n\n".join(filter(None, parts)), record.write)
+        except BaseException:
+            await way.close()
+            raise
+        session.way = way
+        return session
 
-    def _launch(self, around: command.Surroundings, request: TurnRequest, session_id: str) -> Launch:
+    def _launch(
+        self,
+        around: command.Surroundings,
+        request: TurnRequest,
+        session_id: str,
+        network: Network,
+        env: Mapping[str, str],
+    ) -> Launch:
         resume = request.session_id is not None
         claude = around.home / ".claude"
         for needed in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
             needed.mkdir(parents=True, exist_ok=True)
         words = command.argv(self._settings, around.binary, session_id, resume=resume)
-        return self._sandbox.wrap(words, command.policy(around, request.workdir, session_id))
+        return self._sandbox.wrap(words, command.policy(around, request.workdir, session_id, network, env))
 
     async def _surroundings(self, workdir: Path) -> command.Surroundings:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""

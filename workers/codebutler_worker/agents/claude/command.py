@@ -13,7 +13,7 @@ import msgspec
 
 from codebutler.config.schema import ClaudeSection, PermissionMode
 from codebutler_worker.agents.claude.translate import COST, INITIALIZE
-from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.port import Network, SandboxPolicy
 
 MAX_RETRIES = 4
 """Retries of a failed API call; the CLI's own ten take 185 s, for a wrong key too (Claude Code 2.1.328)."""
@@ -32,13 +32,10 @@ QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 }
 
-# What an operator may pass on to the CLI; everything else stays behind, whatever the mapping holds.
+# What an operator may pass on to the CLI, besides its keys (access.py); everything else stays behind, whatever the
+# mapping holds.
 PASSED_ON = frozenset(
     {
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "ANTHROPIC_BASE_URL",
-        "ANTHROPIC_CUSTOM_HEADERS",
         "ANTHROPIC_DEFAULT_HAIKU_MODEL",
         "ANTHROPIC_DEFAULT_OPUS_MODEL",
         "ANTHROPIC_DEFAULT_SONNET_MODEL",
@@ -98,7 +95,7 @@ def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool
 
 
 def environment(around: Surroundings) -> dict[str, str]:
-    """The whole environment of the CLI and of every tool it runs."""
+    """The environment of the CLI and of every tool it runs, but for what it reaches its model with."""
     passed = {key: value for key, value in around.agent_env.items() if key in PASSED_ON}
     env = {
         "HOME": str(around.home),
@@ -116,9 +113,11 @@ def environment(around: Surroundings) -> dict[str, str]:
     return env
 
 
-def policy(around: Surroundings, workdir: Path, session_id: str) -> SandboxPolicy:
+def policy(
+    around: Surroundings, workdir: Path, session_id: str, network: Network, env: Mapping[str, str]
+) -> SandboxPolicy:
     """What the CLI may see: its login, this directory's sessions and the session's task list; the user's own
-    settings read-only.
+    settings read-only. ``network`` and ``env`` are its way to its model.
 
     The settings are not writable, because the user's own `claude` runs the hooks they name outside any
     sandbox. ``~/.claude.json`` stays hidden: it holds every project's history and the keys of its servers.
@@ -132,7 +131,8 @@ def policy(around: Surroundings, workdir: Path, session_id: str) -> SandboxPolic
         home=around.home,
         home_paths=tuple(path for path in writable if path.exists()),
         readable=tuple(path for path in readable if path.exists()),
-        env=environment(around),
+        env={**environment(around), **env},
+        network=network,
     )
 
 

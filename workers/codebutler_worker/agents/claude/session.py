@@ -10,6 +10,7 @@ from uuid import uuid4
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.schema import Line, decode
 from codebutler_worker.agents.process import AgentProcess, Record
+from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch
 
 QUEUE_LINES = 256
@@ -28,6 +29,8 @@ class LiveSession:
 
     def __init__(self, process: AgentProcess) -> None:
         self._process = process
+        self.way: Way | None = None
+        """Its way out, which ends with it."""
         # Bounded: a flood of lines waits in the pipe, not in our memory.
         self._heard: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_LINES)
         self._over = False
@@ -100,7 +103,11 @@ class LiveSession:
         """End the process: close its stdin, then by force. ``at_once``: in mid turn, where it would go on."""
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
-        await self._process.stop(eof_s=0.3 if at_once else 1.5, term_s=1.0)
+        try:
+            await self._process.stop(eof_s=0.3 if at_once else 1.5, term_s=1.0)
+        finally:
+            if self.way is not None:
+                await self.way.close()
         if self._heard.full():
             self._heard.get_nowait()
         self._heard.put_nowait(EndOfStream())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from codebutler.config.schema import CommandRule
 from codebutler.errors import AgentUnavailableError
+from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import SandboxPolicy
 
 # What the operator's surroundings may pass on to a program; nothing else of them does.
@@ -49,8 +50,8 @@ def argv(rule: CommandRule, binary: Path, text: str) -> tuple[str, ...]:
     return (str(binary), *rule.args, *((text,) if rule.mode == "one-shot" else ()))
 
 
-def policy(around: Surroundings, rule: CommandRule, binary: Path, workdir: Path) -> SandboxPolicy:
-    """What the program may see: the checkout, the system, itself."""
+def policy(around: Surroundings, rule: CommandRule, binary: Path, workdir: Path, way: Way) -> SandboxPolicy:
+    """What the program may see: the checkout, the system, itself; and its way to the network."""
     passed = {key: value for key, value in around.agent_env.items() if key in PASSED_ON}
     env = {
         "PATH": around.path,
@@ -58,8 +59,16 @@ def policy(around: Surroundings, rule: CommandRule, binary: Path, workdir: Path)
         "TERM": "xterm-256color",
         **(UNATTENDED if rule.mode == "one-shot" else {}),
         **passed,
+        **way.env,
     }
-    return SandboxPolicy(workdir=workdir, home=around.home, readable=(binary,), env=env, own_terminal=True)
+    return SandboxPolicy(
+        workdir=workdir,
+        home=around.home,
+        readable=(binary,),
+        env=env,
+        network=way.network,
+        own_terminal=True,
+    )
 
 
 def find(binary: str, path: str, repo: Path) -> Path:

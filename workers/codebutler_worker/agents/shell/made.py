@@ -6,19 +6,21 @@ import os
 from pathlib import Path
 
 from codebutler.clock import Clock
+from codebutler.config.programs import CHECKS
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.agents.teaching import instructions
+from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.sandbox.port import Sandbox
 
 
 def shell_backend(
     rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
 ) -> ShellBackend:
-    """The agent behind ``rule``'s prefix."""
+    """The agent behind ``rule``'s prefix. Checks run what agents wrote, so they reach what agents reach."""
     config = settings.config
     repo = Path(settings.path)
     path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
@@ -30,4 +32,7 @@ def shell_backend(
         unclosed_s=config.envelope.unclosed_timeout_ms / 1000,
     )
     around = Surroundings(home, path, settings.agent_env, taught)
-    return ShellBackend(rule, sandbox, around, SessionLogs(repo, config.logs.retention_days), clock, pace)
+    backend = ShellBackend(rule, sandbox, around, SessionLogs(repo, config.logs.retention_days), clock, pace)
+    outlet = for_agents if rule.prefix == CHECKS.prefix else for_commands
+    backend.outlet = outlet(config.sandbox, sandbox.name, settings.agent_env)
+    return backend

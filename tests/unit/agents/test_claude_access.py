@@ -1,0 +1,68 @@
+"""What Claude Code holds for its model, and what stays outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codebutler_worker.agents.claude import access, command
+from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.service import Service
+from codebutler_worker.sandbox.port import Door
+
+SECRETS = {
+    "ANTHROPIC_API_KEY": "sk-ant-real",
+    "ANTHROPIC_AUTH_TOKEN": "real",
+    "ANTHROPIC_CUSTOM_HEADERS": "X-Team: real",
+}
+
+
+def service(**agent_env: str) -> Service:
+    found = access.service_of(agent_env, "codebutler-1")
+    assert found is not None
+    return found
+
+
+def test_no_key_is_inside() -> None:
+    served = access.service_of(SECRETS, "codebutler-1")
+    env = access.environment(SECRETS, served, 3128)
+    assert env == {
+        "ANTHROPIC_API_KEY": "codebutler-1",
+        "ANTHROPIC_AUTH_TOKEN": "codebutler-1",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:3128",
+        "NO_PROXY": "localhost,127.0.0.1,::1",
+        "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL": "1",
+    }
+    assert served is not None
+    assert served.place == Place("api.anthropic.com", 443)
+    assert served.keys == (("x-api-key", "sk-ant-real"), ("authorization", "Bearer real"))
+    assert served.extra == (("X-Team", "real"),)
+
+
+def test_a_service_of_the_owners_keeps_its_path_and_is_not_taken_for_anthropics() -> None:
+    given = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://10.0.0.5:4000/llm", "NO_PROXY": ".corp"}
+    env = access.environment(given, service(**given), 40000)
+    assert env["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:40000/llm"
+    assert env["NO_PROXY"] == ".corp,localhost,127.0.0.1,::1"
+    assert access.OWN_API not in env
+
+
+def test_a_login_of_its_own_stays_with_it() -> None:
+    assert access.service_of({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, "x") is None
+    assert access.environment({}, None, 3128) == {}
+    passed = service(ANTHROPIC_BASE_URL="https://gateway.example")
+    assert passed.keys == ()
+
+
+def test_without_a_proxy_it_holds_its_keys_itself() -> None:
+    assert access.environment({**SECRETS, "OTHER": "x"}, service(**SECRETS), 0) == SECRETS
+
+
+@pytest.mark.parametrize("network", ["none", "open", Door(Path("/tmp/d"), 1)])
+def test_the_way_is_in_the_policy(network: Door) -> None:
+    around = command.Surroundings(Path("/usr/bin/claude"), Path("/home/you"), "/usr/bin")
+    policy = command.policy(around, Path("/srv/repo"), "id", network, {"HTTPS_PROXY": "p"})
+    assert policy.network == network
+    assert policy.env["HTTPS_PROXY"] == "p"
+    assert policy.env["PATH"] == "/usr/bin"

@@ -1,0 +1,60 @@
+"""What the configuration makes of the network, behind which walls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands
+
+
+@pytest.mark.parametrize(
+    ("network", "walls", "kind"),
+    [
+        ("auto", "bwrap", "hosts"),
+        ("auto", "docker", "open"),
+        ("hosts", "bwrap", "hosts"),
+        ("open", "bwrap", "open"),
+        ("open", "docker", "open"),
+        ("hosts", "none", "open"),  # without walls nothing can be kept
+        ("auto", "none", "open"),
+    ],
+)
+def test_for_agents(network: AgentNetwork, walls: str, kind: Kind) -> None:
+    assert for_agents(SandboxSection(network=network), walls, {}).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("network", "walls", "kind"),
+    [
+        ("open", "bwrap", "open"),
+        ("none", "bwrap", "none"),
+        ("hosts", "bwrap", "hosts"),
+        ("none", "docker", "none"),
+    ],
+)
+def test_for_commands(network: CommandNetwork, walls: str, kind: Kind) -> None:
+    assert for_commands(SandboxSection(command_network=network), walls, {}).kind == kind
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" works with bubblewrap only'):
+        for_agents(SandboxSection(network="hosts"), "docker", {})
+    with pytest.raises(SandboxUnavailableError, match=r"sandbox.commandNetwork"):
+        for_commands(SandboxSection(command_network="hosts"), "seatbelt", {})
+
+
+def test_an_agent_is_told_what_it_reaches_and_whom_to_ask() -> None:
+    told = for_agents(SandboxSection(hosts=("pypi.org",)), "bwrap", {}).told()
+    assert "reaches pypi.org." in told
+    assert "`sandbox.hosts`" in told
+    assert for_agents(SandboxSection(network="open"), "bwrap", {}).told() == ""
+
+
+async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:
+    for kind in ("none", "open"):
+        async with await Outlet(kind, walls=kind == "none").open(tmp_path) as way:
+            assert (way.network, way.port, dict(way.env)) == (kind, 0, {})

@@ -1,0 +1,78 @@
+"""How the programs of one repository get out: what its configuration says, behind the walls that there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from codebutler.config.schema import SandboxSection
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.egress.dial import Dialer
+from codebutler_worker.egress.hosts import Hosts
+from codebutler_worker.egress.proxy import Rules
+from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.way import Egress, Way
+
+Kind = Literal["none", "hosts", "open"]
+
+WITH_DOORS = ("bwrap",)
+"""The walls that a way out can be made through."""
+WITHOUT_WALLS = "none"
+NO_DOORS = '{key} "hosts" works with bubblewrap only: set sandbox.mode to "bwrap", or {key} to "open"'
+TOLD = (
+    "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
+    "decision of this machine's owner: look for no way around. Where a task needs one (say, to install packages), "
+    'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
+    "configuration."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """``hosts`` are the configuration's; ``walls``: there are some, so that a key can be kept outside of them."""
+
+    kind: Kind = "open"
+    hosts: tuple[str, ...] = ()
+    walls: bool = False
+    egress: Egress = field(default_factory=Egress)
+
+    async def open(self, workdir: Path, service: Service | None = None, needed: tuple[str, ...] = ()) -> Way:
+        """A way out for one program in ``workdir``: to ``service`` and the hosts that are ``needed`` without one.
+
+        Raises SandboxUnavailableError.
+        """
+        if self.kind == "none" or not self.walls:
+            return Way.without_proxy("none" if self.kind == "none" else "open")
+        rules = Rules(Hosts((*self.hosts, *needed)), service)
+        uid = workdir.stat().st_uid if os.geteuid() == 0 else None
+        return await self.egress.open(rules, self.kind, uid)
+
+    def told(self) -> str:
+        """What an agent is to know about its network; "" if there is nothing to know."""
+        if self.kind != "hosts":
+            return ""
+        return TOLD.format(hosts=", ".join(self.hosts) or "nothing")
+
+
+def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
+    """For agents that a model steers. ``walls``: the sandbox's name. Raises SandboxUnavailableError."""
+    kind: Kind = "open" if section.network == "auto" else section.network
+    if section.network == "auto" and walls in WITH_DOORS:
+        kind = "hosts"
+    return _outlet("sandbox.network", kind, section, walls, env)
+
+
+def for_commands(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
+    """For programs that people start. Raises SandboxUnavailableError."""
+    return _outlet("sandbox.commandNetwork", section.command_network, section, walls, env)
+
+
+def _outlet(key: str, kind: Kind, section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
+    if walls == WITHOUT_WALLS:
+        return Outlet("open")
+    if kind == "hosts" and walls not in WITH_DOORS:
+        raise SandboxUnavailableError(NO_DOORS.format(key=key))
+    return Outlet(kind, section.hosts, walls=True, egress=Egress(Dialer(env)))
