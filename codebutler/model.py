@@ -173,11 +173,15 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
 
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
-    """Replace the content of a message of ours. Text without blocks removes the old blocks."""
+    """Replace the content of a message of ours. Text without blocks removes the old blocks.
+
+    ``names``: users whose mention in it is their name (an edit calls nobody), if they may talk to us.
+    """
 
     target_ts: str
     text: str
     blocks: tuple[dict[str, Any], ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):

@@ -21,7 +21,7 @@ from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import addressed, harmless, has_links, linked
+from codebutler.slack.outgoing import addressed, harmless, has_links, linked, named
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
@@ -71,7 +71,7 @@ class ParentServices:
 
         Raises ChatError if it is refused for good.
         """
-        operation = harmless(operation)
+        operation = named(harmless(operation), repo.config.slack.allowed_users)
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url())
         called = addressed(operation, repo.config.slack.allowed_users)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.text.escape import neutralise
+from codebutler.text.escape import ZERO_WIDTH_SPACE, neutralise
 from codebutler.text.links import ANY_WORKSPACE, at_home
 
 Lane = Literal["posts", "updates"]
@@ -107,6 +107,22 @@ def addressed(operation: Operation, allowed: Collection[str]) -> Operation:
     block = {"type": "section", "text": {"type": "mrkdwn", "text": call}}
     blocks = (block, *post.blocks) if post.blocks else ()
     return msgspec.structs.replace(post, text=f"{call} {post.text}", blocks=blocks)
+
+
+def named(operation: Operation, allowed: Collection[str]) -> Operation:
+    """The edit with the mentions that stand for names, of users who are ``allowed``: an edit calls nobody."""
+    if not isinstance(operation, Update) or not operation.names:
+        return operation
+    users = [user for user in operation.names if user in allowed and _USER.fullmatch(user)]
+    put = partial(_mentioning, users=users)
+    blocks = tuple(_redact_block(block, put) for block in operation.blocks)
+    return msgspec.structs.replace(operation, text=put(operation.text), blocks=blocks, names=())
+
+
+def _mentioning(text: str, users: Collection[str]) -> str:
+    for user in users:
+        text = text.replace(f"<{ZERO_WIDTH_SPACE}@{user}>", f"<@{user}>")
+    return text
 
 
 def has_links(operation: Operation) -> bool:

@@ -91,7 +91,7 @@ async def test_a_double_click_decides_once_and_the_second_is_told(tmp_path: Path
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
         assert [(id_, answer.allow) for id_, answer in parent.backend.answers] == [("req-1", True)]
-        assert [card.text for card in parent.updates if f"Allowed by {USER}" in card.text]
+        assert [card.text for card in parent.updates if f"Allowed by <@{USER}>" in card.text]
         assert [values(card) for card in parent.updates] == [[]] * len(parent.updates)
         assert ("allowed", USER) in [(act.decision, act.user) for act in parent.said(Audit)]
         assert sum("Already decided" in post.text for post in parent.posts) == 1
@@ -178,7 +178,7 @@ async def test_typed_words_decide_and_other_words_queue(tmp_path: Path) -> None:
         assert "keep the cache" in answer.text
         await parent.until(lambda: parent.reactions(BELOW) == ["white_check_mark"])
         assert parent.reactions("9800.1") == ["hourglass_flowing_sand"]
-        assert any(f"Denied by {USER}: keep the cache" in card.text for card in parent.updates)
+        assert any(f"Denied by <@{USER}>: keep the cache" in card.text for card in parent.updates)
 
 
 async def test_a_typed_yes_for_two_cards_is_ambiguous(tmp_path: Path) -> None:

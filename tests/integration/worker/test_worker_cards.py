@@ -158,6 +158,20 @@ async def test_who_pressed_once_is_named_when_writing_too(tmp_path: Path) -> Non
         await update_with(parent, "touch b", "Allowed by ana.")
 
 
+async def test_who_only_wrote_is_named_by_the_mention_that_slack_shows_as_the_name(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, FIRST)
+        await parent.post_with("touch a")
+        parent.says("yes", "9900.1", "100.1")
+        card = await update_with(parent, f"Allowed by <@{USER}>.")
+        assert card.names == (USER,)
+        run.does(Question("req-9", "Which?"))
+        await parent.post_with("Which?")
+        parent.says("this <@U0EVE>", "9900.2", "100.1")
+        card = await update_with(parent, f"💬 <@{USER}>: this")
+        assert "<@U0EVE>" not in card.text
+
+
 async def test_one_no_is_enough_and_no_session_gets_around_it(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await asks(parent, PUSH)

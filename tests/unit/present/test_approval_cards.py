@@ -86,7 +86,7 @@ def test_what_is_decided_leaves_the_button_for_all() -> None:
 
 
 def test_who_is_still_needed_is_said_and_no_session_is_offered() -> None:
-    card = approval_card([Item("a", ("git push",), needed=3, votes=("Ana", "<Ben>"))])
+    card = approval_card([Item("a", ("git push",), needed=3, votes=("Ana", "&lt;Ben&gt;"))])
     assert "👥 3 people have to allow this; 2 did: Ana, &lt;Ben&gt;." in card.text
     assert [label for label, _ in buttons(card)] == ["Allow", "Deny", "Deny with a reason…"]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.slack.outgoing import addressed, harmless
+from codebutler.slack.outgoing import addressed, harmless, named
 
 PINGS = "<!channel> <@U0ANA> <!subteam^S1> @here @everyone &lt;!here&gt;"
 
@@ -74,3 +74,21 @@ def test_who_may_not_talk_to_us_is_not_called(user: str) -> None:
         Post(text="done", mention=user), ("U0ANA", "operator", "!channel", "U0ANA> <!channel", "S0TEAM")
     )
     assert called == Post(text="done")
+
+
+def test_an_edit_names_those_who_may_talk_to_us_and_nobody_else() -> None:
+    text = "Allowed by <@U0ANA> and <@U0EVE>. It says &lt;@U0ANA&gt; <@U0BEN> <!channel>"
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+    edit = Update(target_ts="1.1", text=text, blocks=(section,), names=("U0ANA", "U0EVE", "channel"))
+    sent = named(harmless(edit), ("U0ANA", "U0BEN"))
+    assert isinstance(sent, Update)
+    assert sent.names == ()
+    for shown in (sent.text, sent.blocks[0]["text"]["text"]):
+        assert shown.count("<@U0ANA>") == 1
+        for ping in ("<@U0EVE>", "<@U0BEN>", "<!channel>", "&lt;@"):
+            assert ping not in shown
+
+
+def test_a_new_message_names_nobody() -> None:
+    post = Post(text="<@U0ANA>")
+    assert named(harmless(post), ("U0ANA",)) == harmless(post)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from codebutler_worker.conversation.calls import (
     QUESTIONS,
@@ -22,6 +23,7 @@ from codebutler_worker.present.approvals import (
     denied_by,
     plan_texts,
 )
+from codebutler_worker.present.lines import person
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.questions import Asked, answered_by, question_card
 from codebutler_worker.store.rows import ApprovalRow
@@ -32,8 +34,11 @@ UNDECIDED = "⚠️ Nobody decided: this was NOT run."
 def card_of(rows: Sequence[ApprovalRow], ticked: Collection[str] = ()) -> Message:
     """The card that asks these, as it stands; ``ticked`` are the boxes that somebody has ticked on it."""
     if rows[0].tool in QUESTIONS:
-        return question_card([_asked(row) for row in rows], ticked)
-    return approval_card([_item(row) for row in rows])
+        card = question_card([_asked(row) for row in rows], ticked)
+    else:
+        card = approval_card([_item(row) for row in rows])
+    deciders = {user for row in rows for user in _deciders(row)}
+    return replace(card, names=tuple(sorted(deciders)))
 
 
 def _asked(row: ApprovalRow) -> Asked:
@@ -58,16 +63,24 @@ def _item(row: ApprovalRow) -> Item:
         texts=texts,
         scope="" if is_plan or row.needed > 1 else scope_of(row.tool, called),
         needed=row.needed,
-        votes=tuple(voters(row).values()),
+        votes=tuple(_deciders(row).values()),
         verdict=_verdict(row),
         is_plan=is_plan,
     )
 
 
+def _deciders(row: ApprovalRow) -> dict[str, str]:
+    """Everybody who has decided so far, as people read them, by user ID."""
+    names = voters(row)
+    if row.decided_by:
+        names.setdefault(row.decided_by, "")
+    return {user: person(user, name) for user, name in names.items()}
+
+
 def _verdict(row: ApprovalRow) -> str:
     """What became of the request, "" while it is open."""
-    names = voters(row)
-    by = names.get(row.decided_by or "", row.decided_by or "")
+    names = _deciders(row)
+    by = names.get(row.decided_by or "", "")
     match row.state:
         case "pending":
             return ""

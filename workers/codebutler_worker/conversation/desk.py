@@ -118,7 +118,9 @@ class Draft:
         target = self.uow.outbox.get(op_id)
         if target is None or target.state == "failed":
             return None
-        update = Update(target_ts=target.ts or "", text=message.text, blocks=message.blocks)
+        update = Update(
+            target_ts=target.ts or "", text=message.text, blocks=message.blocks, names=message.names
+        )
         return self.add(place, update, None if target.ts else op_id)
 
     def edit_ts(self, place: Place, ts: str, message: Message) -> None:

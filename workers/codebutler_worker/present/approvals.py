@@ -47,7 +47,7 @@ _MARKS = {"old_string": "- ", "new_string": "+ "}
 class Item:
     """One request on a card: ``texts`` say what is asked (mrkdwn, each for a section of its own).
 
-    ``scope`` is what "for this session" would cover, "" where it is not offered. ``votes`` of the ``needed``
+    ``scope`` is what "for this session" would cover, "" where it is not offered. ``votes`` (mrkdwn) of the ``needed``
     people have allowed it; ``verdict`` is what became of it, "" while it is open.
     """
 
@@ -106,14 +106,14 @@ def approval_card(items: Sequence[Item]) -> Message:
     return Message(clip("\n".join(lines), FALLBACK_CHARS), tuple(blocks))
 
 
-def allowed_by(user: str, scope: str = "") -> str:
-    """Who allowed it, once or (``scope``) for the session."""
-    return f"✅ Allowed by {plain(user)}" + (f" for this session: {plain(scope)}." if scope else ".")
+def allowed_by(who: str, scope: str = "") -> str:
+    """Who (mrkdwn) allowed it, once or (``scope``) for the session."""
+    return f"✅ Allowed by {who}" + (f" for this session: {plain(scope)}." if scope else ".")
 
 
-def denied_by(user: str, reason: str) -> str:
-    """Who refused it, and why."""
-    return f"🚫 Denied by {plain(user)}" + (f": {plain(one_line(reason, REASON_CHARS))}" if reason else ".")
+def denied_by(who: str, reason: str) -> str:
+    """Who (mrkdwn) refused it, and why."""
+    return f"🚫 Denied by {who}" + (f": {plain(one_line(reason, REASON_CHARS))}" if reason else ".")
 
 
 def _state_lines(item: Item) -> list[str]:
@@ -121,7 +121,7 @@ def _state_lines(item: Item) -> list[str]:
         return [item.verdict]
     if item.needed == 1:
         return []
-    who = f": {plain(', '.join(item.votes))}" if item.votes else ""
+    who = f": {', '.join(item.votes)}" if item.votes else ""
     return [f"👥 {item.needed} people have to allow this; {len(item.votes)} did{who}."]
 
 

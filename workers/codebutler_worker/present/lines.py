@@ -8,6 +8,7 @@ import unicodedata
 from codebutler.text.escape import escape, neutralise
 
 LINE_LIMIT = 150
+_USER = re.compile(r"[UW][A-Z0-9]{1,30}")
 _HALF_ENTITY = re.compile(r"&[a-z]*$")
 
 
@@ -33,6 +34,13 @@ def code(text: str, limit: int = LINE_LIMIT) -> str:
     """Foreign text as one line of inline code; backticks would end it early and become quotes."""
     shown = one_line(text.replace("`", "'"), limit)
     return f"`{plain(shown)}`"
+
+
+def person(user: str, name: str = "") -> str:
+    """Somebody's name or, where only the ID is known, the mention that Slack shows as the name."""
+    if name and name != user:
+        return plain(name)
+    return f"<@{user}>" if _USER.fullmatch(user) else plain(user)
 
 
 def visible(text: str) -> str:

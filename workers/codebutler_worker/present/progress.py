@@ -40,10 +40,14 @@ FAR = 9
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The content of a message: mrkdwn text, and blocks that win where they can be shown."""
+    """The content of a message: mrkdwn text, and blocks that win where they can be shown.
+
+    ``names``: users who are named by a mention, which Slack shows as their name. For an edit only: it calls nobody.
+    """
 
     text: str
     blocks: tuple[dict[str, Any], ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def button(label: str, action_id: str, value: str, style: str = "") -> dict[str, Any]:

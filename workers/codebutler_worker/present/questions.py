@@ -76,9 +76,9 @@ def options_in(body: str) -> tuple[str, tuple[str, ...]]:
     return question, tuple(found)
 
 
-def answered_by(user: str, answer: str) -> str:
-    """Who answered what."""
-    return f"💬 {plain(user)}: {plain(one_line(answer, 300))}"
+def answered_by(who: str, answer: str) -> str:
+    """Who (mrkdwn) answered what."""
+    return f"💬 {who}: {plain(one_line(answer, 300))}"
 
 
 def box(question_id: str, at: int) -> str:
