@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -55,6 +56,7 @@ def clip_mrkdwn(text: str, limit: int) -> str:
     return cut.rstrip() + (FENCE_END if cut.count("```") % 2 else "") + CUT
 
 
+@cache
 def parser() -> MarkdownIt:
     """Reads Markdown as Slack does: CommonMark with tables and strikethrough."""
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
