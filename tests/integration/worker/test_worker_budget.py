@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,9 +11,10 @@ import pytest
 
 from codebutler.config.schema import BudgetSection, Limit, RepoSettings
 from codebutler.model import MessageDeleted, MessageEdited, MessagePosted, Post, Prompt
-from codebutler.protocol.messages import Heartbeat
-from codebutler_worker.agents.backend import Usage
+from codebutler.protocol.messages import Heartbeat, StopTurns
+from codebutler_worker.agents.backend import Question, Started, Text, Usage
 from tests.integration.worker.test_worker_parking import buttons, press
+from tests.ledger import rows
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 HOURS_24 = 86_400.0
@@ -202,3 +205,94 @@ async def test_where_people_have_budgets_nobody_rides_on_anothers_turn(tmp_path:
 
 async def held_in_thread(parent: Parent, thread_ts: str) -> None:
     await parent.until(lambda: [post for post in told(parent) if post.thread_ts == thread_ts], flow=True)
+
+
+async def test_a_turn_that_meets_a_limit_is_stopped_and_goes_on_the_next_day(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, thread=Limit(usd_per_day=1))) as parent:
+        parent.says("build it", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"), Usage(100, 10, 0.6, 1))
+        await parent.clock.advance(60)
+        assert not run.closed.is_set()
+        run.does(Usage(200, 20, 1.02, 2))
+        card = await held(parent, "100.1")
+        assert "This thread's budget for today is used up: $1.02 of $1.00." in card.text
+        await asyncio.wait_for(run.closed.wait(), 30)
+        for _ in range(1442):
+            await parent.clock.advance(60)
+        again = await parent.run(1)
+        assert again.request.session_id == "session-1"
+        assert "Go on from where you stopped" in again.request.prompt
+        again.finish()
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+
+
+async def test_an_agent_that_does_not_listen_is_ended_all_the_same(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(tokens_per_day=100))) as parent:
+        parent.backend.obeys_stop = False
+        parent.says("build it", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"), Usage(100, 10, None, 1))
+        await held(parent, "100.1")
+        await asyncio.wait_for(run.closed.wait(), 30)
+
+
+async def test_the_time_spent_waiting_for_a_person_is_not_worked(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, user=Limit(minutes_per_day=5))) as parent:
+        parent.says("build it", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"))
+        for _ in range(12):
+            await parent.clock.advance(5)
+        run.does(Question("q-1", "Which?", ("a", "b")))
+        card = await parent.post_with("Which?")
+        for _ in range(20):
+            await parent.clock.advance(60)
+        assert not told(parent)
+        press(parent, next(iter(buttons(card).values())))
+        await parent.until(lambda: parent.backend.answers)
+        run.does(Text("going on"))
+        for _ in range(60):
+            await parent.clock.advance(5)
+        # Some steps of the clock pass between two looks.
+        assert re.search(r"Your budget for today is used up: [5-9]m", (await held(parent, "100.1")).text)
+
+
+async def test_what_a_killed_worker_had_used_is_not_forgotten(tmp_path: Path) -> None:
+    with_limit = budgeted(tmp_path, repo=Limit(usd_per_day=1, turns_per_day=10))
+    async with worker(with_limit) as parent:
+        parent.says("build it", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"), Usage(100, 10, 0.99, 1))
+        store = tmp_path / ".codebutler" / "store.db"
+        await parent.until(lambda: rows(store, "SELECT 1 FROM turns WHERE cost_usd = 0.99"), flow=True)
+    async with worker(with_limit) as parent:
+        await parent.post_with("The machine stopped")
+        parent.says("small thing", "200.1")
+        run = await parent.run(0)
+        run.does(Started("session-2"), Usage(1, 1, 0.01, 1))
+        assert "$1.00 of $1.00" in (await held(parent, "200.1")).text
+
+
+async def test_turns_side_by_side_share_what_is_left(tmp_path: Path) -> None:
+    shared = budgeted(tmp_path, repo=Limit(usd_per_day=1))
+    parallel = msgspec.structs.replace(shared.config.agent, parallel_turns=2)
+    both = msgspec.structs.replace(shared, config=msgspec.structs.replace(shared.config, agent=parallel))
+    async with worker(both) as parent:
+        parent.says("one", "100.1")
+        parent.says("two", "200.1")
+        first, second = await parent.run(0), await parent.run(1)
+        for run in (first, second):
+            run.does(Started(f"session-{run.request.turn_id}"), Usage(1, 1, 0.5, 1))
+        await held(parent, "100.1")
+        await held(parent, "200.1")
+
+
+async def test_a_stop_by_a_person_is_a_stop(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=1))) as parent:
+        parent.says("build it", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"), Usage(1, 1, 0.5, 1))
+        parent.channel.send(StopTurns(user=USER))
+        await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
+        assert not told(parent)

@@ -18,13 +18,12 @@ def account_of(turn: TurnRow) -> Account:
     return Account(turn.user_id, turn.conversation, turn.job)
 
 
-def used_today(draft: Draft, config: Config, account: Account, without: str = "") -> tuple[Line, ...]:
-    """Every limit that concerns the account, and how much of it today's turns have used; not counted is the turn
-    with the id ``without``."""
+def used_today(draft: Draft, config: Config, account: Account) -> tuple[Line, ...]:
+    """Every limit that concerns the account, and how much of it today's turns have used."""
     if not is_limited(config.budget):
         return ()
-    since, _ = day_of(draft.now, zone_of(config.budget.timezone))
-    spent = draft.uow.turns.spent_since(iso(since), without)
+    first, until = day_of(draft.now, zone_of(config.budget.timezone))
+    spent = draft.uow.turns.spent_between(iso(first), iso(until))
     return lines(config.budget, (one for one in spent if counts(one.agent, config)), account)
 
 

@@ -13,6 +13,7 @@ from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.clicks import LIMITS
 from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.queueing import (
+    BUDGET,
     DONE,
     FAILED,
     QUEUED,
@@ -55,6 +56,7 @@ class Ending:
     resume_at: datetime | None = None
     others: tuple[str, ...] = ()
     showing: Showing | None = None
+    worked_s: float = 0.0
 
     @property
     def outcome(self) -> Outcome:
@@ -118,6 +120,7 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
         output_tokens=ending.usage.output_tokens,
         cost_usd=ending.usage.cost_usd,
         agent_turns=ending.usage.turns,
+        worked_s=ending.worked_s,
     )
     _keep_total_cost(draft, ending)
 
@@ -149,7 +152,8 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
 def _park(draft: Draft, ending: Ending, card: str | None) -> None:
     """From now on the card is the message that is kept up to date."""
     not_before = iso(ending.resume_at) if ending.resume_at else ""
-    attempts = ending.turn.attempts + 1
+    # A budget is nobody's refusal, after which to give up.
+    attempts = ending.turn.attempts + (ending.finished.reason != BUDGET)
     draft.uow.turns.update(ending.turn.id, not_before=not_before, attempts=attempts, progress_op_id=card)
 
 

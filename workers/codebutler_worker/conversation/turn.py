@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError, StoreError
@@ -26,6 +28,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.teaching import instructions
+from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.background import gather
 from codebutler_worker.conversation.beginning import Begun
@@ -47,6 +50,7 @@ from codebutler_worker.conversation.trees import TurnTrees
 from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.present import progress
+from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count
 from codebutler_worker.present.progress import Message
@@ -88,6 +92,7 @@ class Turn:
             self._showing = Showing(desk, self._place, begun.turn.id, begun.program, begun.progress_op_id)
         self._telling = Telling(desk, self._place, begun.progress_op_id)
         self._trees = TurnTrees(desk, begun.turn)
+        self._watch = Watch(desk, begun.turn, lambda: self._asking.waits)
 
     @property
     def row(self) -> TurnRow:
@@ -105,6 +110,7 @@ class Turn:
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
         drive.add_done_callback(lambda _: self._over.set())
         showing = self._show_progress()
+        watching = asyncio.create_task(self._end_at_limit(), name=f"budget of {self.row.id}")
         self._telling.start()
         try:
             await _first(drive, self._outcome)
@@ -116,10 +122,10 @@ class Turn:
             await self._trees.end()
         finally:
             self._telling.stop()
-            for task in (drive, showing):
+            for task in (drive, showing, watching):
                 task.cancel()
             closing = (self._asking.close(), self._parcels.close(), self._trees.close())
-            await asyncio.gather(drive, showing, *closing, return_exceptions=True)
+            await asyncio.gather(drive, showing, watching, *closing, return_exceptions=True)
 
     async def stop(self, by: str = "", *, forced: bool = False) -> None:
         """Ask the agent to end; force it if it does not, or at once. ``by`` is told in the thread."""
@@ -134,6 +140,15 @@ class Turn:
             await ask.stop(self.row.id)
         if self._drive is not None:
             await wait_for(self._desk.clock, self._over, STOP_GRACE_S if ask else 0)
+            self._drive.cancel()
+
+    async def _end_at_limit(self) -> None:
+        """Once a budget's limit is met: end the agent, whose session can be gone on with."""
+        await self._watch.run()
+        if self._backend is not None:
+            await self._backend.stop(self.row.id)
+        if self._drive is not None:
+            await wait_for(self._desk.clock, self._over, STOP_GRACE_S)
             self._drive.cancel()
 
     async def type(self, text: str) -> str:
@@ -239,6 +254,7 @@ class Turn:
                 await self._asking.withdrawn(event)
         view = reduce(self._view, event)
         self._telling.heard(event, view)
+        self._watch.heard(view.usage)
         if view != self._view:
             self._view = view
             if self._progress is not None:
@@ -283,9 +299,17 @@ class Turn:
     def _elapsed_s(self) -> float:
         return self._desk.clock.monotonic() - self._started_s
 
+    def _settled(self, finished: Finished) -> tuple[Finished, datetime | None]:
+        """How the turn ended, and when it goes on by itself."""
+        if self._stopping or finished.ok:
+            return finished, None
+        if self._watch.met is not None:
+            return replace(finished, text=used_up_text(self._watch.met), reason="budget"), self._watch.until
+        return finished, resume_at(finished, self.row.attempts, self._desk.clock.now())
+
     async def _conclude(self, finished: Finished) -> None:
         """Commit the outcome; a full disk must not cost an answer, so it is tried until it works."""
-        resume = None if self._stopping else resume_at(finished, self.row.attempts, self._desk.clock.now())
+        finished, resume = self._settled(finished)
         ending = Ending(
             self.row,
             finished,
@@ -295,8 +319,9 @@ class Turn:
             self._stopping,
             self._stopped_by,
             resume,
-            await others_than(self._desk, self.row.agent) if resume else (),
+            await others_than(self._desk, self.row.agent) if resume and self._watch.met is None else (),
             showing=self._showing,
+            worked_s=self._watch.worked_s,
         )
         reached("result.before")
         while True:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
 from codebutler_worker.store.rows import MessageRow, Spent, TurnRow, TurnState, message_id
-from codebutler_worker.store.spending import spent_since
+from codebutler_worker.store.spending import spent_between
 
 
 class Inbox:
@@ -114,9 +114,10 @@ class Turns:
         count, usd = self._connection.execute(_cost_since(), {"given_moment": moment}).one()
         return int(count), float(usd)
 
-    def spent_since(self, moment: str, without: str = "") -> list[Spent]:
-        """What the turns that began at ``moment`` or later have used, but the one with the id ``without``."""
-        return spent_since(self._connection, moment, without)
+    def spent_between(self, first: str, until: str, *, without: str = "") -> list[Spent]:
+        """What the turns that began from ``first`` on and before ``until`` (ISO 8601, UTC) have used, but the one
+        with the id ``without``."""
+        return spent_between(self._connection, first, until, without)
 
     def count(self, state: TurnState) -> int:
         """How many turns are in a state."""

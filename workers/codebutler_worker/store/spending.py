@@ -1,4 +1,4 @@
-"""What turns have used since a moment, for budgets. Inside a transaction."""
+"""What turns have used on a day, for budgets. Inside a transaction."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from codebutler_worker.store.mapping import given
 from codebutler_worker.store.rows import Account, Spent, Used
 
 
-def spent_since(connection: Connection, moment: str, without: str) -> list[Spent]:
-    """Of every turn that began at ``moment`` (ISO 8601, UTC) or later but ``without``, a turn's id."""
-    rows = connection.execute(_spent(), {"given_moment": moment, "given_without": without})
+def spent_between(connection: Connection, first: str, until: str, without: str) -> list[Spent]:
+    """Of every turn that began from ``first`` on and before ``until`` (ISO 8601, UTC), but ``without``, a turn's id."""
+    values = {"given_first": first, "given_until": until, "given_without": without}
+    rows = connection.execute(_spent(), values)
     return [
         Spent(
             row.agent,
@@ -35,5 +36,5 @@ def _spent() -> Select[Any]:
         func.sum(columns.input_tokens + columns.output_tokens).label("tokens"),
         func.sum(columns.worked_s).label("worked_s"),
     )
-    counted = (columns.started_at >= given("moment"), columns.id != given("without"))
-    return select(*account, *sums).where(*counted).group_by(*account)
+    began = (columns.started_at >= given("first"), columns.started_at < given("until"))
+    return select(*account, *sums).where(*began, columns.id != given("without")).group_by(*account)

@@ -1,0 +1,103 @@
+"""While a turn runs: what it uses is written down, and it is ended when a limit is met."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from codebutler.config.zones import zone_of
+from codebutler.errors import StoreError
+from codebutler_worker.agents.backend import Usage
+from codebutler_worker.budget.hold import account_of
+from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines, used_up
+from codebutler_worker.conversation.desk import Desk, Draft, iso
+from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.store.rows import Spent, TurnRow, Used
+
+KEEP_S = 5.0
+"""So much of a turn's use, at most, is forgotten when its worker is killed."""
+
+
+class Watch:
+    """Of one turn that runs. ``waits`` tells whether it waits for a person: that time is not worked.
+
+    ``met`` is the limit that was met, ``until`` when the next day begins.
+    """
+
+    def __init__(self, desk: Desk, turn: TurnRow, waits: Callable[[], bool]) -> None:
+        config = desk.settings.config
+        self.met: Line | None = None
+        self.is_limited = is_limited(config.budget) and counts(turn.agent, config)
+        self.until = desk.clock.now()
+        self._desk = desk
+        self._turn = turn
+        self._waits = waits
+        self._usage = Usage()
+        self._others: Sequence[Spent] = ()
+        self._worked_s = 0.0
+        self._looked_s = desk.clock.monotonic()
+        self._waited = False
+        self._over = asyncio.Event()
+
+    @property
+    def worked_s(self) -> float:
+        """How long the agent has worked."""
+        now_s = self._desk.clock.monotonic()
+        if not self._waited:
+            self._worked_s += now_s - self._looked_s
+        self._looked_s, self._waited = now_s, self._waits()
+        return self._worked_s
+
+    def heard(self, usage: Usage) -> None:
+        """The turn has used so much; call it whenever it may have begun or ceased to wait, too."""
+        self._usage = usage
+        self._judge()
+
+    async def run(self) -> None:
+        """Until a limit is met; for ever where none is set."""
+        if not self.is_limited:
+            await self._over.wait()
+        while self.met is None:
+            try:
+                self._others = await self._desk.commit(self._keep)
+            except StoreError as error:
+                self._desk.report.log("ERR", f"what a turn uses is not written down: {error}")
+            self._judge()
+            if self.met is None:
+                await wait_for(self._desk.clock, self._over, KEEP_S)
+
+    def _keep(self, draft: Draft) -> list[Spent]:
+        """Write down what the turn has used; returns what the others of its day have."""
+        config, usage = self._desk.settings.config, self._usage
+        draft.uow.turns.update(
+            self._turn.id,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=usage.cost_usd,
+            agent_turns=usage.turns,
+            worked_s=self.worked_s,
+        )
+        first, self.until = self._day()
+        others = draft.uow.turns.spent_between(iso(first), iso(self.until), without=self._turn.id)
+        return [one for one in others if counts(one.agent, config)]
+
+    def _judge(self) -> None:
+        worked_s = self.worked_s
+        if not self.is_limited or self.met is not None:
+            return
+        usage = self._usage
+        tokens = usage.input_tokens + usage.output_tokens
+        account = account_of(self._turn)
+        own = Spent(self._turn.agent, account, Used(usage.cost_usd or 0.0, tokens, 1, worked_s / 60))
+        found = lines(self._desk.settings.config.budget, [*self._others, own], account)
+        # That it is the last one allowed is no reason to end it.
+        self.met = used_up([line for line in found if line.unit != "turns"])
+        if self.met is not None:
+            self._over.set()
+
+    def _day(self) -> tuple[datetime, datetime]:
+        """The day on which the turn began."""
+        began = self._turn.started_at
+        moment = datetime.fromisoformat(began) if began else self._desk.clock.now()
+        return day_of(moment, zone_of(self._desk.settings.config.budget.timezone))
