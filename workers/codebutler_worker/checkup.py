@@ -19,13 +19,16 @@ import msgspec
 from msgspec import Meta, Struct
 
 from codebutler.clock import SystemClock
-from codebutler.config.schema import RepoSettings
+from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.errors import CodeButlerError, SandboxUnavailableError
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.survey import Survey, survey
+from codebutler_worker.egress.outlet import summary
 from codebutler_worker.roster import Roster
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.limits import Limiter, Limits
+from codebutler_worker.sandbox.port import Lasting
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR
@@ -92,7 +95,7 @@ def _store(settings: RepoSettings) -> Finding:
 async def _walls(settings: RepoSettings, state: Path) -> AsyncIterator[Finding]:
     section = settings.config.sandbox
     try:
-        sandbox = await select_sandbox(section.mode, trusted=True, hidden=(state,))
+        sandbox = await select_sandbox(section.mode, trusted=True, hidden=(state,), section=section)
     except SandboxUnavailableError as error:
         yield fail("sandbox", section.mode, str(error))
         return
@@ -104,11 +107,31 @@ async def _walls(settings: RepoSettings, state: Path) -> AsyncIterator[Finding]:
         yield ok(
             "sandbox", sandbox.name, "self-test passed: what is started inside sees and writes only its own"
         )
+    if isinstance(sandbox, Lasting):
+        await sandbox.close()
+        yield ok("sandbox", "limits", sandbox.told)
+    else:
+        yield _limits(section, walls=sandbox.name != "none")
+    if isinstance(sandbox, BwrapSandbox):
+        yield _filter(sandbox)
+    try:
+        yield ok("sandbox", "network", summary(section, sandbox.name))
+    except SandboxUnavailableError as error:
+        yield fail("sandbox", "network", str(error))
+
+
+def _limits(section: SandboxSection, *, walls: bool) -> Finding:
     limiter = Limiter.detect(Limits.configured(section))
-    told = limiter.told(walls=sandbox.name != "none")
+    told = limiter.told(walls=walls)
     held = not limiter.limits.any or "not enforceable" not in told
-    yield (ok if held else warn)("sandbox", "limits", told)
-    yield ok("sandbox", "network", "open: agents reach any host; git and our own checks none")
+    return (ok if held else warn)("sandbox", "limits", told)
+
+
+def _filter(sandbox: BwrapSandbox) -> Finding:
+    if sandbox.filter.missing:
+        told = f"not filtered: there is no list for {sandbox.filter.machine} yet"
+        return warn("sandbox", "system calls", told)
+    return ok("sandbox", "system calls", "filtered: those that no agent needs are refused")
 
 
 async def _live(name: str, checkup: Checkup, home: Path) -> Finding:

@@ -79,10 +79,11 @@ def _why(stderr: str, code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a container is made for, and with which options of `docker run`."""
+    """What a container is made for, and with which options of `docker run`; ``reusable``: for several programs."""
 
     conversation: str
     options: tuple[str, ...]
+    reusable: bool = True
 
 
 @dataclass(slots=True)
@@ -152,7 +153,7 @@ class Containers:
     async def leave(self, container: Container) -> None:
         """The program has ended, or its client has: kill what is left of it."""
         self._busy.remove(container)
-        if container.unwanted or not await self._alone(container):
+        if container.unwanted or not container.recipe.reusable or not await self._alone(container):
             await self._discard([container])
             return
         self._idle.append(container)

@@ -16,15 +16,17 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.containers import Container, Containers, Docker, Recipe
 from codebutler_worker.sandbox.docker_argv import PLACE, Identity, exec_argv, run_options
+from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits, explain
 from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
-from codebutler_worker.sandbox.port import Enclosure, Launch, SandboxPolicy
+from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
 ORDINARY_ID = 1000
+PYTHON = Path("/usr/bin/python3")
 DEFAULT = Limits(memory_bytes=512 * 2**20, processes=128, cpus=1)
 """What a container may use where the configuration does not say."""
 SELF_TEST = """
@@ -64,8 +66,6 @@ class DockerSandbox:
         checkout = inspect_checkout(policy.workdir)
         for path in (path for path in self._hidden if path.is_relative_to(checkout.root)):
             refuse_links(checkout.root, path)
-        if not isinstance(policy.network, str):
-            raise SandboxUnavailableError("docker opens the whole network or none of it: use bwrap for less")
         inside = Inside(
             home=policy.home.resolve(),
             home_paths=home_paths(policy),
@@ -76,7 +76,11 @@ class DockerSandbox:
         # Ours, or as root the owner's; root itself is refused.
         mine = os.geteuid() != 0
         who = Identity(os.geteuid(), os.getegid()) if mine else Identity(checkout.uid, checkout.gid)
-        recipe = Recipe(policy.conversation, run_options(inside, checkout, who, self.limits))
+        behind_door = isinstance(policy.network, Door)
+        if isinstance(policy.network, Door):
+            argv = through(policy.network, PYTHON, argv)
+        options = run_options(inside, checkout, who, self.limits)
+        recipe = Recipe(policy.conversation, options, reusable=not behind_door)
         command, env = exec_argv(
             self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal
         )
@@ -109,6 +113,22 @@ class DockerSandbox:
                 await self.release("self-test")
         if output != "written":
             raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'it says nothing'})")
+
+    @property
+    def told(self) -> str:
+        """See the port."""
+        limits = self.limits
+        parts = [
+            words
+            for value, words in (
+                (limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory"),
+                (limits.processes, f"{limits.processes} processes"),
+                (limits.file_bytes, f"{limits.file_bytes // 2**30} GB per file"),
+                (limits.cpus, f"{limits.cpus:g} processors"),
+            )
+            if value
+        ]
+        return f"each conversation may use {', '.join(parts) or 'everything'} (a container of its own)"
 
     async def release(self, conversation: str) -> None:
         """The conversation is over: nothing that was kept for it stays."""

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
+from codebutler_worker.sandbox.handover import INSIDE
 from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits
+from codebutler_worker.sandbox.port import Door
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
 
 WORKSPACE = Path("/workspace")
@@ -65,6 +67,11 @@ def run_options(inside: Inside, checkout: Checkout, identity: Identity, limits: 
         f"--user={identity.uid}:{identity.gid}",
         f"--workdir={WORKSPACE}",
         f"--network={'host' if inside.network == 'open' else 'none'}",
+        *(
+            [_bind(inside.network.path, Path(INSIDE), read_only=True)]
+            if isinstance(inside.network, Door)
+            else []
+        ),
         "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size=256m",
         *_home(inside, checkout, identity),
         *_checkout(inside, checkout, checkout.root),

@@ -90,6 +90,10 @@ class Sandbox(Protocol):
 class Lasting(Sandbox, Protocol):
     """Walls that stand between programs, too, and have limits of their own: a container for each conversation."""
 
+    @property
+    def told(self) -> str:
+        """Those limits, in one line."""
+
     async def release(self, conversation: str) -> None:
         """The conversation is over: what was kept for it goes."""
 
