@@ -73,11 +73,37 @@ class KimiSection(Section, frozen=True):
     timeout: YearInMinutes = 30
 
 
+class Price(Section, frozen=True):
+    """What a million tokens of a model cost, in USD; ``cached_input``: those that the service had seen before."""
+
+    input: NotNegative
+    output: NotNegative
+    cached_input: NotNegative | None = None
+
+
 class NativeSection(Section, frozen=True):
-    base_url: Url = "https://api.moonshot.ai/v1"
+    """Our own agent. An empty ``base_url``, ``model`` or key, or no ``context_tokens``: the preset's.
+
+    ``strict``: single programs of ``allowed_programs`` instead of a terminal. ``max_usd`` and ``max_tokens`` are for
+    one turn.
+    """
+
+    preset: Literal["kimi", "groq", "openai", "ollama"] = "kimi"
+    base_url: Annotated[str, Meta(pattern=r"^(https?://.*)?$")] = ""
     api_key: str = ""
     model: str = ""
     max_turns: Positive = 25
+    timeout: YearInMinutes = 30
+    permission_mode: PermissionMode = "bypassPermissions"
+    strict: bool = False
+    allowed_programs: tuple[Annotated[str, Meta(min_length=1)], ...] = (
+        *("cat", "cmp", "cut", "diff", "du", "file", "find", "git", "grep", "head", "ls", "make", "node", "npm"),
+        *("pwd", "pytest", "python", "python3", "rg", "sort", "stat", "tail", "test", "tr", "true", "uniq", "wc"),
+    )
+    context_tokens: Annotated[int, Meta(ge=4000, le=100_000_000)] | None = None
+    max_usd: NotNegative | None = None
+    max_tokens: Positive | None = None
+    prices: dict[str, Price] = {}
 
 
 class OpenAISection(Section, frozen=True):

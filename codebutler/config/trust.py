@@ -28,6 +28,7 @@ HARMLESS = frozenset(
         "kimi.timeout",
         "native.model",
         "native.maxTurns",
+        "native.timeout",
         "openai.language",
         "envelope.activationDelayMs",
         "envelope.unclosedTimeoutMs",
