@@ -5,11 +5,12 @@ Pure. The default is no: an empty ``allowedUsers`` means nobody.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from codebutler.config.programs import is_session
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
+from codebutler.config.shells import is_shell, objection, objection_to_lines
 from codebutler.model import (
     OPERATOR,
     ButtonClicked,
@@ -19,10 +20,6 @@ from codebutler.model import (
     Prompt,
     Request,
 )
-from codebutler.routing.commands import SHELL_PREFIX
-
-MAX_SHELL_CHARS = 2000
-"""What the patterns are tried on: some take time that grows with the square of the length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +67,16 @@ def authorise(config: Config, ask: Ask) -> Decision:
         prefixes = None if ask.prefix is None else (ask.prefix,)
         if not rules_allow(config, ask.user, ask.channel, prefixes):
             return _stranger(ask.user, "no rule allows it")
-    if ask.prefix == SHELL_PREFIX:
-        return _shell(config, ask.text)
+    if ask.prefix is not None and is_shell(config, ask.prefix):
+        return _shell(config, ask.prefix, ask.text)
     return ALLOWED
 
 
-def _shell(config: Config, command: str) -> Decision:
-    rules = config.authorization
-    if len(command) > MAX_SHELL_CHARS:
-        return _blocked(f"longer than {MAX_SHELL_CHARS} characters (put it into a script)")
-    if any(re.search(pattern, command) for pattern in rules.blocklist):
-        return _blocked("on the blocklist")
-    if rules.allowlist and not any(re.search(pattern, command) for pattern in rules.allowlist):
-        return _blocked("not on the allowlist")
-    return ALLOWED
-
-
-def _blocked(reason: str) -> Decision:
+def _shell(config: Config, prefix: str, text: str) -> Decision:
+    judge = objection_to_lines if is_session(config, prefix) else objection
+    reason = judge(config, text)
+    if not reason:
+        return ALLOWED
     return Decision(allowed=False, reason=reason, told=f"That command is {reason}; it was not run.")
 
 

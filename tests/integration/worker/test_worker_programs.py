@@ -25,12 +25,12 @@ COMMAND = CommandRule(prefix="rehearsal", binary="bash", args=("-c",))
 MINE = "100.1"
 
 
-def configured(repo: Path, **authorization: object) -> RepoSettings:
-    """``claude:`` is a session here, ``rehearsal:`` a command."""
+def configured(repo: Path, *, shell: bool = False, **authorization: object) -> RepoSettings:
+    """``claude:`` is a session here (of a shell or of Python), ``rehearsal:`` a command."""
     base = settings(repo)
     config = msgspec.structs.replace(
         base.config,
-        commands=(SESSION, COMMAND),
+        commands=(msgspec.structs.replace(SESSION, binary="bash") if shell else SESSION, COMMAND),
         agent=AgentSection(default="native", debounce_seconds=3),
         authorization=AuthorizationSection(**authorization),  # type: ignore[arg-type]  # rules
     )
@@ -186,6 +186,26 @@ async def test_who_may_not_use_the_session_may_not_type_into_it(tmp_path: Path) 
         await parent.until(lambda: parent.reactions("100.2") == ["x"])
         assert typist.typed == []
         assert "not authorized" in thread(parent)[-1]
+        run.does(done())
+
+
+async def test_a_shells_lines_are_judged_each_and_keys_are_not(tmp_path: Path) -> None:
+    async with worker(configured(tmp_path, shell=True, allowlist=("^(ls|rm)",))) as parent:
+        typist = Typist(parent)
+        run = await begun(parent, "claude")
+        for number, (text, mark, said) in enumerate(
+            [
+                ("ls\nls -l", "white_check_mark", ""),
+                ("ls\nsudo rm -rf /", "x", "That command is on the blocklist; it was not typed."),
+                ("ls\nmake", "x", "That command is not on the allowlist; it was not typed."),
+                ("^C", "white_check_mark", ""),
+            ]
+        ):
+            ts = f"10{number + 1}.2"
+            parent.says(text, ts, MINE)
+            await parent.until(lambda ts=ts, mark=mark: parent.reactions(ts) == [mark])  # type: ignore[misc]
+            assert not said or thread(parent)[-1] == said
+        assert typist.typed == ["ls\nls -l", "^C"]
         run.does(done())
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
-from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
+from codebutler.config.schema import (
+    AuthorizationRule,
+    AuthorizationSection,
+    CommandRule,
+    Config,
+    SlackSection,
+)
 from codebutler.intake.authorise import ask_of, authorise
 from codebutler.model import (
     OPERATOR,
@@ -120,6 +127,36 @@ def test_an_allowlist_admits_only_what_it_names() -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
     assert authorise(only_make, ask_of(event, Prompt(text="make test", prefix="run"), "claude")).allowed
     assert not authorise(only_make, ask_of(event, Prompt(text="ls", prefix="run"), "claude")).allowed
+
+
+SHELL = CommandRule(prefix="sh", binary="/usr/bin/zsh", mode="interactive")
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("", True),
+        ("cd src\nls\n\nmake", True),
+        ("ls\nrm -rf /\n", False),
+        ("ls\r\nsudo reboot", False),
+        ("x" * 1500 + "\n" + "y" * 1500, True),
+        ("x" * 2001, False),
+    ],
+)
+def test_a_shells_session_is_begun_with_lines_that_are_judged_each(text: str, allowed: bool) -> None:
+    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    with_shell = msgspec.structs.replace(config(), commands=(SHELL,))
+    decision = authorise(with_shell, ask_of(event, Prompt(text=text, prefix="sh"), "claude"))
+    assert decision.allowed is allowed
+
+
+def test_what_is_no_shell_is_not_judged_as_one() -> None:
+    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    rules = (CommandRule(prefix="py", binary="python3", mode="interactive"),)
+    with_python = msgspec.structs.replace(config(), commands=rules)
+    talk = Prompt(text="rm -rf /", prefix="py")
+    assert authorise(with_python, ask_of(event, talk, "claude")).allowed
+    assert authorise(with_python, ask_of(event, Prompt(text="rm -rf /"), "claude")).allowed
 
 
 @pytest.mark.parametrize("hostile", ["rm -" + "r" * 1900, "dd " * 600, ":(){" * 450, "rm " * 13_000])

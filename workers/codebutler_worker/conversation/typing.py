@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from codebutler.config.programs import is_session
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
+from codebutler.config.shells import is_shell, objection_to_lines
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.naming import prefixes_of
 from codebutler_worker.conversation.queueing import (
@@ -48,6 +49,8 @@ def type_in(draft: Draft, config: Config, said: Incoming) -> Todo | None:
         refused = LATE
     elif not said.text.strip():
         refused = WORDS_ONLY
+    elif is_shell(config, turn.agent) and (why := _objection(config, said.text)):
+        refused = f"That command is {why}; it was not typed."
     if refused:
         keep_message(draft, said, None)
         draft.post(place, refused)
@@ -55,6 +58,13 @@ def type_in(draft: Draft, config: Config, said: Incoming) -> Todo | None:
         return Todo()
     keep_message(draft, said, turn.id)
     return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
+
+
+def _objection(config: Config, text: str) -> str:
+    # Not for every worker's memory: only one with a session needs to know the keys.
+    from codebutler_worker.agents.shell.command import is_key
+
+    return "" if is_key(text) else objection_to_lines(config, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,11 @@ def find(binary: str, path: str, repo: Path) -> Path:
     return Path(found)
 
 
+def is_key(text: str) -> bool:
+    """Whether a message is one key and no words."""
+    return text.strip() in KEYS
+
+
 def keys(text: str) -> bytes:
     """What a person's message types: its lines, each with Enter, or the one key it names (``^D``, ``↑``)."""
     named = KEYS.get(text.strip())
