@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands
+from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, summary
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,34 @@ async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:
     for kind in ("none", "open"):
         async with await Outlet(kind, walls=kind == "none").open(tmp_path) as way:
             assert (way.network, way.port, dict(way.env)) == (kind, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("section", "walls", "told"),
+    [
+        (
+            SandboxSection(),
+            "bwrap",
+            "agents reach their model's service and no other host (sandbox.network); what",
+        ),
+        (
+            SandboxSection(hosts=("pypi.org",)),
+            "bwrap",
+            "service and pypi.org (sandbox.network); what people start wh",
+        ),
+        (
+            SandboxSection(command_network="none"),
+            "docker",
+            "what people start nothing (sandbox.commandNetwork)",
+        ),
+        (SandboxSection(command_network="hosts"), "bwrap", "what people start no host"),
+        (
+            SandboxSection(network="open"),
+            "bwrap",
+            "agents reach whatever this machine reaches (sandbox.network)",
+        ),
+        (SandboxSection(), "none", "agents and programs reach whatever this machine reaches"),
+    ],
+)
+def test_what_is_in_force_is_told_in_one_line(section: SandboxSection, walls: str, told: str) -> None:
+    assert told in summary(section, walls)

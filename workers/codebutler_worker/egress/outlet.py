@@ -70,6 +70,20 @@ def for_commands(section: SandboxSection, walls: str, env: Mapping[str, str]) ->
     return _outlet("sandbox.commandNetwork", section.command_network, section, walls, env)
 
 
+def summary(section: SandboxSection, walls: str) -> str:
+    """What is in force, in one line. Raises SandboxUnavailableError where the configuration asks for too much."""
+    agents, commands = for_agents(section, walls, {}), for_commands(section, walls, {})
+    listed = f"their model's service and {', '.join(section.hosts) or 'no other host'}"
+    reach = {"hosts": listed, "open": "whatever this machine reaches", "none": "nothing"}
+    if walls == WITHOUT_WALLS:
+        return f"agents and programs reach {reach['open']}"
+    people = reach[commands.kind] if commands.kind != "hosts" else ", ".join(section.hosts) or "no host"
+    return (
+        f"agents reach {reach[agents.kind]} (sandbox.network); what people start {people} "
+        "(sandbox.commandNetwork); git and the tools of our own agents nothing"
+    )
+
+
 def _outlet(key: str, kind: Kind, section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
     if walls == WITHOUT_WALLS:
         return Outlet("open")
