@@ -17,13 +17,14 @@ from tests.integration.worker.test_worker_parking import buttons, press
 from tests.ledger import rows
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
-HOURS_24 = 86_400.0
-"""The manual clock begins at midnight UTC."""
+ZONE = "Etc/GMT+1"
+TO_MIDNIGHT_S = 3600.0
+"""The manual clock begins at midnight UTC, an hour before that of the zone."""
 
 
 def budgeted(path: Path, **scopes: Limit) -> RepoSettings:
     made = settings(path)
-    budget = BudgetSection(timezone="UTC", **scopes)
+    budget = BudgetSection(timezone=ZONE, **scopes)
     return msgspec.structs.replace(made, config=msgspec.structs.replace(made.config, budget=budget))
 
 
@@ -60,13 +61,12 @@ async def test_a_turn_without_room_waits_for_the_next_day_and_then_runs(tmp_path
         card = await held(parent, "200.1")
         assert "This repository's budget for today is used up: $0.12 of $0.10." in card.text
         assert "budget.repo.usdPerDay" in card.text
-        assert "It goes on by itself at 00:00 UTC on 02 January" in card.text
+        assert "It goes on by itself at 01:00 UTC on 01 January" in card.text
         assert list(buttons(card)) == ["Try now", "Drop"]
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 1)
-        await parent.clock.advance(HOURS_24 - 3600)
+        await parent.clock.advance(TO_MIDNIGHT_S - 600)
         assert len(parent.backend.runs) == 1
-        for _ in range(62):
-            await parent.clock.advance(60)
+        await parent.clock.advance(700)
         run = await parent.run(1)
         # It never ran: there is nothing to go on with.
         assert run.request.prompt == "write the letter"
@@ -85,8 +85,7 @@ async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: P
         parent.says("third", "300.1")
         card = await held(parent, "300.1")
         assert "Your budget for today is used up: 1 turn of 1 turn." in card.text
-        for _ in range(1442):
-            await parent.clock.advance(60)
+        await parent.clock.advance(TO_MIDNIGHT_S)
         run = await parent.run(0)
         assert run.request.prompt == "second"
         run.finish()
@@ -173,8 +172,7 @@ async def test_what_is_said_meanwhile_waits_with_it(tmp_path: Path) -> None:
             channel=CHANNEL, ts="201.1", user=USER, text="better", edited_ts="9.9", thread_ts="200.1"
         )
         await parent.stored(parent.deliver(edit, Prompt(text="better")))
-        for _ in range(1442):
-            await parent.clock.advance(60)
+        await parent.clock.advance(TO_MIDNIGHT_S)
         assert (await parent.run(1)).request.prompt == "first\n\nbetter"
         assert len(told(parent)) == 1
 
@@ -218,8 +216,7 @@ async def test_a_turn_that_meets_a_limit_is_stopped_and_goes_on_the_next_day(tmp
         card = await held(parent, "100.1")
         assert "This thread's budget for today is used up: $1.02 of $1.00." in card.text
         await asyncio.wait_for(run.closed.wait(), 30)
-        for _ in range(1442):
-            await parent.clock.advance(60)
+        await parent.clock.advance(TO_MIDNIGHT_S)
         again = await parent.run(1)
         assert again.request.session_id == "session-1"
         assert "Go on from where you stopped" in again.request.prompt

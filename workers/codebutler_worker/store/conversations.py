@@ -49,7 +49,7 @@ class Messages:
 
     def waiting_of(self, user: str) -> int:
         """How many messages of the user are in turns that wait to begin or to go on."""
-        return self._connection.execute(_waiting_of(), {"given_user": user}).scalar_one()
+        return int(self._connection.execute(_waiting_of(), {"given_user": user}).scalar_one())
 
     def set_text(self, channel_id: str, ts: str, text: str) -> None:
         """Replace a message's content (it was edited)."""
