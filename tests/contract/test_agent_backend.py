@@ -12,7 +12,9 @@ import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.programs import RUN
-from codebutler.config.schema import ClaudeSection
+from codebutler.config.schema import ClaudeSection, KimiSection
+from codebutler_worker.agents.acp.backend import AcpBackend
+from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -32,10 +34,10 @@ from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.sandbox.none import NoSandbox
 from tests.modelserver.server import Call, ModelServer, Reply
-from tests.programs import require
+from tests.programs import path_with_node, require
 from tests.walls import NoWalls
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 UNKNOWN = "11111111-1111-4111-8111-111111111111"
 
 
@@ -65,6 +67,24 @@ class ClaudeRig:
 
 
 @dataclass
+class KimiRig:
+    backend: AgentBackend
+    model: ModelServer
+
+    def quick(self) -> str:
+        self.model.play(Reply("Answered."))
+        return "answer"
+
+    def endless(self) -> str:
+        self.model.play(
+            Reply(
+                "Working.", (Call("Bash", {"command": "sleep 300", "description": "wait", "timeout": 300}),)
+            )
+        )
+        return "work"
+
+
+@dataclass
 class RehearsalRig:
     backend: AgentBackend
 
@@ -86,14 +106,14 @@ class ShellRig:
         return "sleep 300"
 
 
-@pytest.fixture(params=["claude", "rehearsal"])
+@pytest.fixture(params=["claude", "kimi", "rehearsal"])
 async def remembering(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """An agent whose later turns know the earlier ones."""
     async for made in _rig(request.param, tmp_path):
         yield made
 
 
-@pytest.fixture(params=["claude", "rehearsal", "run"])
+@pytest.fixture(params=["claude", "kimi", "rehearsal", "run"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Any agent."""
     async for made in _rig(request.param, tmp_path):
@@ -115,8 +135,15 @@ async def _rig(agent: str, tmp_path: Path) -> AsyncIterator[Rig]:
         yield rehearsal
         await rehearsal.backend.close()
         return
-    binary = require("claude")
+    binary = require(agent)
     async with ModelServer() as model:
+        if agent == "kimi":
+            kimi = KimiSection(binary=str(binary), api_key="sk-dummy", base_url=f"{model.url}/v1")
+            kind = Kimi(kimi, home, {"PATH": path_with_node()})
+            rig = KimiRig(AcpBackend(kind, NoWalls(), SystemClock()), model)
+            yield rig
+            await rig.backend.close()
+            return
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         settings = ClaudeSection(binary=str(binary))
         claude = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())

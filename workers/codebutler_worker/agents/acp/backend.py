@@ -1,0 +1,196 @@
+"""AcpBackend: an agent that speaks the Agent Client Protocol, behind the AgentBackend port.
+
+One process per turn: what it or its tools left running must not outlive the turn, and the next turn resumes the
+session by its id. One owner per session id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from codebutler.clock import Clock
+from codebutler.errors import CodeButlerError
+from codebutler_worker.agents.acp.kind import Account, Kind
+from codebutler_worker.agents.acp.watch import Limits
+from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
+from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
+from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.sandbox.port import Sandbox
+
+if TYPE_CHECKING:
+    from codebutler_worker.agents.acp.link import Link
+    from codebutler_worker.agents.acp.turn import Turn
+
+BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
+log = logging.getLogger(__name__)
+
+
+class AcpBackend:
+    """Runs turns through one kind of such agents."""
+
+    waits_until_ready = True
+    logs: SessionLogs | None = None
+    """Where each turn's raw stream is kept."""
+
+    def __init__(self, kind: Kind, sandbox: Sandbox, clock: Clock, limits: Limits | None = None) -> None:
+        self.name = kind.name
+        self._kind = kind
+        self._sandbox = sandbox
+        self._clock = clock
+        self._limits = limits or Limits(kind.timeout_s)
+        self._closed = False
+        self._turns: dict[str, Turn] = {}
+        self._active: set[str] = set()  # turn ids, also of turns whose process is only starting
+        self._stopping: set[str] = set()  # those of them that were asked to stop
+        self._claimed: set[str] = set()  # session ids that have a process
+        self._ending: set[asyncio.Task[None]] = set()  # processes on their way out
+
+    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        """Run the turn. Closing the iterator early stops the turn and everything it started."""
+        await self._ended()
+        if turn.session_id in self._claimed:
+            yield Finished(ok=False, text=BUSY, reason="failed")
+            return
+        self._active.add(turn.turn_id)
+        try:
+            async with (
+                recording(self.logs, turn.turn_id, self._clock) as record,
+                aclosing(self._attempt(turn, record)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, Finished):
+                        record.heard(event)
+                    yield event
+        finally:
+            self._active.discard(turn.turn_id)
+            self._stopping.discard(turn.turn_id)
+
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
+        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+        turn = self._turns.get(turn_id)
+        return turn is not None and await turn.answer(request_id, answer)
+
+    async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - the port's
+        """The protocol has no way to say something into a running turn: it is queued."""
+        return False
+
+    async def stop(self, turn_id: str) -> None:
+        """Cancel the turn; its stream ends with Finished(reason="stopped") within 5 s."""
+        if turn_id in self._active:
+            self._stopping.add(turn_id)
+        if turn := self._turns.get(turn_id):
+            await turn.stop()
+
+    async def close(self) -> None:
+        """End every process."""
+        self._closed = True
+        await asyncio.gather(*(turn.stop() for turn in list(self._turns.values())))
+        await self._ended()
+
+    async def _ended(self) -> None:
+        if self._ending:
+            await asyncio.shield(asyncio.gather(*self._ending))
+
+    async def _attempt(self, request: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+        if request.session_id:
+            self._claimed.add(request.session_id)
+        link: Link | None = None
+        at_once = True
+        try:
+            turn = await self._open(request, record)
+            link = turn.link
+            before = await self._recorded(request, request.session_id or "")
+            self._turns[request.turn_id] = turn
+            try:
+                if self._closed or request.turn_id in self._stopping:
+                    turn.verdict = STOPPED
+                async with aclosing(turn.events()) as events:
+                    async for event in events:
+                        if isinstance(event, Started):
+                            self._claimed.add(event.session_id)
+                            before = before if event.session_id == request.session_id else 0
+                        yield event
+                at_once = turn.verdict is None or turn.verdict.reason != "done"
+            finally:
+                turn.over.set()
+                del self._turns[request.turn_id]
+            # Its record is whole only when it has ended.
+            await link.end(at_once=at_once)
+            yield await self._finished(turn, before)
+        except CodeButlerError as error:
+            yield Finished(ok=False, text=str(error), reason="unavailable")
+        finally:
+            sessions = {request.session_id or "", link.session_id if link else ""}
+            ending = asyncio.create_task(self._end(sessions, link), name=f"end:{request.turn_id}")
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
+
+    async def _open(self, request: TurnRequest, record: SessionLog) -> Turn:
+        """A process for the turn. Raises CodeButlerError if there can be none."""
+        launch = await self._kind.launch(self._sandbox, request.workdir)
+        await asyncio.to_thread(import_module, "acp")
+        from codebutler_worker.agents.acp.link import Link
+        from codebutler_worker.agents.acp.turn import Turn
+
+        return Turn(request, await Link.open(launch, record.write), self._kind, self._clock, self._limits)
+
+    async def _end(self, sessions: set[str], link: Link | None) -> None:
+        try:
+            if link is not None:
+                await link.end(at_once=True)
+        finally:
+            self._claimed -= sessions
+
+    async def _recorded(self, request: TurnRequest, session_id: str) -> int:
+        if not session_id:
+            return 0
+        return await asyncio.to_thread(self._kind.recorded_bytes, session_id, request.workdir)
+
+    async def _finished(self, turn: Turn, before: int) -> Finished:
+        """What came of it: the agent's word, unless its own record or the limits around it know better."""
+        verdict, link = turn.verdict, turn.link
+        assert verdict is not None
+        if link.ignored or link.dropped_lines:
+            log.debug(
+                "%s: %d messages not understood, %d over-long lines",
+                self.name,
+                link.ignored,
+                link.dropped_lines,
+            )
+        account = None
+        if link.session_id:
+            session_id, workdir = link.session_id, turn.request.workdir
+            account = await asyncio.to_thread(self._kind.account, session_id, workdir, before)
+        if verdict.reason == "done":
+            verdict = self._doubted(turn, account)
+        if link.limit_hit:
+            log.warning("%s: %s", self.name, link.limit_hit)
+            verdict = Verdict("failed", link.limit_hit) if verdict.reason == "failed" else verdict
+        text = turn.translator.answer if verdict.ok else verdict.text
+        total = turn.translator.cost_usd
+        usage = self._usage(turn, account)
+        return Finished(ok=verdict.ok, text=text, reason=verdict.reason, usage=usage, total_cost_usd=total)
+
+    def _doubted(self, turn: Turn, account: Account | None) -> Verdict:
+        """An end without a word, or one that the agent's own record contradicts, is no success."""
+        if account is not None and account.failure is not None:
+            return account.failure
+        if turn.translator.worked:
+            return Verdict("done", "")
+        text = f"{self._kind.title} ended its turn without a word: its model service may have failed; see `!logs`."
+        return Verdict("failed", text)
+
+    def _usage(self, turn: Turn, account: Account | None) -> Usage:
+        usage, total = turn.usage, turn.translator.cost_usd
+        if account is not None and usage == Usage():
+            usage = Usage(account.input_tokens, account.output_tokens, None, account.turns)
+        if total is not None:
+            usage = replace(usage, cost_usd=max(0.0, total - turn.request.cost_before_usd))
+        return usage

@@ -1,0 +1,157 @@
+"""Kimi Code: how it is found, started and believed (Kimi Code 2.1.0, `kimi acp`)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from codebutler.config.schema import KimiSection, PermissionMode
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.acp import ledger
+from codebutler_worker.agents.acp.kind import Account
+from codebutler_worker.agents.acp.probe import probe
+from codebutler_worker.agents.acp.programs import Program, look_up, program
+from codebutler_worker.agents.acp.versions import INSTALL
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+
+DEFAULT_MODEL = "kimi-k2.5"
+"""For an API key without `kimi.model`; a login brings its own."""
+LOGIN = (
+    "Kimi Code is not logged in, or its login has expired: run `kimi login` on the machine as the user who runs "
+    "CodeButler, or set kimi.apiKey; then press Continue."
+)
+MODES: Mapping[PermissionMode, str] = {
+    "bypassPermissions": "yolo",
+    "acceptEdits": "default",
+    # It has no mode that asks before edits in the working directory.
+    "ask": "default",
+    "plan": "plan",
+}
+QUIET = {
+    "KIMI_DISABLE_TELEMETRY": "1",
+    "KIMI_CODE_NO_AUTO_UPDATE": "1",
+    # Nothing works between turns.
+    "KIMI_DISABLE_CRON": "1",
+    # Its own ten tries of a failing model call take minutes, in which it says nothing.
+    "KIMI_LOOP_MAX_ATTEMPTS_PER_STEP": "4",
+}
+PASSED_ON = frozenset(
+    {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
+)
+READABLE = ("config.toml", "mcp.json", "AGENTS.md", "skills", "agents", "plugins")
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+log = logging.getLogger(__name__)
+
+
+class Kimi:
+    """Kimi Code in one repository. ``home`` is the user's; ``agent_env`` may hold proxies and the PATH."""
+
+    name = "kimi"
+    title = "Kimi Code"
+    timeout_key = "kimi.timeout"
+    login = LOGIN
+
+    def __init__(self, settings: KimiSection, home: Path, agent_env: Mapping[str, str]) -> None:
+        self.timeout_s = settings.timeout * 60
+        self.mode = MODES[settings.permission_mode]
+        # With a key the model is told by the environment.
+        self.model = "" if settings.api_key else settings.model
+        self._settings = settings
+        self._home = home
+        self._agent_env = agent_env
+        self._path = agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+        self._program: Program | None = None
+        self._probing = asyncio.Lock()
+
+    async def launch(self, sandbox: Sandbox, workdir: Path) -> Launch:
+        """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
+        async with self._probing:
+            if self._program is None:
+                self._program = await self._find(workdir)
+        sessions_of(self._code, workdir).mkdir(parents=True, exist_ok=True)
+        return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, workdir))
+
+    def policy(self, found: Program, workdir: Path) -> SandboxPolicy:
+        """What it may see: this directory's sessions, its login unless it has a key, the user's settings read-only.
+
+        The settings are not writable, because the user's own `kimi` runs the hooks they name outside any sandbox.
+        """
+        code = self._code
+        writable = [sessions_of(code, workdir)]
+        if not self._settings.api_key:
+            writable.append(code / "credentials")
+        readable = (*(code / name for name in READABLE), *found.readable)
+        return SandboxPolicy(
+            workdir=workdir,
+            home=self._home,
+            home_paths=tuple(path for path in writable if path.exists()),
+            readable=tuple(path for path in readable if path.exists()),
+            env=self.environment(),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """The whole environment of the CLI and of every tool it runs."""
+        passed = {key: value for key, value in self._agent_env.items() if key in PASSED_ON}
+        env = {
+            "HOME": str(self._home),
+            "PATH": self._path,
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            **QUIET,
+            **passed,
+        }
+        if self._settings.api_key:
+            env["KIMI_MODEL_NAME"] = self._settings.model or DEFAULT_MODEL
+            env["KIMI_MODEL_API_KEY"] = self._settings.api_key
+            env["KIMI_MODEL_BASE_URL"] = self._settings.base_url
+        return env
+
+    def recorded_bytes(self, session_id: str, workdir: Path) -> int:
+        """How long its record of the session is. Blocking."""
+        return ledger.length(self._code, record_of(session_id, workdir))
+
+    def account(self, session_id: str, workdir: Path, since_bytes: int) -> Account | None:
+        """What its record says of the turn; None if there is none. Blocking.
+
+        A failed model call is, over the protocol, a turn that ended well without a word.
+        """
+        return ledger.account(self._code, record_of(session_id, workdir), since_bytes, self.title, self.login)
+
+    @property
+    def _code(self) -> Path:
+        return self._home / ".kimi-code"
+
+    async def _find(self, workdir: Path) -> Program:
+        binary = look_up(self._settings.binary, self._path, workdir)
+        if binary is None:
+            raise AgentUnavailableError(f"Kimi Code is not installed: run `{INSTALL}`")
+        if binary.is_relative_to(workdir):
+            raise AgentUnavailableError(
+                f"{binary} lies in the repository, where agents may write: install Kimi Code elsewhere"
+            )
+        found = program(binary, self._path, workdir, self._home)
+        if note := await probe(found, self.environment()):
+            log.warning(note)
+        return found
+
+
+def sessions_of(code: Path, workdir: Path) -> Path:
+    """Where the CLI keeps the sessions begun in ``workdir``: a slug of its name, and the beginning of its SHA-256."""
+    real = os.path.realpath(workdir)
+    slug = re.sub(r"[^a-z0-9._-]+", "-", Path(real).name.lower()).strip("-")[:40].strip("-")
+    slug = "workspace" if slug in ("", ".", "..") else slug
+    return code / "sessions" / f"wd_{slug}_{hashlib.sha256(real.encode()).hexdigest()[:12]}"
+
+
+def record_of(session_id: str, workdir: Path) -> str:
+    """The session's record, below the CLI's directory; "" for what is no name for one."""
+    if not _SESSION.fullmatch(session_id):
+        return ""
+    directory = sessions_of(Path("/"), workdir).relative_to("/")
+    return f"{directory}/{session_id}/agents/main/wire.jsonl"

@@ -1,0 +1,237 @@
+"""The protocol's updates -> AgentEvents. Pure: a Translator is one turn's memory, and does no I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    RequestPermissionRequest,
+    SessionNotification,
+    TextContentBlock,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+    UsageUpdate,
+)
+
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Approval,
+    Plan,
+    PlanStep,
+    Question,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from codebutler_worker.agents.claude.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
+from codebutler_worker.present.approvals import PLAN_TOOL
+
+_NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
+_OVER = ("completed", "failed")
+_STATES: dict[str, Any] = {"pending": "pending", "in_progress": "in_progress", "completed": "done"}
+Call = ToolCallStart | ToolCallProgress | ToolCallUpdate
+
+
+@dataclass(slots=True)
+class Running:
+    """One call as far as it is known; ``told``: people have seen that it runs."""
+
+    title: str
+    kind: str
+    given: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+    told: bool = False
+
+
+class Translator:
+    """One turn of one session.
+
+    ``answer`` is the agent's last word, ``worked`` whether it did or said anything at all, ``cost_usd`` what the
+    session has cost so far, where the agent tells.
+    """
+
+    def __init__(self, workdir: Path) -> None:
+        self.answer = ""
+        self.worked = False
+        self.cost_usd: float | None = None
+        self._workdir = workdir
+        self._calls: dict[str, Running] = {}
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self._message: str | None = None
+
+    @property
+    def busy(self) -> bool:
+        """A tool runs, during which an agent says nothing."""
+        return bool(self._calls)
+
+    def feed(self, heard: SessionNotification) -> list[AgentEvent]:
+        """What an update comes to."""
+        match heard.update:
+            case AgentMessageChunk() as chunk:
+                return self._said(chunk)
+            case AgentThoughtChunk() as chunk:
+                self.worked = True
+                if isinstance(chunk.content, TextContentBlock):
+                    self._thought.append(chunk.content.text)
+                return []
+            case ToolCallStart() | ToolCallProgress() as call:
+                return self._called(call)
+            case AgentPlanUpdate(entries=entries):
+                steps = tuple(PlanStep(entry.content, _STATES[entry.status]) for entry in entries)
+                return [*self.flush(), Plan(steps)]
+            case UsageUpdate(cost=cost):
+                if cost is not None and cost.currency.upper() == "USD":
+                    self.cost_usd = cost.amount
+                return []
+            case _:
+                return []
+
+    def asked(self, request_id: str, request: RequestPermissionRequest) -> list[AgentEvent]:
+        """A request for leave, or for a choice: several ways to say yes are a question."""
+        call = request.tool_call
+        known = self._calls.setdefault(call.tool_call_id, Running(call.title or "a tool", "other"))
+        self._learn(known, call)
+        events = [*self.flush(), *self._tell(call.tool_call_id, known)]
+        said = texts_of(call)
+        if is_choice(request):
+            options = tuple(option.name for option in request.options if option.kind == "allow_once")
+            return [*events, Question(request_id, said or call.title or known.title, options)]
+        name = self._name(known)
+        given = known.given or {"request": said or call.title or known.title, **diffs_of(call)}
+        if name == PLAN_TOOL:
+            given = {"plan": said}
+        return [*events, Approval(request_id, name, self._summary(known), given)]
+
+    def flush(self) -> list[AgentEvent]:
+        """What it said and thought as finished blocks."""
+        events: list[AgentEvent] = []
+        thought, text = "".join(self._thought).strip(), "".join(self._text).strip()
+        self._thought.clear()
+        self._text.clear()
+        if thought:
+            events.append(Thinking(thought))
+        if text:
+            self.answer = text
+            events.append(Text(text))
+        return events
+
+    def _said(self, chunk: AgentMessageChunk) -> list[AgentEvent]:
+        self.worked = True
+        events = self._untold()
+        if chunk.message_id != self._message:
+            events += self.flush()
+        self._message = chunk.message_id
+        if isinstance(chunk.content, TextContentBlock):
+            self._text.append(chunk.content.text)
+        return events
+
+    def _called(self, call: ToolCallStart | ToolCallProgress) -> list[AgentEvent]:
+        self.worked = True
+        known = self._calls.get(call.tool_call_id)
+        events: list[AgentEvent] = []
+        if known is None:
+            if call.status in _OVER and not isinstance(call, ToolCallStart):
+                return []
+            events += [*self.flush(), *self._untold()]
+            known = self._calls[call.tool_call_id] = Running(call.title or "a tool", call.kind or "other")
+        self._learn(known, call)
+        if isinstance(call.raw_input, dict) or call.status in _OVER:
+            events += self._tell(call.tool_call_id, known)
+        if call.status in _OVER:
+            del self._calls[call.tool_call_id]
+            text = texts_of(call) or (call.raw_output if isinstance(call.raw_output, str) else "")
+            events.append(ToolResult(call.tool_call_id, call.status == "completed", cut(text)))
+        return events
+
+    def _learn(self, known: Running, call: Call) -> None:
+        known.kind = call.kind or known.kind
+        if isinstance(call.raw_input, dict):
+            known.given = call.raw_input
+        elif not known.told and (given := arguments_in(texts_of(call))):
+            # Kimi Code 2.1.0 asks for leave before it tells the input, which by then it has written as text.
+            known.given = given
+
+    def _untold(self) -> list[AgentEvent]:
+        """The calls of which nothing more will be heard before they run."""
+        return [event for key, known in self._calls.items() for event in self._tell(key, known)]
+
+    def _tell(self, call_id: str, known: Running) -> list[AgentEvent]:
+        if known.told:
+            return []
+        known.told = True
+        return [ToolUse(call_id, self._name(known), self._summary(known), known.given)]
+
+    def _name(self, known: Running) -> str:
+        return known.title if _NAME.fullmatch(known.title) else known.kind.replace("_", " ").capitalize()
+
+    def _summary(self, known: Running) -> str:
+        """One line of what it is called with, or else its title."""
+        titled = "" if _NAME.fullmatch(known.title) else " ".join(known.title.split())[:SUMMARY_CHARS]
+        return summarise(known.given, self._workdir) or titled
+
+
+def is_choice(request: RequestPermissionRequest) -> bool:
+    """Whether it asks for more than yes or no: there are several ways of saying yes once."""
+    return sum(option.kind == "allow_once" for option in request.options) > 1
+
+
+def option_for(request: RequestPermissionRequest, *, allow: bool, text: str = "") -> str | None:
+    """The option that says it; None if there is none, which cancels.
+
+    Never one that the agent would remember: what is allowed for longer is ours to keep, and bound to one exact call.
+    """
+    options = request.options
+    if is_choice(request):
+        named = [
+            option.option_id for option in options if option.name == text and option.kind == "allow_once"
+        ]
+        if allow and named:
+            return named[0]
+        allow = False
+    kinds = ("allow_once",) if allow else ("reject_once", "reject_always")
+    return next((option.option_id for kind in kinds for option in options if option.kind == kind), None)
+
+
+def texts_of(call: Call) -> str:
+    """The prose of a call's content."""
+    parts = [
+        part.content.text
+        for part in call.content or []
+        if isinstance(part, ContentToolCallContent) and isinstance(part.content, TextContentBlock)
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def diffs_of(call: Call) -> dict[str, Any]:
+    """The changes that a call's content shows."""
+    diffs = [part for part in call.content or [] if isinstance(part, FileEditToolCallContent)]
+    shown = [{"path": diff.path, "old": diff.old_text or "", "new": diff.new_text} for diff in diffs]
+    return {"changes": shown} if shown else {}
+
+
+def arguments_in(text: str) -> dict[str, Any]:
+    """The JSON object that a text is, {} if it is none."""
+    if not text.startswith("{"):
+        return {}
+    try:
+        given = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def cut(text: str) -> str:
+    """What a tool answered, shortened."""
+    return text if len(text) <= RESULT_CHARS else text[: RESULT_CHARS - 1] + "…"

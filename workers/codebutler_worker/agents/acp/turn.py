@@ -1,0 +1,225 @@
+"""Turn: one prompt's way through a session, with the timers that end it when the agent does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator
+
+from acp.exceptions import RequestError
+from acp.meta import PROTOCOL_VERSION
+from acp.schema import InitializeResponse, SessionModeState
+from pydantic import ValidationError
+
+from codebutler.clock import Clock
+from codebutler_worker.agents.acp.kind import Kind
+from codebutler_worker.agents.acp.link import Asked, Heard, Link
+from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for
+from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, crash, judge_error, judge_stop, no_agent
+from codebutler_worker.agents.acp.watch import Limits, Watch
+from codebutler_worker.agents.backend import AgentEvent, Answer, Reason, Started, TurnRequest, Usage
+from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
+
+TICK_S = 1.0
+log = logging.getLogger(__name__)
+
+
+class Turn:
+    """Owned by the backend, which yields ``events`` and then reads ``verdict`` and ``usage``."""
+
+    def __init__(self, request: TurnRequest, link: Link, kind: Kind, clock: Clock, limits: Limits) -> None:
+        self.request = request
+        self.link = link
+        self.translator = Translator(request.workdir)
+        self.verdict: Verdict | None = None
+        self.usage = Usage()
+        self.over = asyncio.Event()
+        self._kind = kind
+        self._clock = clock
+        self._limits = limits
+        self._stopping = False
+        self._asked: dict[str, Asked] = {}
+        self._unsaid: list[str] = []
+
+    async def events(self) -> AsyncGenerator[AgentEvent]:
+        """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
+        watch = Watch(self._clock.monotonic(), self._limits)
+        name = self.request.turn_id
+        drive = asyncio.create_task(self._drive(), name=f"drive:{name}")
+        hear = asyncio.create_task(self.link.hear(), name=f"hear:{name}")
+        tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
+        try:
+            while self.verdict is None:
+                await asyncio.wait({hear, tick, drive}, return_when=asyncio.FIRST_COMPLETED)
+                watch.pass_time(self._clock.monotonic(), asking=bool(self._asked))
+                if tick.done():
+                    tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
+                if hear.done():
+                    watch.heard()
+                    heard = hear.result()
+                    hear = asyncio.create_task(self.link.hear(), name=f"hear:{name}")
+                    for event in self._take(heard):
+                        yield event
+                else:
+                    self.verdict = drive.result() if drive.done() else self._due(watch)
+            for event in self._rest():
+                yield event
+        finally:
+            for task in (hear, tick, drive):
+                task.cancel()
+            await asyncio.gather(hear, tick, drive, return_exceptions=True)
+
+    async def answer(self, request_id: str, answer: Answer) -> bool:
+        """Reply to an Approval or Question; False if it no longer waits.
+
+        The protocol knows options and no words: what a person said besides is told when the turn would end.
+        """
+        asked = self._asked.pop(request_id, None)
+        if asked is None:
+            return False
+        chosen = option_for(asked.request, allow=answer.allow, text=answer.text)
+        if not self.link.answer(request_id, chosen):
+            return False
+        names = {option.name for option in asked.request.options}
+        if answer.text and not (is_choice(asked.request) and answer.text in names):
+            title = asked.request.tool_call.title or "what you asked"
+            self._unsaid.append(f"About {title}: {answer.text}")
+        return True
+
+    async def stop(self) -> None:
+        """Ask the agent to end its turn; if it does not in time, end the process. The stream then ends by itself."""
+        self._stopping = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.stop_s):
+                if self.link.session_id:
+                    await self.link.cancel()
+                    await self.over.wait()
+                    return
+        await self.link.end(at_once=True)
+
+    # -- the turn itself
+
+    async def _drive(self) -> Verdict:
+        try:
+            verdict = await self._work()
+        except RequestError as error:
+            verdict = judge_error(error.code, told_by(error), self._kind.title, self._kind.login)
+        except ValidationError:
+            text = f"{self._kind.title} speaks the Agent Client Protocol in a way that is not understood: update it."
+            verdict = Verdict("unavailable", text)
+        except ConnectionError:
+            verdict = await self._ended()
+        return STOPPED if self._stopping else verdict
+
+    async def _work(self) -> Verdict:
+        hello = await self.link.initialize()
+        if hello.protocol_version != PROTOCOL_VERSION:
+            spoken = f"version {hello.protocol_version} of the Agent Client Protocol, not {PROTOCOL_VERSION}"
+            return Verdict("unavailable", f"{self._kind.title} speaks {spoken}: update it, or CodeButler.")
+        if self.request.ready is not None:
+            await self.request.ready()
+        texts = [self.request.prompt]
+        modes, is_new = await self._session(hello)
+        if is_new and self.request.system_prompt:
+            texts.insert(0, self.request.system_prompt)
+        if not await self._choose(modes):
+            return Verdict(
+                "unavailable",
+                f"{self._kind.title} has no mode {self._kind.mode}: update it, or choose another.",
+            )
+        while True:
+            # In one text, and never with a slash first: that would be a command of the agent's.
+            text = "\n\n".join(texts)
+            response = await self.link.prompt([f" {text}" if text.startswith("/") else text])
+            if response.usage is not None:
+                self._count(response.usage.input_tokens, response.usage.output_tokens)
+            verdict = judge_stop(response.stop_reason, self._kind.title)
+            if not self._unsaid or verdict.reason != "done" or self._stopping:
+                return verdict
+            texts, self._unsaid = self._unsaid, []
+
+    async def _session(self, hello: InitializeResponse) -> tuple[SessionModeState | None, bool]:
+        """The session of the request, or a new one; whether it is new."""
+        earlier, able = self.request.session_id, hello.agent_capabilities
+        if earlier and able is not None:
+            known = able.session_capabilities
+            silent = known is not None and known.resume is not None
+            if silent or able.load_session:
+                try:
+                    resumed = await self.link.continue_session(earlier, self.request.workdir, silent=silent)
+                except RequestError as error:
+                    if error.code == AUTH_REQUIRED:
+                        raise
+                    log.warning(
+                        "%s: the session of %s is lost: %s", self._kind.name, self.request.conversation, error
+                    )
+                else:
+                    self.link.tell(Started(earlier))
+                    return resumed.modes, False
+        session = await self.link.new_session(self.request.workdir)
+        self.link.tell(Started(session.session_id, fresh=earlier is not None))
+        return session.modes, True
+
+    async def _choose(self, modes: SessionModeState | None) -> bool:
+        """Choose mode and model; False if the mode is not offered."""
+        if self._kind.model:
+            await self.link.set_model(self._kind.model)
+        if not self._kind.mode:
+            return True
+        if modes is None or self._kind.mode not in {mode.id for mode in modes.available_modes}:
+            return False
+        if modes.current_mode_id != self._kind.mode:
+            await self.link.set_mode(self._kind.mode)
+        return True
+
+    def _count(self, input_tokens: int, output_tokens: int) -> None:
+        used = self.usage
+        self.usage = Usage(
+            used.input_tokens + input_tokens, used.output_tokens + output_tokens, None, used.turns + 1
+        )
+
+    def _take(self, heard: Heard) -> list[AgentEvent]:
+        match heard:
+            case Started():
+                return [heard]
+            case Asked(id=request_id, request=request):
+                if heard.chosen.done():
+                    return []
+                self._asked[request_id] = heard
+                return self.translator.asked(request_id, request)
+            case _:
+                return self.translator.feed(heard)
+
+    def _rest(self) -> list[AgentEvent]:
+        """What was said before the end and not heard yet."""
+        events = [event for heard in self.link.heard_so_far() for event in self._take(heard)]
+        return [*events, *self.translator.flush()]
+
+    def _due(self, watch: Watch) -> Verdict | None:
+        reason = watch.due(busy=self.translator.busy)
+        return self._cut_off(reason) if reason else None
+
+    async def _ended(self) -> Verdict:
+        code = await self.link.exit_code()
+        if self.link.spoke:
+            return crash(self._kind.title, code, self.link.stderr_tail)
+        return no_agent(self._kind.title, code, self.link.last_words.strip() or self.link.stderr_tail)
+
+    def _cut_off(self, reason: Reason) -> Verdict:
+        if self._stopping:
+            return STOPPED
+        if reason == "timeout":
+            minutes = self._limits.timeout_s / 60
+            text = f"Stopped after {minutes:g} minutes ({self._kind.timeout_key}): press Continue to go on."
+            return Verdict("timeout", text)
+        if not self.link.spoke:
+            text = f"{self._kind.title} does not answer: is its program one that speaks the Agent Client Protocol?"
+            return Verdict("unavailable", text)
+        return Verdict("stalled", f"{self._kind.title} fell silent and was stopped: send the message again.")
+
+
+def told_by(error: RequestError) -> str:
+    """The agent's own words for its refusal; many put them beside a message that says nothing."""
+    details = error.data.get("details") if isinstance(error.data, dict) else None
+    return f"{error}: {details}" if isinstance(details, str) and details else str(error)

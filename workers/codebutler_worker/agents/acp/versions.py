@@ -1,0 +1,60 @@
+"""Which Kimi a program is, by what it says of its version. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from codebutler.errors import AgentUnavailableError
+
+FLOOR = (2, 0, 2)
+TESTED = (2, 1, 0)
+NODE_FLOOR = (22, 19, 0)
+PACKAGE = "@moonshot-ai/kimi-code"
+INSTALL = f"npm install -g {PACKAGE}@{'.'.join(map(str, TESTED))}"
+
+Version = tuple[int, int, int]
+
+
+def version_in(text: str) -> Version | None:
+    """The first version in a text."""
+    found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def judge(said: str) -> str:
+    """A note for the log, empty if all is well. Raises AgentUnavailableError with the line that installs it.
+
+    PyPI's `kimi-cli`, another program of the same name, says `kimi, version …`; from 1.52 on it does nothing but say
+    that it is retired, and exits 0 whatever it is asked.
+    """
+    if "no longer maintained" in said:
+        raise AgentUnavailableError(
+            f"`kimi` is the retired kimi-cli, which does nothing any more: uninstall it, then run `{INSTALL}`"
+        )
+    version = version_in(said)
+    if re.search(r"\bkimi, version\b", said):
+        told = dotted(version) if version else ""
+        raise AgentUnavailableError(
+            f"`kimi` is the older kimi-cli {told}, which is kept up no longer: uninstall it, then run `{INSTALL}`"
+        )
+    if version is None:
+        raise AgentUnavailableError(f"`kimi --version` tells no version: install Kimi Code with `{INSTALL}`")
+    if version < FLOOR:
+        raise AgentUnavailableError(f"Kimi Code {dotted(version)} is too old: update it with `{INSTALL}`")
+    if version > TESTED:
+        return f"Kimi Code {dotted(version)} is newer than {dotted(TESTED)}, the newest one tested"
+    return ""
+
+
+def judge_node(said: str) -> None:
+    """Raises AgentUnavailableError for a Node in which Kimi Code dies as it starts."""
+    version = version_in(said)
+    if version is not None and version < NODE_FLOOR:
+        raise AgentUnavailableError(
+            f"Kimi Code needs Node {dotted(NODE_FLOOR)} or newer, and CodeButler's PATH has {dotted(version)} first: "
+            "install a newer Node and put it first in the PATH"
+        )
