@@ -71,6 +71,7 @@ class KimiSection(Section, frozen=True):
     base_url: Url = "https://api.moonshot.ai/v1"
     model: str = ""
     timeout: YearInMinutes = 30
+    permission_mode: PermissionMode = "bypassPermissions"
 
 
 class Price(Section, frozen=True):
