@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ack, click, edits, flood, many, memory, recover, start, survive, turn, wake
+from bench import ack, click, edits, flood, many, memory, recover, start, survive, turn, wake, walls
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
 
@@ -28,6 +28,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "many": many.measure,
     "recover": recover.measure,
     "survive": survive.measure,
+    "walls": walls.measure,
 }
 
 

@@ -78,7 +78,7 @@ def inspect_system(bwrap: Path) -> System:
 
 
 def _unreadable(directory: Path) -> Iterator[Path]:
-    """What not everybody may read. Inside a user namespace made by root these files are still root's own."""
+    """What not everybody may read, but we may. Inside a user namespace files are still their owner's and group's."""
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
@@ -86,11 +86,11 @@ def _unreadable(directory: Path) -> Iterator[Path]:
     for entry in entries:
         mode = entry.stat(follow_symlinks=False).st_mode
         if entry.is_dir(follow_symlinks=False):
-            if not mode & stat.S_IXOTH or not mode & stat.S_IROTH:
-                yield Path(entry.path)
-            else:
+            if mode & stat.S_IXOTH and mode & stat.S_IROTH:
                 yield from _unreadable(Path(entry.path))
-        elif stat.S_ISREG(mode) and not mode & stat.S_IROTH:
+            elif os.access(entry.path, os.R_OK) or os.access(entry.path, os.X_OK):
+                yield Path(entry.path)
+        elif stat.S_ISREG(mode) and not mode & stat.S_IROTH and os.access(entry.path, os.R_OK):
             yield Path(entry.path)
 
 

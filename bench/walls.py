@@ -1,0 +1,68 @@
+"""What the walls cost each command: the same program with and without them, taken in turns.
+
+Behind bubblewrap without network, and with a way out, where an interpreter hands out a socket before the program
+starts. Nothing of that stays, so it costs no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from bench.figures import Figure, limit, median
+from bench.scene import BenchError, Pace
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.egress.hosts import Hosts
+from codebutler_worker.egress.proxy import Rules
+from codebutler_worker.egress.way import Egress
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+
+PROGRAM = ("/bin/true",)
+ENV = {"PATH": "/usr/bin:/bin"}
+ROUNDS_PER_HELP = 5
+
+
+async def measure(place: Path, pace: Pace) -> list[Figure]:
+    """Two figures: medians of the differences within each round."""
+    repo, home = place / "repo", place / "home"
+    _make(repo, home)
+    try:
+        sandbox = BwrapSandbox()
+        await sandbox.self_test()
+    except SandboxUnavailableError as error:
+        raise BenchError(str(error)) from error
+    policy = SandboxPolicy(workdir=repo, home=home, env=ENV, network="none")
+    walls: list[float] = []
+    ways: list[float] = []
+    for _ in range(pace.helps * ROUNDS_PER_HELP):
+        plain_ms = await _run(partial(Launch, PROGRAM, ENV, repo))
+        walls.append(await _run(partial(sandbox.wrap, PROGRAM, policy)) - plain_ms)
+        async with await Egress().open(Rules(Hosts(("example.org",))), "hosts") as way:
+            out = replace(policy, network=way.network)
+            ways.append(await _run(partial(sandbox.wrap, PROGRAM, out)) - plain_ms)
+    return [
+        limit("bubblewrap's overhead per command, median", median(walls), 10),
+        limit("the same with a way out (agents), median", median(ways), 25),
+    ]
+
+
+def _make(repo: Path, home: Path) -> None:
+    for directory in (repo, home):
+        directory.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(repo)], check=True)
+
+
+async def _run(prepare: Callable[[], Launch]) -> float:
+    """Milliseconds from the wish to run it to its end."""
+    began_s = time.monotonic()
+    launch = prepare()
+    process = await asyncio.create_subprocess_exec(*launch.argv, cwd=launch.cwd, env=launch.env)
+    if await process.wait() != 0:
+        raise BenchError(f"{launch.argv[0]} failed: {process.returncode}")
+    return (time.monotonic() - began_s) * 1000
