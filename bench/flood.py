@@ -70,6 +70,7 @@ async def _one_command(place: Path) -> list[Figure]:
     request = TurnRequest(turn_id="gigabyte", conversation="c", prompt=command, workdir=repo)
     pages, memory = Pages(3500), Memory()
     watching = asyncio.create_task(memory.watch())
+    before_s = await asyncio.to_thread(_bare, place)
     began_s, ok = time.monotonic(), False
     async for event in backend.start(request):
         if isinstance(event, Output):
@@ -80,14 +81,15 @@ async def _one_command(place: Path) -> list[Figure]:
     watching.cancel()
     log = repo / SESSIONS / "gigabyte.log"
     missing = abs(GB - _size_before_last_line(log)) if ok else GB
-    bare_s = await asyncio.to_thread(_bare)
+    # Others use this machine too: what it can do is looked at on both sides of what we did.
+    bare_s = (before_s + await asyncio.to_thread(_bare, place)) / 2
     print(
         f"  flood: {GB / seconds / 1e6:.0f} MB/s, resident {min(memory.sizes_mb):.0f}-{max(memory.sizes_mb):.0f} MB"
     )
     return [
         limit("1 GB through one command", seconds, SLOWEST_S, "s"),
         Figure(
-            what="the same against reading a terminal and keeping nothing",
+            what="the same against a bare loop from a terminal to a file",
             measured=seconds,
             against=bare_s,
             against_what="bare",
@@ -99,18 +101,23 @@ async def _one_command(place: Path) -> list[Figure]:
     ]
 
 
-def _bare() -> float:
-    """Seconds for as much output of the same command through a terminal into nothing: what the system can do now."""
+def _bare(place: Path) -> float:
+    """Seconds for as much output of the same command from a terminal to a file, by a loop that does nothing else:
+    what the system can do now."""
     part = 5
     ours, theirs = os.openpty()
     command = ["bash", "-c", f"yes {LINE} | head -c {GB // part}"]
     began_s = time.monotonic()
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True):
+    with (
+        (place / "bare.log").open("wb", buffering=0) as file,
+        subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True),
+    ):
         os.close(theirs)
         with contextlib.suppress(OSError):  # EIO is the end
-            while os.read(ours, PIECE):
-                pass
+            while data := os.read(ours, PIECE):
+                file.write(data)
     os.close(ours)
+    (place / "bare.log").unlink()
     return (time.monotonic() - began_s) * part
 
 
