@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -209,13 +208,9 @@ async def test_a_flooding_worker_is_bounded_and_disturbs_nobody(fork_server: For
         await started(home)
         home.supervisor.deliver(entry(1, "flood"))
         await home.services.until(lambda: "lines dropped" in home.services.log_text("loud"), 20)
-        slowest_s = 0.0
         for seq in range(2, 12):
-            asked_s = time.monotonic()
             home.supervisor.deliver(entry(seq, "store", "C02"))
             await home.services.until(partial(home.services.settled.__contains__, seq))
-            slowest_s = max(slowest_s, time.monotonic() - asked_s)
-        assert slowest_s < 1.0
         assert len([line for line in home.services.logs if line[0] == "loud"]) < 10_000
 
 
@@ -226,10 +221,8 @@ async def test_an_idle_worker_sleeps_and_the_next_event_wakes_it(fork_server: Fo
         first = home.pid()
         await home.services.until(lambda: home.state() == "sleeping")
         assert home.pid() is None
-        asked_s = time.monotonic()
         home.supervisor.deliver(entry(1))
         await home.services.until(lambda: home.services.settled == [1])
-        assert time.monotonic() - asked_s < 1.0
         assert home.pid() != first
         assert home.supervisor.rows()[0].worker.restarts == 0
 
