@@ -119,7 +119,14 @@ ALL = (
         shown=True,
     ),
     Word("at", "say something at a time", "[DATE] 18:00 TEXT", r".+", "The machine's own time.", shown=True),
-    Word("memory", "what is remembered about this repository"),
+    Word(
+        "memory",
+        "what is remembered about this repository",
+        "[forget N | undo]",
+        r"|forget\s+\d{1,4}|undo",
+        "Each fact with its age and the thread it comes from. `undo` takes the last change back; say it again to undo "
+        "the undoing.",
+    ),
     Word("skills", "what can be taught"),
     Word("agents", "which agents there are", more="Each with its version, and whether it is ready to work."),
     Word(

@@ -180,6 +180,18 @@ class ChecksSection(Section, frozen=True):
     command: str = ""
 
 
+class MemorySection(Section, frozen=True):
+    """``review``: what is learned of a conversation is kept at once, after a person's look (``ask``), or not at all."""
+
+    review: Literal["auto", "ask", "off"] = "auto"
+
+
+class SkillsSection(Section, frozen=True):
+    """``disabled``: skills that no agent is offered, by name."""
+
+    disabled: tuple[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*$")], ...] = ()
+
+
 class EnvelopeSection(Section, frozen=True):
     prompt_file: str = ""
     activation_delay_ms: Annotated[int, Meta(ge=0)] = 1500
@@ -252,6 +264,8 @@ class Config(Section, frozen=True):
     authorization: AuthorizationSection = AuthorizationSection()
     approvals: ApprovalsSection = ApprovalsSection()
     checks: ChecksSection = ChecksSection()
+    memory: MemorySection = MemorySection()
+    skills: SkillsSection = SkillsSection()
     envelope: EnvelopeSection = EnvelopeSection()
     output: OutputSection = OutputSection()
     session: SessionSection = SessionSection()

@@ -266,7 +266,8 @@ async def test_memory_shows_what_every_session_is_told(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         (tmp_path / ".codebutler" / "memory.md").write_text("- use tabs\n- never ``` here\n")
         command(parent, "memory", "100.1")
-        assert "- use tabs" in (await parent.post_with("Every new session is told")).text
+        told = (await parent.post_with("Every new session is told")).text
+        assert "1. use tabs\n2. never ''' here\n" in told
 
 
 async def test_an_answer_under_way_at_a_death_comes_with_the_next_life(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codebutler_worker.commands import agents, diff, logs, undo
+from codebutler_worker.commands import agents, diff, logs, memory, undo
 from codebutler_worker.conversation.errands import Answer
 
 ANSWERS: Mapping[str, Answer] = {
     "agents": agents.answer,
     "diff": diff.answer,
     "logs": logs.answer,
+    "memory": memory.answer,
     "undo": undo.answer,
 }

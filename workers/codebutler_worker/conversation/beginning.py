@@ -23,6 +23,7 @@ from codebutler_worker.conversation.trees import to_put_back
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.reducer import View
+from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
 from codebutler_worker.store.rows import AttachmentRow, TurnRow
 
 
@@ -39,6 +40,7 @@ class Begun:
     program: CommandRule | None
     missed: Missed
     put_back: tuple[str, str | None] | None = None
+    facts: tuple[FactRow, ...] = ()
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
         """The messages with what came of their files; agents of ours take their words alone."""
@@ -91,4 +93,5 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
         program,
         look_back(draft, turn, session_id, config),
         to_put_back(draft, turn),
+        facts=(*draft.uow.facts.of(REPO_SCOPE), *draft.uow.facts.of(turn.user_id)),
     )

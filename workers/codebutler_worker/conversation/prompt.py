@@ -55,12 +55,12 @@ class Said:
 
 
 def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
-    """The standing orders: restrictions, where the agent works, and what is remembered (may be empty)."""
+    """The standing orders: restrictions, where the agent works, and the block of what is remembered (may be empty)."""
     parts = [RESTRICTIONS, f"You are working in: {repo_path}", _CHANNEL]
     if teaching.strip():
         parts.append(teaching.strip())
     if memory.strip():
-        parts.append(f"Remembered from earlier conversations about this repository:\n{memory.strip()}")
+        parts.append(memory.strip())
     return "\n\n".join(parts)
 
 

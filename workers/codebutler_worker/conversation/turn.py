@@ -49,6 +49,7 @@ from codebutler_worker.conversation.telling import Telling
 from codebutler_worker.conversation.trees import TurnTrees
 from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.memory.block import memory_block
 from codebutler_worker.present import progress
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
@@ -228,7 +229,11 @@ class Turn:
             workdir=repo,
             session_id=self._session_id,
             session_name=self._begun.session_name,
-            system_prompt=system_prompt(str(repo), read_memory(repo / STATE_DIR), self._teaching(repo)),
+            system_prompt=system_prompt(
+                str(repo),
+                memory_block(read_memory(repo / STATE_DIR), self._begun.facts),
+                self._teaching(repo),
+            ),
             cost_before_usd=self._begun.cost_before_usd,
             put_back=self._begun.put_back,
             ready=self._trees.ready,

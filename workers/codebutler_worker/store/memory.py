@@ -32,9 +32,10 @@ class Memories:
         """The newest changes, newest first."""
         return every(self._connection, _newest(), MemoryChangeRow, limit=limit)
 
-    def set_state(self, change_id: str, state: ChangeState) -> None:
-        """Move a change on."""
-        change(self._connection, tables.memory_changes, {"state": state}, id=change_id)
+    def set_state(self, change_id: str, state: ChangeState, changes: str | None = None) -> None:
+        """Move a change on; ``changes`` are those of it that came about, if not all did."""
+        to = {"state": state} if changes is None else {"state": state, "changes": changes}
+        change(self._connection, tables.memory_changes, to, id=change_id)
 
     def lines(self) -> dict[str, MemoryLineRow]:
         """Where facts come from, by the fact."""

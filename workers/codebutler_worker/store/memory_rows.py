@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-ChangeState = Literal["proposed", "wanted", "made", "dropped", "undone"]
-"""Shown to a person; to be written into ``memory.md``; written; refused; taken back."""
+ChangeState = Literal["proposed", "wanted", "made", "dropped"]
+"""Shown to a person; to be written into ``memory.md``; written; refused."""
 
 REPO_SCOPE = "repo"
 """The scope of a fact that everybody's agents are told; any other scope is a user's ID."""

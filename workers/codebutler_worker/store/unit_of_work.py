@@ -99,6 +99,15 @@ class Store:
         """
         return await self._on_thread(partial(self._anything_open, tuple(unfinished)))
 
+    async def exists(self, query: str, *given: object) -> bool:
+        """What a ``SELECT EXISTS …`` of SQLite's own words says. Raises StoreError.
+
+        For what is asked at the start of a worker, for the same reason as ``anything_open``.
+        """
+        return await self._on_thread(
+            lambda: self._directly(lambda raw: bool(raw.execute(query, given).fetchone()[0]))
+        )
+
     async def forget_old(self, now: datetime) -> None:
         """Drop what is over since long, in small transactions (see ``pruning``). Raises StoreError."""
         while await self._on_thread(partial(self._forget_some, now)):

@@ -1,0 +1,167 @@
+"""The life of a change of the memory: proposed or wanted, then written, or dropped.
+
+It is a row before it is written into the file, and writing it twice changes nothing: a crash in between is made good
+at the next start, by the errand that carries it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from codebutler.config.rules import rules_allow
+from codebutler.config.schema import Config
+from codebutler.memory.file import MemoryFile
+from codebutler.memory.lines import suspicion
+from codebutler.memory.operations import Change, apply, facts_of
+from codebutler.model import ButtonClicked
+from codebutler_worker.conversation.desk import Desk, Draft, Place
+from codebutler_worker.conversation.errands import Reply
+from codebutler_worker.conversation.naming import prefixes_of
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.present.lines import plain
+from codebutler_worker.present.memory import (
+    DROP_MEMORY_ACTION,
+    KEEP_ACTION,
+    card,
+    decided_card,
+    logged,
+    made_text,
+)
+from codebutler_worker.present.progress import Message
+from codebutler_worker.store.memory_rows import MemoryChangeRow, MemoryLineRow
+from codebutler_worker.store.rows import ErrandRow
+
+ERRAND = "memory"
+LEARNED = "learned"
+"""In an errand: nobody has asked for it, so nobody is answered."""
+ASKED = "asked"
+DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
+
+
+def encoded(changes: Sequence[Change]) -> str:
+    """Changes as a row keeps them."""
+    return msgspec.json.encode([(change.old, change.new) for change in changes]).decode()
+
+
+def changes_of(row: MemoryChangeRow) -> tuple[Change, ...]:
+    """The changes that a row keeps."""
+    return tuple(
+        Change(old, new) for old, new in msgspec.json.decode(row.changes, type=list[tuple[str, str]])
+    )
+
+
+def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask: bool) -> list[ErrandRow]:
+    """Take what a model has learned of ``row``'s conversation; returns what is to be carried out.
+
+    With ``ask``, and for whatever reads like an order, a card in the thread asks first.
+    """
+    doubtful = [change for change in changes if ask or suspicion(change.new)]
+    fit = [change for change in changes if change not in doubtful]
+    place = Place(row.conversation, row.thread_ts or None)
+    if doubtful:
+        change_id = uuid.uuid4().hex
+        op_id = draft.post(place, card(change_id, doubtful))
+        draft.uow.memories.add(
+            replace(row, id=change_id, changes=encoded(doubtful), state="proposed", message_op_id=op_id)
+        )
+    if not fit:
+        return []
+    draft.uow.memories.add(replace(row, changes=encoded(fit), state="wanted"))
+    return [_errand(draft, place, row, LEARNED)]
+
+
+def want(draft: Draft, place: Place, channel_id: str, user: str, changes: Sequence[Change]) -> ErrandRow:
+    """A person wants these changes; returns what is to be carried out, which tells them."""
+    row = MemoryChangeRow(
+        id=uuid.uuid4().hex,
+        conversation=place.conversation,
+        channel_id=channel_id,
+        thread_ts=place.thread_ts or "",
+        changes=encoded(changes),
+        created_at=draft.stamp,
+        state="wanted",
+        user_id=user,
+    )
+    draft.uow.memories.add(row)
+    return _errand(draft, place, row, ASKED)
+
+
+def decide(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
+    """Keep or Drop was pressed. The first who may decide does."""
+    row = draft.uow.memories.get(event.value)
+    if row is None or row.channel_id != event.channel:
+        return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
+    place = Place(row.conversation, row.thread_ts or None)
+    if not rules_allow(config, event.user, event.channel, prefixes_of(config.agent.default)):
+        draft.post(place, "You are not authorized to decide about the memory here.")
+        return Todo().logged("WRN", f"{event.user} may not decide about the memory")
+    if row.state != "proposed":
+        return Todo()  # the card says what became of it
+    by, keep = plain(event.user_name or event.user), event.action_id == KEEP_ACTION
+    draft.uow.memories.set_state(row.id, "wanted" if keep else "dropped")
+    verdict = f"✅ Kept by {by}." if keep else f"🗑️ Dropped by {by}."
+    draft.edit_ts(place, event.message_ts, decided_card(changes_of(row), verdict))
+    if not keep:
+        return Todo().logged("MEM", f"{event.user} dropped what was learned")
+    return Todo(errands=(_errand(draft, place, row, LEARNED),))
+
+
+async def answer(desk: Desk, errand: ErrandRow) -> Reply:
+    """Write a wanted change into the file, then mark it as made. Raises CodeButlerError if the file cannot be
+    written."""
+    how, _, change_id = errand.argument.partition(" ")
+    row = await desk.commit(lambda draft: draft.uow.memories.get(change_id))
+    if row is None or row.state != "wanted":
+        return Reply(())
+    changes = changes_of(row)
+    applied = await asyncio.to_thread(MemoryFile(Path(desk.settings.path)).change, partial(apply, changes))
+    # What an earlier life of this worker has written already counts, too.
+    facts = set(facts_of(applied.text))
+    holding = [
+        each for each in (*applied.made, *(change for change, _ in applied.refused)) if _holds(each, facts)
+    ]
+    await desk.commit(partial(_made, row=row, changes=holding))
+    for change in holding:
+        desk.report.log("MEM", logged(row.user_id or "learned", change))
+    return Reply((Message(made_text(holding)),) if how == ASKED else ())
+
+
+def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change]) -> None:
+    draft.uow.memories.set_state(row.id, "made", encoded(changes))
+    known = draft.uow.memories.lines()
+    draft.uow.memories.forget_lines(change.old for change in changes if change.old)
+    for change in changes:
+        if change.new and change.new not in known:
+            draft.uow.memories.put_line(
+                MemoryLineRow(
+                    line=change.new, channel_id=row.channel_id, thread_ts=row.thread_ts, added_at=draft.stamp
+                )
+            )
+
+
+def _holds(change: Change, facts: set[str]) -> bool:
+    return (
+        bool(change.old or change.new) and change.old not in facts and (not change.new or change.new in facts)
+    )
+
+
+def _errand(draft: Draft, place: Place, row: MemoryChangeRow, how: str) -> ErrandRow:
+    errand = ErrandRow(
+        id=uuid.uuid4().hex,
+        name=ERRAND,
+        argument=f"{how} {row.id}",
+        conversation=place.conversation,
+        thread_ts=place.thread_ts,
+        user_id=row.user_id,
+        only_for=place.only_for,
+        created_at=draft.stamp,
+    )
+    draft.uow.errands.add(errand)
+    return errand

@@ -1,0 +1,95 @@
+"""What is said about the memory: the list, the card that asks, and what became of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codebutler.memory.lines import suspicion
+from codebutler.memory.operations import Change
+from codebutler_worker.present.lines import one_line, plain
+from codebutler_worker.present.progress import Message, button, with_buttons
+
+KEEP_ACTION = "codebutler.memory_keep"
+DROP_MEMORY_ACTION = "codebutler.memory_drop"
+NOTHING = (
+    "Nothing is remembered here. What you write into `.codebutler/memory.md` is told to every new session; with a key "
+    "for Kimi or `native` I learn by myself when a conversation ends."
+)
+HINT = "_`!memory forget N` forgets one, `!memory undo` takes the last change back._"
+NOTHING_TO_UNDO = "Nothing of the memory was changed here that could be taken back."
+LIST_CHARS = 2_600
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """One entry of the list: what is remembered, and where it comes from (mrkdwn, may be "")."""
+
+    text: str
+    origin: str = ""
+
+
+def listed(entries: Sequence[Remembered], others: int, limit: int = LIST_CHARS) -> str:
+    """All that is remembered, with the numbers to forget it by; ``others`` lines of the file are no facts."""
+    lines, size = ["🧠 Every new session is told:"], 0
+    for number, entry in enumerate(entries, 1):
+        # What people wrote into the file may hold marks that would run on over the other lines.
+        text = plain(one_line(entry.text, 500)).replace("```", "'''")
+        line = f"{number}. {text}" + (f" · {entry.origin}" if entry.origin else "")
+        size += len(line) + 1
+        if size > limit:
+            lines.append(f"… and {len(entries) - number + 1} more in `.codebutler/memory.md`.")
+            break
+        lines.append(line)
+    if others:
+        lines.append(f"… and {others} other lines of `.codebutler/memory.md`.")
+    return "\n".join([*lines, HINT] if entries else lines)
+
+
+def told(change: Change) -> str:
+    """A change in one line of mrkdwn."""
+    match change.kind:
+        case "append":
+            return f"• {plain(change.new)}"
+        case "replace":
+            return f"• {plain(change.new)} (instead of: {plain(change.old)})"
+        case _:
+            return f"• no longer: {plain(change.old)}"
+
+
+def logged(who: str, change: Change) -> str:
+    """A change in the log's words."""
+    return f'{one_line(who, 60)}: {change.kind} "{one_line(change.new or change.old, 200)}"'
+
+
+def card_text(changes: Sequence[Change]) -> str:
+    """What is to be decided, with what is odd about it."""
+    lines = ["🧠 Shall every new session be told this?", *map(told, changes)]
+    odd = [words for change in changes if (words := suspicion(change.new))]
+    if odd:
+        lines.append(
+            f"⚠️ This reads like an order to agents rather than a fact ({plain(', '.join(odd))}): keep it only if it "
+            "is your own."
+        )
+    return "\n".join(lines)
+
+
+def card(change_id: str, changes: Sequence[Change]) -> Message:
+    """The question, with both answers."""
+    return with_buttons(
+        card_text(changes),
+        button("Keep", KEEP_ACTION, change_id, "primary"),
+        button("Drop", DROP_MEMORY_ACTION, change_id),
+    )
+
+
+def decided_card(changes: Sequence[Change], verdict: str) -> Message:
+    """The card without its buttons."""
+    return Message("\n".join([*map(told, changes), verdict]))
+
+
+def made_text(changes: Sequence[Change]) -> str:
+    """What a person has brought about."""
+    if not changes:
+        return "🧠 Nothing had to be changed: the memory is as you want it."
+    return "\n".join(["🧠 Done. `!memory undo` takes it back.", *map(told, changes)])
