@@ -18,6 +18,6 @@ RUN set -e; \\
         rm -rf /var/lib/apt/lists/*; \\
     fi; \\
     grep -q '^[^:]*:[^:]*:1000:' /etc/passwd || echo 'agent:x:1000:1000::/workspace:/bin/sh' >> /etc/passwd; \\
-    mkdir -p /workspace
+    mkdir -p /workspace /tmp && chmod 1777 /tmp
 WORKDIR /workspace
 """

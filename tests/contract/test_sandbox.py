@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from tests.containers import execute, give_away
 from tests.programs import require
 
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -35,33 +35,14 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 def policy(tmp_path: Path, git_repo: Path, sandbox: Sandbox) -> SandboxPolicy:
     home = tmp_path / "home"
     (home / ".agent").mkdir(parents=True)
-    if sandbox.name == "docker" and os.geteuid() == 0:
+    if sandbox.name == "docker":
         give_away(tmp_path)
     return SandboxPolicy(workdir=git_repo, home=home, home_paths=(home / ".agent",), env=ENV)
 
 
-def give_away(directory: Path) -> None:
-    """To an ordinary user: in docker no agent is root."""
-    for path in (directory, *directory.rglob("*")):
-        os.chown(path, 1000, 1000, follow_symlinks=False)
-
-
 async def run(launch: Launch, stdin: bytes = b"") -> tuple[int, str, str]:
-    enclosure = await launch.limiter.begin() if launch.limiter else None
-    argv = enclosure.enter(launch.argv) if enclosure else launch.argv
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=launch.cwd,
-        env=launch.env,
-    )
-    out, err = await process.communicate(stdin)
-    assert process.returncode is not None
-    if enclosure is not None:
-        await enclosure.close()
-    return process.returncode, out.decode(), err.decode()
+    code, out, err = await execute(launch, stdin)
+    return code, out.decode(), err.decode()
 
 
 async def test_the_self_test_passes(sandbox: Sandbox) -> None:
@@ -138,7 +119,7 @@ async def test_a_worktree_works(sandbox: Sandbox, policy: SandboxPolicy, tmp_pat
         )
     )
     assert code == 0, err
-    if sandbox.name == "docker" and os.geteuid() == 0:
+    if sandbox.name == "docker":
         give_away(policy.workdir)
     asked = SandboxPolicy(workdir=tree, home=policy.home, env=ENV)
     identity = "-c user.name=t -c user.email=t@example.invalid"

@@ -17,6 +17,7 @@ from pathlib import Path
 from codebutler.errors import SandboxUnavailableError
 from codebutler.runner import RUNNER
 from codebutler_worker.sandbox.cgroups import (
+    AGAIN_S,
     CONTROLLERS,
     EVENTS,
     count,
@@ -28,6 +29,7 @@ from codebutler_worker.sandbox.cgroups import (
 from codebutler_worker.sandbox.docker_argv import IDLE
 
 CLIENT_S = 60.0
+GONE_S = 0.5
 IDLE_CONTAINERS = 8
 """How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
 OWNER = "codebutler.owner"
@@ -238,7 +240,12 @@ class Containers:
 
     async def _alone(self, container: Container) -> bool:
         if container.alone is not None:
-            return container.alone
+            # The client hears of the end before the last process is gone.
+            for _ in range(int(GONE_S / AGAIN_S)):
+                if container.alone:
+                    return True
+                await asyncio.sleep(AGAIN_S)
+            return False
         with contextlib.suppress(SandboxUnavailableError):
             return len((await self._docker.run("top", container.name, "-eo", "pid")).splitlines()) == 2
         return False
@@ -251,9 +258,9 @@ class Containers:
                 leaving.cancel()
         names = [container.name for container in containers]
         if names:
-            # One that is gone already is no failure.
+            # Docker removes it then, in its own time. One that is gone already is no failure.
             with contextlib.suppress(SandboxUnavailableError):
-                await self._docker.run("rm", "-f", *names)
+                await self._docker.run("kill", *names)
 
 
 def _same(container: Container, recipe: Recipe) -> bool:

@@ -1,0 +1,42 @@
+"""Programs behind any walls, for tests: the launch as the product executes it, and what is left afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+
+ORDINARY_ID = 1000
+
+
+def give_away(directory: Path, uid: int = ORDINARY_ID) -> None:
+    """To an ordinary user, if we are root: in docker no agent is root."""
+    if os.geteuid() == 0:
+        for path in (directory, *directory.rglob("*")):
+            os.chown(path, uid, uid, follow_symlinks=False)
+
+
+async def execute(launch: Launch, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    """Run a launch to its end: exit code, stdout, stderr."""
+    enclosure = await launch.limiter.begin() if launch.limiter else None
+    process = await asyncio.create_subprocess_exec(
+        *(enclosure.enter(launch.argv) if enclosure else launch.argv),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=launch.cwd,
+        env=launch.env,
+    )
+    out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    if enclosure is not None:
+        await enclosure.close()
+    return process.returncode, out, err
+
+
+async def attack(sandbox: Sandbox, policy: SandboxPolicy, script: str) -> tuple[int, str]:
+    """Runs the script inside; its exit code and all it said."""
+    code, out, err = await execute(sandbox.wrap(("sh", "-c", script), policy))
+    return code, (out + err).decode(errors="replace")

@@ -1,0 +1,233 @@
+"""Containers, with a real daemon: what they are made of, whom they serve, and that nothing outlives its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.agents.shell.pty import PtyProcess
+from codebutler_worker.sandbox.containers import MISSING, OWNER, Docker
+from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
+from codebutler_worker.sandbox.limits import Limits
+from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.select import select_sandbox
+from tests.containers import attack, give_away
+from tests.dockerd import docker
+
+ENV = {"PATH": "/usr/bin:/bin"}
+
+
+@pytest.fixture
+async def sandbox(docker_host: str) -> AsyncIterator[DockerSandbox]:
+    sandbox = DockerSandbox(host=docker_host)
+    yield sandbox
+    await sandbox.close()
+    assert running(docker_host) == []
+
+
+@pytest.fixture
+def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
+    (tmp_path / "home").mkdir()
+    give_away(tmp_path)
+    return SandboxPolicy(
+        workdir=git_repo, home=tmp_path / "home", env=ENV, network="none", conversation="C1:1.1"
+    )
+
+
+def running(host: str) -> list[str]:
+    return docker(host, "ps", "-q", "--no-trunc").split()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.05)
+
+
+async def test_a_container_is_made_as_promised(
+    sandbox: DockerSandbox, policy: SandboxPolicy, docker_host: str
+) -> None:
+    await attack(sandbox, policy, "true")
+    [made] = json.loads(docker(docker_host, "inspect", *running(docker_host)))
+    host, config = made["HostConfig"], made["Config"]
+    assert (host["ReadonlyRootfs"], host["CapDrop"], host["CapAdd"]) == (True, ["ALL"], None)
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert (host["PidsLimit"], host["NanoCpus"], host["Memory"]) == (128, 10**9, 512 * 2**20)
+    assert (host["NetworkMode"], host["Privileged"], host["PidMode"]) == ("none", False, "")
+    assert (config["User"], config["WorkingDir"]) == ("1000:1000", "/workspace")
+
+
+async def test_a_conversation_keeps_its_container_and_shares_it_with_none(
+    sandbox: DockerSandbox, policy: SandboxPolicy, docker_host: str
+) -> None:
+    other = replace(policy, conversation="C1:2.2")
+    await attack(sandbox, policy, "echo mine > /tmp/kept")
+    assert await attack(sandbox, policy, "cat /tmp/kept") == (0, "mine\n")
+    assert (await attack(sandbox, other, "cat /tmp/kept"))[0] == 1
+    assert len(running(docker_host)) == 2
+    await sandbox.release(policy.conversation)
+    assert len(running(docker_host)) == 1
+    assert (await attack(sandbox, policy, "cat /tmp/kept"))[0] == 1
+
+
+async def test_two_programs_at_once_do_not_share_one(
+    sandbox: DockerSandbox, policy: SandboxPolicy, docker_host: str
+) -> None:
+    async with (
+        await AgentProcess.spawn(sandbox.wrap(("sleep", "1000"), policy)),
+        await AgentProcess.spawn(sandbox.wrap(("sleep", "1000"), policy)),
+    ):
+        assert len(running(docker_host)) == 2
+    assert running(docker_host) == []
+
+
+async def test_what_a_conversation_no_longer_needs_goes_in_time(
+    docker_host: str, policy: SandboxPolicy
+) -> None:
+    sandbox = DockerSandbox(host=docker_host, idle_s=0.2)
+    await attack(sandbox, policy, "true")
+    await until(lambda: running(docker_host) == [])
+    assert (await attack(sandbox, policy, "true"))[0] == 0
+    await sandbox.close()
+
+
+async def test_the_workspace_is_the_repository_and_as_well_protected(
+    sandbox: DockerSandbox, policy: SandboxPolicy
+) -> None:
+    script = "cd /workspace && echo x > made && echo x >> .git/config; echo x > .codebutler/y; mv .git .git2"
+    _, said = await attack(sandbox, policy, script)
+    assert "cannot create .git/config: Read-only file system" in said
+    assert "cannot create .codebutler/y" in said
+    assert "Device or resource busy" in said
+    assert (policy.workdir / "made").exists()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+async def test_nothing_outlives_a_client_that_dies(
+    sandbox: DockerSandbox, policy: SandboxPolicy, docker_host: str, end: signal.Signals
+) -> None:
+    script = "trap '' TERM HUP; setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & echo up; sleep 1000"
+    async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", script), policy)) as process:
+        assert await anext(process.lines()) == b"up"
+        [container] = running(docker_host)
+        assert len(docker(docker_host, "top", container).splitlines()) == 6
+        process._signal(end)
+        await process.wait()
+    assert running(docker_host) == []
+
+
+async def test_a_daemon_dies_with_its_program(
+    sandbox: DockerSandbox, policy: SandboxPolicy, docker_host: str
+) -> None:
+    script = "setsid sleep 1000 > /dev/null 2>&1 & echo started"
+    assert await attack(sandbox, policy, script) == (0, "started\n")
+    assert running(docker_host) == []
+
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
+
+async def main(host, workdir, home):
+    policy = SandboxPolicy(workdir=Path(workdir), home=Path(home), env={"PATH": "/usr/bin:/bin"}, network="none")
+    launch = DockerSandbox(host=host).wrap(("sh", "-c", "echo up; sleep 1000"), policy)
+    async with await AgentProcess.spawn(launch) as process:
+        print((await anext(process.lines())).decode(), flush=True)
+        await asyncio.sleep(1000)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_nothing_outlives_a_worker_that_is_killed(docker_host: str, policy: SandboxPolicy) -> None:
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WORKER, docker_host, str(policy.workdir), str(policy.home)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert worker.stdout is not None
+    assert await worker.stdout.readline() == b"up\n"
+    assert len(running(docker_host)) == 1
+    worker.kill()
+    await worker.wait()
+    await until(lambda: running(docker_host) == [])
+
+
+async def test_the_next_worker_sweeps_what_a_dead_one_left(sandbox: DockerSandbox, docker_host: str) -> None:
+    space = Path("/proc/self/ns/pid").stat().st_ino
+    for owner in (f"codebutler-{space}-1-0-dead", f"codebutler-{space + 1}-1-0-elsewhere", "somebody"):
+        docker(
+            docker_host, "create", f"--label={OWNER}={owner}", f"--name={owner}", "codebutler-runner", "true"
+        )
+    assert await sandbox.sweep() == 1
+    left = docker(docker_host, "ps", "-a", "--format", "{{.Names}}").split()
+    assert sorted(left) == [f"codebutler-{space + 1}-1-0-elsewhere", "somebody"]
+    docker(docker_host, "rm", *left)
+
+
+async def test_who_takes_too_much_is_stopped_and_told(docker_host: str, policy: SandboxPolicy) -> None:
+    sandbox = DockerSandbox(host=docker_host, limits=replace(DEFAULT, memory_bytes=64 * 2**20, processes=20))
+    for script, limit in (
+        ("python3 -c 'bytearray(200 * 2**20)'", "64 MB of memory (sandbox.memoryMb)"),
+        ("for i in $(seq 40); do sleep 100 & done; wait", "20 processes (sandbox.processes)"),
+    ):
+        async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", script), policy)) as process:
+            process.close_stdin()
+            await until(lambda process=process: bool(process.limit_hit))  # type: ignore[misc]
+            assert limit in process.limit_hit
+    assert running(docker_host) == []
+    await sandbox.close()
+
+
+async def test_a_terminal_is_one_inside_too(sandbox: DockerSandbox, policy: SandboxPolicy) -> None:
+    said = bytearray()
+    script = "test -t 0 || exit 9; trap 'echo caught; exit 3' INT; tty; sleep 1000 & wait"
+    launch = sandbox.wrap(("sh", "-c", script), replace(policy, own_terminal=True))
+    async with await PtyProcess.spawn(launch, lambda data, *_: said.extend(data)) as process:
+        await until(lambda: b"/dev/pts/" in said)
+        await process.write(b"\x03")
+        await until(lambda: b"caught" in said)
+        await until(lambda: process.returncode is not None)
+        assert process.returncode == 3
+
+
+def test_root_is_told_how_to_go_on(docker_host: str, git_repo: Path, tmp_path: Path) -> None:
+    policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env=ENV)
+    with pytest.raises(SandboxUnavailableError, match=f"chown -R 1000:1000 {git_repo}"):
+        DockerSandbox(host=docker_host).wrap(("true",), policy)
+
+
+async def test_without_a_daemon_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(
+        SandboxUnavailableError, match=r"docker does not work here.*; or, to run agents without"
+    ):
+        await select_sandbox("docker", trusted=True)
+
+
+async def test_without_the_image_it_is_said_how_to_build_it(tmp_path: Path) -> None:
+    client = tmp_path / "docker"
+    client.write_text(
+        '#!/bin/sh\necho "docker: Error response from daemon: No such image: x." >&2; exit 125\n'
+    )
+    client.chmod(0o755)
+    with pytest.raises(SandboxUnavailableError) as caught:
+        await Docker(client, "unix:///none").run("run")
+    assert str(caught.value) == MISSING
+
+
+async def test_no_limit_is_set_where_none_is_wanted(docker_host: str, policy: SandboxPolicy) -> None:
+    sandbox = DockerSandbox(host=docker_host, limits=Limits())
+    words = sandbox.wrap(("true",), policy).limiter
+    assert not any(word.startswith(("--memory", "--cpus", "--pids")) for word in words.recipe.options)  # type: ignore[union-attr]
