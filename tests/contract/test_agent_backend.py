@@ -12,7 +12,7 @@ import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.programs import RUN
-from codebutler.config.schema import ClaudeSection, KimiSection
+from codebutler.config.schema import ClaudeSection, Config, KimiSection, NativeSection, RepoSettings
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import (
@@ -27,12 +27,15 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.native.made import native_backend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.store.state_dir import STATE_DIR
+from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
 from tests.walls import NoWalls
@@ -85,6 +88,21 @@ class KimiRig:
 
 
 @dataclass
+class NativeRig:
+    backend: AgentBackend
+    model: CompletionsServer
+
+    def quick(self) -> str:
+        self.model.play(Reply("Answered."))
+        return "answer"
+
+    def endless(self) -> str:
+        call = Call("run_terminal_command", {"command": "sleep 300", "wait_s": 300})
+        self.model.play(Reply("Working.", (call,)))
+        return "work"
+
+
+@dataclass
 class RehearsalRig:
     backend: AgentBackend
 
@@ -106,14 +124,14 @@ class ShellRig:
         return "sleep 300"
 
 
-@pytest.fixture(params=["claude", "kimi", "rehearsal"])
+@pytest.fixture(params=["claude", "kimi", "native", "rehearsal"])
 async def remembering(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """An agent whose later turns know the earlier ones."""
     async for made in _rig(request.param, tmp_path):
         yield made
 
 
-@pytest.fixture(params=["claude", "kimi", "rehearsal", "run"])
+@pytest.fixture(params=["claude", "kimi", "native", "rehearsal", "run"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Any agent."""
     async for made in _rig(request.param, tmp_path):
@@ -134,6 +152,15 @@ async def _rig(agent: str, tmp_path: Path) -> AsyncIterator[Rig]:
         rehearsal = RehearsalRig(RehearsalBackend(NoSandbox(), home, SystemClock()))
         yield rehearsal
         await rehearsal.backend.close()
+        return
+    if agent == "native":
+        (tmp_path / STATE_DIR).mkdir()
+        async with CompletionsServer() as completions:
+            section = NativeSection(base_url=completions.base_url, model="m", api_key="dummy")
+            repo = RepoSettings(name="r", path=str(tmp_path), channel_id="C1", config=Config(native=section))
+            native = NativeRig(native_backend(repo, NoSandbox(), home, SystemClock()), completions)
+            yield native
+            await native.backend.close()
         return
     binary = require(agent)
     async with ModelServer() as model:

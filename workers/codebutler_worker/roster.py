@@ -136,7 +136,15 @@ def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Cloc
     return backend
 
 
+def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    # Its tools and its terminal are not for every worker's memory.
+    from codebutler_worker.agents.native.made import native_backend
+
+    return native_backend(settings, sandbox, home, clock)
+
+
 _MAKERS: Mapping[str, Callable[[RepoSettings, Sandbox, Path, Clock], AgentBackend]] = {
     "claude": _claude,
+    "native": _native,
     "rehearsal": _rehearsal,
 }

@@ -29,7 +29,7 @@ async def test_an_agent_is_made_once(tmp_path: Path) -> None:
     await agents.close()
 
 
-@pytest.mark.parametrize("name", ["kimi", "native", "nobody"])
+@pytest.mark.parametrize("name", ["kimi", "nobody"])
 async def test_what_does_not_work_here_is_said_in_one_line(tmp_path: Path, name: str) -> None:
     agents = roster(tmp_path, "none")
     with pytest.raises(AgentUnavailableError, match=f"`{name}` is not available here yet") as caught:

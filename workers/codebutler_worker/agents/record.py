@@ -27,6 +27,7 @@ SESSIONS = f"{STATE_DIR}/logs/sessions"
 NAME = re.compile(r"[0-9a-zA-Z_-]{1,32}")
 ID_CHARS = 8
 SECONDS_A_DAY = 86_400
+ENDING = "\n--- session {session} ended {moment} {told} ---\n"
 
 
 def session_of(turn_id: str) -> str:
@@ -36,13 +37,14 @@ def session_of(turn_id: str) -> str:
 
 class SessionLog:
     """One open log. ``write`` may be called from any thread, and never raises: a full disk costs the record, not
-    the work. ``told`` goes into its last line."""
+    the work. ``told`` goes into its last line, which is ``ending`` ("" = its writer has an end of its own)."""
 
     def __init__(self, descriptor: int | None, session: str, failed: str = "") -> None:
         self.session = session
         self.told = "status=failed"
         self.bytes = 0
         self.failed = failed
+        self.ending = ENDING
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
@@ -61,7 +63,7 @@ class SessionLog:
         with self._lock:
             moment = at.astimezone(UTC).isoformat(timespec="seconds")
             told = f"{self.told} duration_s={duration_s:.3f} bytes={self.bytes}"
-            self._write(f"\n--- session {self.session} ended {moment} {told} ---\n".encode())
+            self._write(self.ending.format(session=self.session, moment=moment, told=told).encode())
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:
                 os.close(descriptor)

@@ -38,9 +38,10 @@ async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
         await _claude(settings, home),
         Survey("rehearsal", ready=True, note="works offline, for trying things out"),
         _image(config),
+        _native(config),
         *(
             Survey(name, ready=False, note="not part of this version yet", planned=True)
-            for name in ("kimi", "agent")
+            for name in ("kimi",)
         ),
     ]
     return tuple(sorted(found, key=lambda one: (not one.ready, one.planned)))
@@ -79,3 +80,14 @@ def _image(config: Config) -> Survey:
     own_service = config.openai.base_url != OpenAISection().base_url
     ready = bool(config.openai.api_key) or own_service
     return Survey("image", ready=ready, note="" if ready else "set `openai.apiKey` to draw images")
+
+
+def _native(config: Config) -> Survey:
+    # Imported here: most workers are never asked.
+    from codebutler_worker.agents.native.presets import target
+
+    try:
+        found = target(config)
+    except AgentUnavailableError as error:
+        return Survey("agent", ready=False, note=str(error))
+    return Survey("agent", ready=True, note=f"our own agent, over `{found.endpoint.model}`")

@@ -39,6 +39,11 @@ class ShellTerminal:
         self._number = 0
         self._busy = False
 
+    @property
+    def begun(self) -> bool:
+        """Whether it was used at all."""
+        return bool(self._word)
+
     async def run(self, command: str, wait_s: float) -> Heard:
         """Type a command, and listen until it has ended, ``wait_s`` at most. Raises ToolError."""
         if self._busy:

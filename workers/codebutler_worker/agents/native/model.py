@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -107,7 +108,7 @@ class Model(Protocol):
 
     name: str
 
-    def ask(self, prompt: Prompt) -> AsyncIterator[Waiting | Reply]:
+    def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
         """Any number of Waiting, then one Reply. Raises ModelError. Closing the iterator cancels the request."""
 
     async def close(self) -> None:
@@ -116,7 +117,8 @@ class Model(Protocol):
 
 async def complete(model: Model, prompt: Prompt) -> Reply:
     """The reply alone. Raises ModelError."""
-    async for event in model.ask(prompt):
-        if isinstance(event, Reply):
-            return event
+    async with aclosing(model.ask(prompt)) as events:
+        async for event in events:
+            if isinstance(event, Reply):
+                return event
     raise ModelError("unreachable", "the model service ended without an answer: try again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply, Waiting
 
@@ -26,7 +26,7 @@ class ScriptedModel:
         """Append to the script."""
         self._lines.extend(lines)
 
-    async def ask(self, prompt: Prompt) -> AsyncIterator[Waiting | Reply]:
+    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
         """The next line of the script."""
         self.asked.append(prompt)
         line = self._lines.popleft() if self._lines else EXHAUSTED

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ class OpenAIModel:
         self._chance = chance
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(self, prompt: Prompt) -> AsyncIterator[Waiting | Reply]:
+    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
         """Any number of Waiting, then one Reply. Raises ModelError. Closing the iterator cancels the request."""
         body = wire.body(self._endpoint.model, prompt, replay_reasoning=self._endpoint.replay_reasoning)
         for retries in itertools.count():

@@ -1,0 +1,155 @@
+"""One call of a tool: understood, perhaps asked leave for, done, and told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from codebutler.clock import Clock
+from codebutler.config.schema import PermissionMode
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, PlanStep, Question, Text, ToolUse
+from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
+from codebutler_worker.agents.native.history import Planned as PlanRecord
+from codebutler_worker.agents.native.history import Record
+from codebutler_worker.agents.native.journalist import AgentLog
+from codebutler_worker.agents.native.model import Call
+from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ruling
+from codebutler_worker.agents.native.waits import Waits
+from codebutler_worker.tools.port import (
+    Arguments,
+    Ask,
+    Context,
+    Described,
+    End,
+    Planned,
+    Propose,
+    Result,
+    Send,
+    Tool,
+    ToolError,
+)
+from codebutler_worker.tools.schema import definition, parse
+
+SUMMARY_CHARS = 150
+PLAN_TOOL = "ExitPlanMode"
+"""What the cards call the question whether a plan may be carried out (present.approvals)."""
+AGREED = "The person agrees to the plan. Carry it out."
+NO_ANSWER = "The person did not answer."
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The call is over. ``end``: and so is the turn."""
+
+    use_id: str
+    result: Result
+    records: tuple[Record, ...] = ()
+    end: End | None = None
+    again: bool = False
+
+
+class Acting:
+    """The tools of one turn. ``mode`` may change when somebody agrees to a plan."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        context: Context,
+        mode: PermissionMode,
+        waits: Waits,
+        log: AgentLog,
+        clock: Clock,
+    ) -> None:
+        self.waits = waits
+        self.log = log
+        self.clock = clock
+        self._tools = {tool.name: tool for tool in tools}
+        self._context = context
+        self._mode: PermissionMode = mode
+        self._count = 0
+        self.definitions = tuple(definition(tool) for tool in self._tools.values())
+        self.definition_tokens = int(len(msgspec.json.encode(self.definitions)) / BYTES_PER_TOKEN)
+
+    async def events(self, call: Call, plan: tuple[PlanStep, ...]) -> AsyncGenerator[AgentEvent | Done]:
+        """Any number of events, then one Done. Raises CutOffError and SandboxUnavailableError."""
+        self._count += 1
+        use_id = f"{self._context.turn_id}-{self._count}"
+        try:
+            tool = self._tool(call.name)
+            args = parse(tool, call.arguments)
+        except ToolError as error:
+            yield ToolUse(use_id, call.name, "")
+            yield Done(use_id, Result(str(error), ok=False))
+            return
+        described = tool.describe(args)
+        summary = one_line(described.summary)
+        yield ToolUse(use_id, call.name, summary, described.input)
+        verdict = ruling(self._mode, described.kind or tool.kind)
+        if verdict == "refuse":
+            yield Done(use_id, Result(PLANNING, ok=False))
+            return
+        if verdict == "ask":
+            self.waits.expect(use_id)
+            yield Approval(use_id, described.tool, summary, described.input)
+            answer = await self.waits.answered(use_id)
+            if not answer.allow:
+                why = f": {answer.text}" if answer.text else "."
+                yield Done(use_id, Result(f"The person refused this call{why}", ok=False))
+                return
+        result = await self.waits.work(self._run(tool, args, plan))
+        async for event in self._settle(use_id, described, result):
+            yield event
+
+    def _tool(self, name: str) -> Tool:
+        if name not in self._tools:
+            raise ToolError(f"there is no tool {name!r}: there are {', '.join(self._tools)}")
+        return self._tools[name]
+
+    async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
+        try:
+            return await tool.run(replace(self._context, plan=plan), args)
+        except SandboxUnavailableError:
+            raise
+        except ToolError as error:
+            return Result(str(error), ok=False)
+
+    async def _settle(
+        self, use_id: str, described: Described, result: Result
+    ) -> AsyncGenerator[AgentEvent | Done]:
+        """Do what the tool leaves to us."""
+        match result.effect:
+            case Ask(text, options):
+                self.waits.expect(use_id)
+                yield Question(use_id, text, options)
+                answer = await self.waits.answered(use_id)
+                end = None if answer.allow else End(text, needs_user=True)
+                told = answer.text if answer.allow else f"{NO_ANSWER} {answer.text}".strip()
+                yield Done(use_id, replace(result, text=told), end=end)
+            case Propose(plan):
+                self.waits.expect(use_id)
+                yield Approval(use_id, PLAN_TOOL, "a plan", {"plan": plan})
+                answer = await self.waits.answered(use_id)
+                if answer.allow:
+                    self._mode = after_plan(self._mode)
+                told = (
+                    AGREED if answer.allow else f"The person does not agree: {answer.text or 'keep planning'}"
+                )
+                yield Done(use_id, replace(result, text=told))
+            case Planned(steps):
+                yield Plan(steps)
+                yield Done(use_id, result, (PlanRecord(steps),))
+            case Send(path):
+                yield Text(f"<<<SLACK:file>>>{path}<<<END_SLACK>>>")
+                yield Done(use_id, result)
+            case End() as end:
+                yield Done(use_id, result, end=end)
+            case None:
+                yield Done(use_id, result, again=described.again)
+
+
+def one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1] + "…"

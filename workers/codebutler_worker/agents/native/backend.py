@@ -1,0 +1,208 @@
+"""NativeBackend: our own loop behind the AgentBackend port. One owner for each session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from codebutler.clock import Clock
+from codebutler.config.schema import PermissionMode
+from codebutler.errors import CodeButlerError, StoreError
+from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
+from codebutler_worker.agents.native import ending
+from codebutler_worker.agents.native.acting import Acting
+from codebutler_worker.agents.native.history import History
+from codebutler_worker.agents.native.journalist import AgentLog
+from codebutler_worker.agents.native.loop import Limits, stopped
+from codebutler_worker.agents.native.model import ModelError, System
+from codebutler_worker.agents.native.prompt import standing_orders
+from codebutler_worker.agents.native.session import Session
+from codebutler_worker.agents.native.sessions import Sessions
+from codebutler_worker.agents.native.turn import Thinker, Turn
+from codebutler_worker.agents.native.waits import CutOffError, Waits
+from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.tools.port import Context, Tool
+from codebutler_worker.tools.programs import SandboxPrograms
+from codebutler_worker.tools.shell import ShellTerminal
+
+BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How the agent works, whatever it works on."""
+
+    limits: Limits
+    timeout_s: float = 1800.0
+    mode: PermissionMode = "bypassPermissions"
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """Where its tools work; ``policy`` makes that of a working directory and a conversation."""
+
+    sandbox: Sandbox
+    policy: Callable[[Path, str], SandboxPolicy]
+
+
+@dataclass(slots=True)
+class _Running:
+    waits: Waits
+    turn: Turn | None = None
+
+
+class NativeBackend:
+    """Runs turns of the native agent. ``tools`` are offered to the model in this order."""
+
+    name = "native"
+    logs: SessionLogs | None = None
+    """Where each turn's log is kept."""
+
+    def __init__(
+        self,
+        thinker: Thinker,
+        tools: Sequence[Tool],
+        walls: Walls,
+        sessions: Sessions,
+        habits: Habits,
+        clock: Clock,
+    ) -> None:
+        self._thinker = thinker
+        self._tools = tuple(tools)
+        self._walls = walls
+        self._sessions = sessions
+        self._habits = habits
+        self._clock = clock
+        self._running: dict[str, _Running] = {}
+        self._claimed: set[str] = set()
+
+    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        """Run the turn. Closing the iterator early stops the turn and everything it started."""
+        if turn.session_id in self._claimed:
+            yield Finished(ok=False, text=BUSY, reason="failed")
+            return
+        running = self._running[turn.turn_id] = _Running(Waits(self._clock, self._habits.timeout_s))
+        try:
+            async with (
+                recording(self.logs, turn.turn_id, self._clock) as log,
+                aclosing(self._in_session(turn, running, log)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, Finished):
+                        log.heard(event)
+                    yield event
+        finally:
+            del self._running[turn.turn_id]
+
+    async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
+        """Reply to a pending Approval or Question; False if nobody waits for it any more."""
+        running = self._running.get(turn_id)
+        return running is not None and running.waits.answer(request_id, answer)
+
+    async def steer(self, turn_id: str, text: str) -> bool:
+        """Put text into the running turn; False if it cannot take it any more."""
+        running = self._running.get(turn_id)
+        return running is not None and running.turn is not None and running.turn.steer(text)
+
+    async def stop(self, turn_id: str) -> None:
+        """End the turn at the step where it is; its programs die with it."""
+        if running := self._running.get(turn_id):
+            running.waits.stopping.set()
+
+    async def close(self) -> None:
+        """End every turn."""
+        for running in self._running.values():
+            running.waits.stopping.set()
+        await self._thinker.model.close()
+
+    async def _in_session(
+        self, request: TurnRequest, running: _Running, log: SessionLog
+    ) -> AsyncGenerator[AgentEvent]:
+        try:
+            session = await self._session(request)
+        except CodeButlerError as error:
+            yield Finished(ok=False, text=str(error), reason="unavailable")
+            return
+        self._claimed.add(session.id)
+        try:
+            if session.fresh:
+                request = replace(request, cost_before_usd=0.0)
+            async with aclosing(self._in_terminal(request, running, session, log)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._claimed.discard(session.id)
+            await session.close()
+
+    async def _session(self, request: TurnRequest) -> Session:
+        """The session it names, or a new one. Raises StoreError."""
+        if request.session_id is not None:
+            found = await asyncio.to_thread(self._sessions.resume, request.session_id)
+            if found is not None:
+                return Session(*found)
+        now = self._clock.now()
+        journal = await asyncio.to_thread(self._sessions.begin, now.isoformat(), now.timestamp())
+        session = Session(journal, History(), fresh=request.session_id is not None)
+        orders = await asyncio.to_thread(self._orders, request)
+        await session.say(System(orders))
+        return session
+
+    def _orders(self, request: TurnRequest) -> str:
+        return standing_orders(request.workdir, request.system_prompt, strict=self._habits.strict)
+
+    async def _in_terminal(
+        self, request: TurnRequest, running: _Running, session: Session, record: SessionLog
+    ) -> AsyncGenerator[AgentEvent]:
+        policy = self._walls.policy(request.workdir, request.conversation)
+        sandbox, clock = self._walls.sandbox, self._clock
+        own = replace(policy, own_terminal=True)
+        terminal = ShellTerminal(sandbox, own, clock, session.history.cwd)
+        context = Context(
+            workdir=request.workdir,
+            turn_id=request.turn_id,
+            conversation=request.conversation,
+            programs=SandboxPrograms(sandbox, policy),
+            terminal=terminal,
+        )
+        log = AgentLog(record, clock, sandbox.name)
+        acting = Acting(self._tools, context, self._habits.mode, running.waits, log, clock)
+        turn = running.turn = Turn(request, self._thinker, acting, session, self._habits.limits)
+        try:
+            async with aclosing(self._ended(turn, request, log)) as events:
+                async for event in events:
+                    if isinstance(event, Finished):
+                        with contextlib.suppress(StoreError):  # what is missing is mended when it is read
+                            await turn.close(terminal.cwd if terminal.begun else session.history.cwd)
+                    # The answer does not wait for the end of what still runs; whoever reads on does.
+                    yield event
+        finally:
+            await terminal.close()
+
+    async def _ended(self, turn: Turn, request: TurnRequest, log: AgentLog) -> AsyncGenerator[AgentEvent]:
+        """The turn's events, and what they came to."""
+        before_usd = request.cost_before_usd
+        try:
+            async with aclosing(turn.events()) as events:
+                async for event in events:
+                    yield event
+            assert turn.leave is not None
+            end = ending.left(turn.leave, turn.progress, turn.usage, before_usd)
+            why = str(turn.leave.exit)
+        except CutOffError as error:
+            turn.progress = stopped(turn.progress)
+            minutes = self._habits.timeout_s / 60
+            text = "Stopped." if error.reason == "stopped" else ending.TIMEOUT.format(minutes=minutes)
+            end, why = ending.finished(error.reason, text, turn.usage, before_usd), error.reason
+        except ModelError as error:
+            end = ending.failed(error, turn.usage, before_usd, self._clock.now())
+            why = error.trouble
+        except CodeButlerError as error:
+            end, why = ending.finished("unavailable", str(error), turn.usage, before_usd), "unavailable"
+        log.ended(why, turn.progress.tokens, turn.progress.cost_usd, turn.progress.turns)
+        yield end

@@ -1,0 +1,119 @@
+"""Making room in a conversation: old tool results shrink first, then a summary takes the place of its beginning. Pure.
+
+Measured in tokens, as the service last counted them; between counts a token is taken for some bytes. What is done is
+done in large steps and rarely: each time the service's cache of the beginning is lost. Never touched are the standing
+orders (with the memory in them), the task, what people said last, and the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codebutler_worker.agents.backend import PlanStep
+from codebutler_worker.agents.native.model import Assistant, Message, System, Told, User
+
+BYTES_PER_TOKEN = 4.0
+PER_MESSAGE = 6
+"""What a message costs besides its words."""
+HIGH, LOW = 0.75, 0.5
+"""Of the model's context: above the one room is made, until it is below the other."""
+RECENT = 8
+"""So many of the last messages keep their results whole."""
+STUB_CHARS = 200
+TAIL = 0.25
+"""Of the context: what is kept word for word behind a summary."""
+
+SUMMARY_ORDER = """\
+Stop working for a moment: this conversation becomes too long, and will go on from a summary that you write now. \
+Write down what somebody needs who goes on in your place and knows nothing else: the task and what people asked for \
+since, what was found out, what was changed in which file, what was tried and failed, what is left to do. No greeting, \
+no tool calls, at most 800 words."""
+SUMMARY_HEAD = "[The conversation before this was too long and was summed up. The summary:]"
+NO_SUMMARY = "(there is none: look at the files and at `git diff` to see what was done)"
+PLAN_HEAD = "[Your plan:]"
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """How many tokens messages have. ``bytes_per_token`` follows what the service counts."""
+
+    bytes_per_token: float = BYTES_PER_TOKEN
+    fixed: int = 0
+    """Tokens of what is sent with every request: the tools."""
+
+    def of(self, messages: Sequence[Message]) -> int:
+        return self.fixed + sum(self.one(message) for message in messages)
+
+    def one(self, message: Message) -> int:
+        return PER_MESSAGE + int(_bytes(message) / self.bytes_per_token)
+
+    def counted(self, messages: Sequence[Message], tokens: int) -> Gauge:
+        """After the service counted ``tokens`` for a request with these messages."""
+        size = sum(_bytes(message) for message in messages)
+        words = tokens - self.fixed - PER_MESSAGE * len(messages)
+        if size < 4000 or words <= 0:
+            return self  # too little to judge by
+        return Gauge(min(8.0, max(1.0, size / words)), self.fixed)
+
+
+def too_full(messages: Sequence[Message], gauge: Gauge, context: int) -> bool:
+    return gauge.of(messages) > HIGH * context
+
+
+def shrunk(messages: Sequence[Message], gauge: Gauge, context: int) -> tuple[Message, ...]:
+    """With old results cut to their beginning, oldest first, until there is room."""
+    found = list(messages)
+    size = gauge.of(found)
+    for at, message in enumerate(found[: max(0, len(found) - RECENT)]):
+        if size <= LOW * context:
+            break
+        if isinstance(message, Told) and len(message.content) > 2 * STUB_CHARS:
+            left_out = len(message.content) - STUB_CHARS
+            stub = f"{message.content[:STUB_CHARS]}\n[… {left_out} characters were let go to make room …]"
+            found[at] = Told(message.call_id, stub)
+            size -= gauge.one(message) - gauge.one(found[at])
+    return tuple(found)
+
+
+def cut_at(messages: Sequence[Message], gauge: Gauge, context: int) -> int:
+    """Where the part begins that is kept word for word: not in the middle of calls and their results."""
+    room = TAIL * context
+    at = len(messages)
+    best = at
+    while at > 2:
+        at -= 1
+        room -= gauge.one(messages[at])
+        if room < 0:
+            break
+        if isinstance(messages[at], User | Assistant):
+            best = at
+    return best
+
+
+def summed_up(
+    messages: Sequence[Message], at: int, summary: str, plan: Sequence[PlanStep]
+) -> tuple[Message, ...]:
+    """The standing orders, the task, the summary with the plan, and what follows ``at``."""
+    head = [message for message in messages[:1] if isinstance(message, System)]
+    said = [message for message in messages[:at] if isinstance(message, User)]
+    task = said[0] if said else User("")
+    parts = [task.content, SUMMARY_HEAD, summary.strip() or NO_SUMMARY]
+    if len(said) > 1 and not any(isinstance(message, User) for message in messages[at:]):
+        parts += ["[What was said last:]", said[-1].content]
+    if plan:
+        parts += [
+            PLAN_HEAD,
+            *(f"{number}. [{step.state}] {step.text}" for number, step in enumerate(plan, 1)),
+        ]
+    return (*head, User("\n\n".join(parts)), *messages[at:])
+
+
+def _bytes(message: Message) -> int:
+    size = len(message.content.encode(errors="replace"))
+    if isinstance(message, Assistant):
+        size += len(message.reasoning.encode(errors="replace"))
+        size += sum(
+            len(call.name) + len(call.arguments.encode(errors="replace")) + 20 for call in message.calls
+        )
+    return size

@@ -1,0 +1,79 @@
+"""A NativeBackend from a repository's settings."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from codebutler.clock import Clock
+from codebutler.config.schema import Config, RepoSettings
+from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
+from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.presets import target
+from codebutler_worker.agents.native.prices import cost_usd, price_of
+from codebutler_worker.agents.native.service import OpenAIModel
+from codebutler_worker.agents.native.sessions import Sessions
+from codebutler_worker.agents.native.turn import Thinker
+from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.tools.add_subgoal import AddSubgoal
+from codebutler_worker.tools.ask_user import AskUser
+from codebutler_worker.tools.bash import Bash
+from codebutler_worker.tools.code_search import CodeSearch
+from codebutler_worker.tools.edit_file import EditFile
+from codebutler_worker.tools.end_turn import EndTurn
+from codebutler_worker.tools.list_files import ListFiles
+from codebutler_worker.tools.port import Tool
+from codebutler_worker.tools.programs import tool_policy
+from codebutler_worker.tools.propose_plan import ProposePlan
+from codebutler_worker.tools.read_files import ReadFiles
+from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
+from codebutler_worker.tools.send_file import SendFile
+from codebutler_worker.tools.update_subgoal import UpdateSubgoal
+from codebutler_worker.tools.write_file import WriteFile
+
+
+def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> NativeBackend:
+    """The agent ``native``. Raises AgentUnavailableError if its model is not set up."""
+    config, env = settings.config, settings.agent_env
+    native, found = config.native, target(settings.config)
+    model = OpenAIModel(found.endpoint, clock, env)
+    price = price_of(native.prices, found.endpoint.model)
+    thinker = Thinker(model=model, context=found.context, cost=lambda reply: cost_usd(reply.tokens, price))
+    path = env.get("PATH") or os.environ.get("PATH", os.defpath)
+    walls = Walls(sandbox, partial(_policy, home, path, dict(env)))
+    habits = Habits(
+        limits=Limits(most_turns=native.max_turns, most_usd=native.max_usd, most_tokens=native.max_tokens),
+        timeout_s=native.timeout * 60,
+        mode=native.permission_mode,
+        strict=native.strict,
+    )
+    sessions = Sessions(Path(settings.path), config.logs.retention_days)
+    backend = NativeBackend(thinker, tools(config), walls, sessions, habits, clock)
+    backend.logs = SessionLogs(Path(settings.path), config.logs.retention_days)
+    return backend
+
+
+def tools(config: Config) -> tuple[Tool, ...]:
+    """What the model is offered."""
+    native = config.native
+    command: Tool = Bash(native.allowed_programs) if native.strict else RunTerminalCommand()
+    found: tuple[Tool, ...] = (
+        ListFiles(),
+        CodeSearch(),
+        ReadFiles(),
+        EditFile(),
+        WriteFile(),
+        command,
+        AddSubgoal(),
+        UpdateSubgoal(),
+        AskUser(),
+        SendFile(),
+        EndTurn(),
+    )
+    return (*found, ProposePlan()) if native.permission_mode == "plan" else found
+
+
+def _policy(home: Path, path: str, env: dict[str, str], workdir: Path, conversation: str) -> SandboxPolicy:
+    return tool_policy(workdir, home, path, env, conversation)

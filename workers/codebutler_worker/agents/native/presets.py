@@ -1,0 +1,81 @@
+"""Where the model is: services that are known by name, and any other by its address. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codebutler.config.schema import Config
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.native.service import Endpoint
+
+KIMI, GROQ, OPENAI, OLLAMA = "kimi", "groq", "openai", "ollama"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """``model`` "" = it has to be named in the configuration. ``context`` in tokens."""
+
+    base_url: str
+    model: str
+    context: int
+    needs_key: bool = True
+    replay_reasoning: bool = False
+
+
+PRESETS = {
+    # platform.kimi.ai: thinking models want their reasoning back as long as a task goes on.
+    KIMI: Preset("https://api.moonshot.ai/v1", "kimi-k2.6", 256_000, replay_reasoning=True),
+    GROQ: Preset("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", 128_000),
+    OPENAI: Preset("https://api.openai.com/v1", "", 128_000),
+    # What Ollama takes by default is much less than its models could: OLLAMA_CONTEXT_LENGTH.
+    OLLAMA: Preset("http://127.0.0.1:11434/v1", "", 32_000, needs_key=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The model to ask, and how many tokens it takes at once."""
+
+    endpoint: Endpoint
+    context: int
+
+
+def target(config: Config) -> Target:
+    """What ``native`` of the configuration says. Raises AgentUnavailableError with what is missing.
+
+    Kimi's address, key and model are those of ``kimi``, OpenAI's those of ``openai``, unless ``native`` has its own.
+    """
+    native = config.native
+    preset = PRESETS[native.preset]
+    base_url = native.base_url or _base_url(config, preset)
+    own = base_url == _base_url(config, preset)
+    key = native.api_key or (_key(config) if own else "")
+    model = native.model or (_model(config, preset) if own else "")
+    if not model:
+        raise AgentUnavailableError("the native agent has no model: set native.model")
+    if preset.needs_key and own and not key:
+        raise AgentUnavailableError(f"the native agent has no key: set native.apiKey{_hint(native.preset)}")
+    endpoint = Endpoint(base_url, model, key, preset.replay_reasoning)
+    return Target(endpoint, native.context_tokens or preset.context)
+
+
+def _base_url(config: Config, preset: Preset) -> str:
+    match config.native.preset:
+        case "kimi":
+            return config.kimi.base_url
+        case "openai":
+            return config.openai.base_url
+    return preset.base_url
+
+
+def _key(config: Config) -> str:
+    """A key goes only where its owner meant it to go."""
+    return {KIMI: config.kimi.api_key, OPENAI: config.openai.api_key}.get(config.native.preset, "")
+
+
+def _model(config: Config, preset: Preset) -> str:
+    return (config.kimi.model if config.native.preset == KIMI else "") or preset.model
+
+
+def _hint(preset: str) -> str:
+    return {KIMI: ", or KIMI_API_KEY in ~/.codebutler/.env", OPENAI: ", or OPENAI_API_KEY"}.get(preset, "")

@@ -1,0 +1,222 @@
+"""One turn of the native agent: does what the loop decides, and tells what happens as events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from codebutler.clock import Clock
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Limit,
+    Started,
+    Text,
+    Thinking,
+    ToolResult,
+    TurnRequest,
+    Usage,
+)
+from codebutler_worker.agents.native import cleaning, loop
+from codebutler_worker.agents.native.acting import Acting, Done
+from codebutler_worker.agents.native.history import INTERRUPTED, Planned, Stood
+from codebutler_worker.agents.native.journalist import AgentLog
+from codebutler_worker.agents.native.loop import Act, AskModel, Leave, Limits, Progress
+from codebutler_worker.agents.native.model import (
+    Assistant,
+    Call,
+    Message,
+    Model,
+    ModelError,
+    Prompt,
+    Reply,
+    Told,
+    User,
+    Waiting,
+    complete,
+)
+from codebutler_worker.agents.native.session import Session
+from codebutler_worker.agents.native.waits import Waits, following
+
+NOT_DONE = "(not done: the turn ended before)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinker:
+    """What answers: the model, what it takes at once and what it costs. ``cost`` is in USD, None if unknown."""
+
+    model: Model
+    context: int
+    cost: Callable[[Reply], float | None]
+
+
+class Turn:
+    """``events`` runs it once. ``progress`` and ``exit`` tell afterwards how it went."""
+
+    def __init__(
+        self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: Limits
+    ) -> None:
+        self.progress = Progress()
+        self.leave: Leave | None = None
+        self._request = request
+        self._thinker = thinker
+        self._acting = acting
+        self._session = session
+        self._limits = limits
+        self._log: AgentLog = acting.log
+        self._clock: Clock = acting.clock
+        self._waits: Waits = acting.waits
+        self._gauge = cleaning.Gauge(fixed=acting.definition_tokens)
+        self._said: list[str] = []
+
+    def steer(self, text: str) -> bool:
+        """Say something into the turn; False if it is over."""
+        if self.leave is not None or self._waits.stopping.is_set():
+            return False
+        self._said.append(text)
+        return True
+
+    @property
+    def usage(self) -> Usage:
+        """What it has used so far."""
+        spent, tokens = self.progress.cost_usd if self.progress.turns else None, self.progress.tokens
+        return Usage(tokens.input, tokens.output, spent, self.progress.turns)
+
+    async def events(self) -> AsyncGenerator[AgentEvent]:
+        """Everything that happens until the loop leaves. Raises ModelError, StoreError and CutOffError."""
+        yield Started(self._session.id, self._session.fresh)
+        if all(step.state == "done" for step in self._session.history.plan):
+            await self._session.keep(Planned(()))
+        await self._session.say(User(self._request.prompt))
+        while True:
+            await self._hear()
+            step = loop.step(self.progress, self._limits)
+            match step:
+                case Leave():
+                    self.leave = step
+                    return
+                case Act(call):
+                    events = self._act(call)
+                case AskModel(nudge):
+                    events = self._think(nudge)
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+
+    async def close(self, terminal_cwd: str) -> None:
+        """Settle what was left open, so that the session can be taken up again."""
+        open_ = self.progress.open
+        first = NOT_DONE if self.leave is not None else INTERRUPTED
+        told = [Told(call.id, first if at == 0 else NOT_DONE) for at, call in enumerate(open_)]
+        await self._session.say(*told)
+        if terminal_cwd != self._session.history.cwd:
+            await self._session.keep(Stood(terminal_cwd))
+
+    async def _hear(self) -> None:
+        """Take in what people said meanwhile, once no call waits for its result."""
+        if not self._said or self.progress.open:
+            return
+        said, self._said = self._said, []
+        await self._session.say(*(User(text) for text in said))
+        self.progress = loop.steered(self.progress)
+
+    async def _think(self, nudge: str) -> AsyncGenerator[AgentEvent]:
+        if nudge:
+            await self._session.say(User(nudge))
+        if cleaning.too_full(self._session.messages, self._gauge, self._thinker.context):
+            await self._make_room(self._thinker.context)
+        try:
+            async with aclosing(self._ask()) as events:
+                async for event in events:
+                    yield event
+        except ModelError as error:
+            if error.trouble != "too_long":
+                raise
+            # It takes less than we thought. Once more, with half of what there is.
+            await self._make_room(self._gauge.of(self._session.messages))
+            async with aclosing(self._ask()) as events:
+                async for event in events:
+                    yield event
+
+    async def _ask(self) -> AsyncGenerator[AgentEvent]:
+        prompt = Prompt(self._session.messages, self._acting.definitions)
+        began_s = self._clock.monotonic()
+        async with aclosing(self._thinker.model.ask(prompt)) as answers:
+            while isinstance(event := await self._waits.work(following(answers)), Waiting):
+                self._log.noted("waiting", event.text)
+                yield Limit(event.text)
+        if event is None:
+            raise ModelError("unreachable", "the model service ended without an answer")
+        self._log.asked(
+            self._thinker.model.name,
+            event.tokens,
+            self._clock.monotonic() - began_s,
+            len(event.said.calls),
+        )
+        self._gauge = self._gauge.counted(prompt.messages, event.tokens.input)
+        await self._take(event)
+        if event.said.reasoning:
+            yield Thinking(event.said.reasoning)
+        if event.said.content.strip():
+            yield Text(event.said.content)
+        yield self.usage
+
+    async def _take(self, reply: Reply) -> None:
+        """The answer goes into the session before anything is done with it."""
+        said = unique(reply.said, self._session.messages)
+        if said.content.strip() or said.calls:
+            await self._session.say(said)
+        reply = replace(reply, said=said)
+        self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
+
+    async def _act(self, call: Call) -> AsyncGenerator[AgentEvent]:
+        began_s = self._clock.monotonic()
+        async with aclosing(self._acting.events(call, self._session.history.plan)) as events:
+            async for event in events:
+                if not isinstance(event, Done):
+                    yield event
+                    continue
+                result = event.result
+                await self._session.keep(*event.records)
+                await self._session.say(Told(call.id, result.text))
+                self.progress = loop.acted(self.progress, ok=result.ok, error=result.text, again=event.again)
+                if event.end is not None and not self._said:
+                    self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
+                self._log.called(call, result, self._clock.monotonic() - began_s)
+                good = result.ok and result.exit_code in (None, 0)
+                yield ToolResult(event.use_id, good, result.text)
+
+    async def _make_room(self, context: int) -> None:
+        """Shrink old results; if that is not enough, sum up the beginning."""
+        before = self._gauge.of(self._session.messages)
+        messages = cleaning.shrunk(self._session.messages, self._gauge, context)
+        if cleaning.too_full(messages, self._gauge, context):
+            at = cleaning.cut_at(messages, self._gauge, context)
+            summary = await self._summary(Prompt((*messages[:at], User(cleaning.SUMMARY_ORDER))))
+            messages = cleaning.summed_up(messages, at, summary, self._session.history.plan)
+        await self._session.clean(messages)
+        self._log.noted("cleaned", f"{before} tokens became {self._gauge.of(messages)}")
+
+    async def _summary(self, prompt: Prompt) -> str:
+        try:
+            reply = await self._waits.work(complete(self._thinker.model, prompt))
+        except ModelError as error:
+            self._log.noted("no summary", str(error))
+            return ""
+        # Paid for like any other answer, but none of the turn's steps.
+        tokens = self.progress.tokens + reply.tokens
+        cost, before = self._thinker.cost(reply), self.progress.cost_usd
+        total = None if cost is None or before is None else before + cost
+        self.progress = replace(self.progress, tokens=tokens, cost_usd=total)
+        return reply.said.content
+
+
+def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
+    """With ids for its calls that no call before has: some services number those of each answer anew."""
+    known = {call.id for message in before if isinstance(message, Assistant) for call in message.calls}
+    calls = []
+    for at, call in enumerate(said.calls):
+        call_id = f"call_{len(before)}_{at}" if not call.id or call.id in known else call.id
+        known.add(call_id)
+        calls.append(Call(call_id, call.name, call.arguments))
+    return Assistant(said.content, tuple(calls), said.reasoning)
