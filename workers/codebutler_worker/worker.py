@@ -158,6 +158,8 @@ class Worker:
         self._scheduler.steer(todo.steer)
         self._scheduler.type(todo.typed)
         self._scheduler.tell(todo.verdicts)
+        for conversation in todo.forgotten:
+            self._desk.agents.release(conversation)
 
     def _shut_down(self, order: Shutdown) -> None:
         """A repeated order replaces the one before: the parent asks again to have it sooner."""

@@ -50,7 +50,9 @@ async def test_what_was_reset_is_not_handed_over(tmp_path: Path) -> None:
         event = MessagePosted(channel=CHANNEL, ts="101.1", user=USER, text="!reset", thread_ts="100.1")
         await parent.stored(parent.deliver(event, Command(name="reset")))
         parent.says("hello", "102.1", "100.1", prefix="rehearsal")
-        assert (await parent.run(1)).request.prompt == "hello"
+        again = await parent.run(1)
+        assert again.request.prompt == "hello"
+        assert parent.backend.released == [again.request.conversation]
 
 
 async def test_other_threads_are_not_handed_over(tmp_path: Path) -> None:
