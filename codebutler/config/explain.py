@@ -17,6 +17,7 @@ _MISSING = re.compile(r"missing required field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"[^.\[\]]+|\[\d*(?:\.\.\.)?\]")
 _PATTERNS = {
     r"^https?://": "a URL that begins with http:// or https://",
+    r"^(?!/|[.]?/*$|.*[.][.]).+$": "a path below the home directory such as .gemini",
     r"^([CGD][A-Z0-9]{2,})?$": "a Slack channel ID such as C0123ABCD",
     USER_ID: "a Slack user ID such as U0123ABCD",
     r"^[a-z][a-z0-9_-]*$": "a lower-case word",

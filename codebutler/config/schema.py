@@ -18,6 +18,8 @@ Url = Annotated[str, Meta(pattern=r"^https?://")]
 ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?$")]
 USER_ID = r"^[UW][A-Z0-9]{2,}$"
 UserID = Annotated[str, Meta(pattern=USER_ID)]
+# Below the home directory, and not the whole of it.
+HomePath = Annotated[str, Meta(pattern=r"^(?!/|[.]?/*$|.*[.][.]).+$")]
 
 AgentName = Literal["claude", "kimi", "native", "rehearsal"]
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
@@ -137,7 +139,8 @@ class SandboxSection(Section, frozen=True):
 
 
 class CommandRule(Section, frozen=True):
-    """A prefix that starts a program: ``prefix: text``."""
+    """A prefix that starts a program: ``prefix: text``. ``home_paths``: what of the user's home an agent may read and
+    write (its login and sessions)."""
 
     prefix: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$")]
     binary: Annotated[str, Meta(min_length=1)]
@@ -145,6 +148,7 @@ class CommandRule(Section, frozen=True):
     mode: Literal["headless", "acp", "interactive", "one-shot"] = "one-shot"
     envelope: bool = False
     description: str = ""
+    home_paths: tuple[HomePath, ...] = ()
 
 
 class AuthorizationRule(Section, frozen=True):

@@ -86,6 +86,13 @@ def test_a_byte_order_mark_is_no_fault() -> None:
             '{"commands": [{"prefix": "x", "binary": "x", "mode": "fast"}]}',
             "config.json: commands[0].mode: expected one of acp, headless, interactive, one-shot",
         ),
+        *(
+            (
+                f'{{"commands": [{{"prefix": "x", "binary": "x", "homePaths": [".x", "{path}"]}}]}}',
+                "config.json: commands[0].homePaths[1]: expected a path below the home directory such as .gemini",
+            )
+            for path in ("", ".", "./", "/etc", "..", "a/../..")
+        ),
         (
             '{"commands": [{"prefix": "x", "binary": "x"}, {"prefix": "x", "binary": "y"}]}',
             "config.json: commands[1].prefix: x is defined twice",
