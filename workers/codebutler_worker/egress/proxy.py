@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
+from codebutler.clock import Clock, SystemClock
 from codebutler_worker.egress import relay
+from codebutler_worker.egress.ahead import Ahead
 from codebutler_worker.egress.dial import Dialer, Streams, UnreachableError
 from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
 from codebutler_worker.egress.hosts import Hosts, Place, place
@@ -43,7 +46,25 @@ class Proxy:
     rules: Rules
     dialer: Dialer = field(default_factory=Dialer)
     refused: Refused = _nobody
+    clock: Clock = field(default_factory=SystemClock)
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    _ahead: Ahead | None = None
+
+    def __post_init__(self) -> None:
+        service = self.rules.service
+        if service is not None and service.secure and service.place is not None:
+            self._ahead = Ahead(partial(self.dialer.service, service.place, secure=True), self.clock)
+
+    def prepare(self) -> None:
+        """Make the connection that the first request to the service will want."""
+        if self._ahead is not None:
+            self._ahead.prepare()
+
+    async def close(self) -> None:
+        """Give up what was made ahead."""
+        if self._ahead is not None:
+            await self._ahead.close()
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request, or one tunnel."""
@@ -111,7 +132,11 @@ class Proxy:
             client[1].write(refusal(404, "Not Found", "CodeButler's proxy: there is nothing at this address"))
             return
         onward, length = service.onward(head), head.body
-        server = await self.dialer.service(service.place, secure=service.secure)
+        if self._ahead is None:
+            server = await self.dialer.service(service.place, secure=service.secure)
+        else:
+            server = await self._ahead.take()
+            self._ahead.prepare()
         await self._exchange(onward, length, client, server)
 
     async def _exchange(self, head: Head, length: int | None, client: Streams, server: Streams) -> None:

@@ -111,6 +111,11 @@ class Way:
         self.network, self.port = door, PORT
         self._keep(self._take(self._listener))
 
+    def prepare(self) -> None:
+        """Begin to connect to the service, while the program starts."""
+        if self.port:
+            self._proxy.prepare()
+
     async def close(self) -> None:
         """Nothing gets through any more."""
         if self._server is not None:
@@ -119,6 +124,7 @@ class Way:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=GONE_S)
+        await self._proxy.close()
         self._shut()
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -178,6 +184,7 @@ class Egress:
             raise SandboxUnavailableError(
                 f"the way out of the sandbox cannot be made ({error.strerror}): look after {error.filename or SHORT}"
             ) from error
+        way.prepare()
         return way
 
     def _refused(self, place: Place) -> None:
