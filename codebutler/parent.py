@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.apphome.scene import cards_for
+from codebutler.apphome.scene import Shown, cards_for
 from codebutler.apphome.view import RepoCard
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
@@ -154,9 +154,9 @@ class Parent:
     ) -> tuple[list[RepoCard] | None, str]:
         """What App Home shows to a person: their repositories, None for a stranger; what is wrong with Slack."""
         slack = self._slack.status.trouble if self._slack else ""
-        cards = cards_for(
-            user, self.table, self._parts.supervisor.rows(), turns, self._parts.channels.trouble
-        )
+        now, budgets = self._parts.clock.now(), self._parts.services.budgets
+        shown = Shown(turns, self._parts.channels.trouble, lambda repo: budgets.words(repo, now))
+        cards = cards_for(user, self.table, self._parts.supervisor.rows(), shown)
         return cards, slack or self._parts.sender.trouble
 
     def path_of(self, repo: str) -> Path | None:
@@ -242,7 +242,12 @@ class Parent:
 
     def _row(self, row: RepoRow) -> dict[str, Any]:
         built: dict[str, Any] = msgspec.to_builtins(row)
-        return {**built, "problem": row.problem or self._parts.channels.trouble(row.channel_id)}
+        used = self._parts.services.budgets.used(row.name, self._parts.clock.now())
+        return {
+            **built,
+            "budget": msgspec.to_builtins(used),
+            "problem": row.problem or self._parts.channels.trouble(row.channel_id),
+        }
 
     def _absent(self) -> list[dict[str, Any]]:
         return [
@@ -252,6 +257,7 @@ class Parent:
                 "channel_id": unserved.entry.channel_id,
                 "worker": {"state": "stopped", "pid": None, "restarts": 0, "pss_bytes": None},
                 "turns": {"running": 0, "queued": 0, "waiting": 0},
+                "budget": [],
                 "problem": unserved.problem,
             }
             for unserved in self.table.unserved

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
 
+from codebutler.budgets import Budgets
 from codebutler.config.schema import RepoSettings
 from codebutler.control.listeners import Listeners
 from codebutler.disk.backups import Restored
@@ -18,7 +19,7 @@ from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, Turn
 from codebutler.observe.audit import Act, AuditLog, act_of
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
-from codebutler.protocol.messages import Audit, LogTag
+from codebutler.protocol.messages import Audit, Budget, LogTag
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.outgoing import addressed, harmless, has_links, linked, named
@@ -61,6 +62,7 @@ class ParentServices:
         self._logs = logs
         self._listeners = listeners
         self._tasks = tasks
+        self.budgets = Budgets()
         self.on_interrupted: Callable[[str], None] = _unheard
         """Told the channel of each turn that a worker finds interrupted by its own or our death."""
         self.on_overview: Callable[[str, tuple[TurnNote, ...]], None] = _unheard
@@ -93,6 +95,10 @@ class ParentServices:
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""
         self.on_overview(repo.name, turns)
+
+    def budget(self, repo: RepoSettings, budget: Budget) -> None:
+        """For status and App Home."""
+        self.budgets.keep(repo.name, budget)
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str

@@ -23,7 +23,7 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Event, Operation, Quoted, TurnNote
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Audit, LogTag, ToParent
+from codebutler.protocol.messages import Audit, Budget, LogTag, ToParent
 from codebutler.routing.router import LocalRouter
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
@@ -101,6 +101,9 @@ class Books:
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Nobody looks at App Home here."""
+
+    def budget(self, repo: RepoSettings, budget: Budget) -> None:
+        """Nobody looks at the status here."""
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from codebutler.apphome.view import RepoCard
 from codebutler.config.rules import rules_allow
@@ -16,13 +17,17 @@ TROUBLED = {
 }
 
 
-def cards_for(
-    user: str,
-    table: RepoTable,
-    rows: Iterable[RepoRow],
-    turns: Mapping[str, tuple[TurnNote, ...]],
-    channel_trouble: Callable[[str], str],
-) -> list[RepoCard] | None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is known besides: the newest turns by repository, what is wrong with a channel, and how much of a
+    repository's budget is used ("" without one)."""
+
+    turns: Mapping[str, tuple[TurnNote, ...]]
+    channel_trouble: Callable[[str], str]
+    budget: Callable[[str], str]
+
+
+def cards_for(user: str, table: RepoTable, rows: Iterable[RepoRow], shown: Shown) -> list[RepoCard] | None:
     """One card for each repository that the user may talk to; None if there is none."""
     states = {row.name: row.worker.state for row in rows}
     cards = [
@@ -30,8 +35,9 @@ def cards_for(
             name=served.entry.name,
             channel=served.config.slack.channel_id,
             worker=states.get(served.entry.name, "stopped"),
-            turns=turns.get(served.entry.name, ()),
-            trouble=channel_trouble(served.config.slack.channel_id)
+            turns=shown.turns.get(served.entry.name, ()),
+            budget=shown.budget(served.entry.name),
+            trouble=shown.channel_trouble(served.config.slack.channel_id)
             or TROUBLED.get(states.get(served.entry.name, "stopped"), ""),
         )
         for served in table.served

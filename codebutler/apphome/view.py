@@ -32,13 +32,15 @@ HEALTH = {
 
 @dataclass(frozen=True, slots=True)
 class RepoCard:
-    """A repository as somebody who may use it sees it. ``trouble``: what is out of order, "" if nothing is."""
+    """A repository as somebody who may use it sees it. ``trouble``: what is out of order, "" if nothing is;
+    ``budget``: how much of today's is used, "" without one."""
 
     name: str
     channel: str
     worker: str
     turns: tuple[TurnNote, ...] = ()
     trouble: str = ""
+    budget: str = ""
 
 
 def stranger() -> list[dict[str, Any]]:
@@ -86,7 +88,8 @@ def _done(card: RepoCard, turn: TurnNote, now: datetime) -> str:
 
 
 def _repo(card: RepoCard) -> str:
-    return f"{HEALTH.get(card.worker, '⚪')} {_where(card)} *{escape(card.name)}* · {escape(card.worker)}"
+    budget = f" · today {escape(card.budget)}" if card.budget else ""
+    return f"{HEALTH.get(card.worker, '⚪')} {_where(card)} *{escape(card.name)}* · {escape(card.worker)}{budget}"
 
 
 def _where(card: RepoCard) -> str:

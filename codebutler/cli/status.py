@@ -9,6 +9,7 @@ import typer
 
 from codebutler.cli.talk import talk
 from codebutler.control.wire import ControlReply, StatusReply, StatusRequest
+from codebutler.text.amounts import used_of
 
 
 def run(
@@ -48,8 +49,13 @@ def _repo(repo: dict[str, Any], width: int) -> str:
     note = f" ({repo['problem']})" if repo.get("problem") else ""
     return (
         f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}, "
-        f"{turns['running']} running, {turns['queued']} queued, {turns['waiting']} waiting{note}"
+        f"{turns['running']} running, {turns['queued']} queued, {turns['waiting']} waiting{_budget(repo)}{note}"
     )
+
+
+def _budget(repo: dict[str, Any]) -> str:
+    used = [used_of(one["unit"], one["used"], one["limit"]) for one in repo.get("budget", [])]
+    return f", today {', '.join(used)}" if used else ""
 
 
 def _span(seconds: float) -> str:

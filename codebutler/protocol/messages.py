@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote
+from codebutler.text.amounts import Unit
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 16 * 2**20
@@ -187,6 +188,22 @@ class Overview(_ToParent, frozen=True, tag="overview"):
     turns: tuple[TurnNote, ...]
 
 
+class LimitUse(Struct, frozen=True, kw_only=True):
+    """How much of one daily limit is used."""
+
+    unit: Unit
+    used: float
+    limit: float
+
+
+class Budget(_ToParent, frozen=True, tag="budget"):
+    """What is used of the repository's own limits on the day that ends at ``until`` (ISO 8601, UTC); sent when it
+    changes. Those of a user, a thread or a job are told where they are asked for."""
+
+    limits: tuple[LimitUse, ...]
+    until: str
+
+
 class Goodbye(_ToParent, frozen=True, tag="goodbye"):
     """The last message: everything is committed, the process ends."""
 
@@ -206,5 +223,17 @@ ToWorker = (
     | Shutdown
 )
 ToParent = (
-    Hello | Ready | Stored | Send | Fetch | FetchThread | Doing | Heartbeat | Log | Audit | Overview | Goodbye
+    Hello
+    | Ready
+    | Stored
+    | Send
+    | Fetch
+    | FetchThread
+    | Doing
+    | Heartbeat
+    | Log
+    | Audit
+    | Overview
+    | Budget
+    | Goodbye
 )

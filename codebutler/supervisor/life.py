@@ -16,6 +16,7 @@ from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,
+    Budget,
     Configure,
     Deliver,
     Doing,
@@ -231,11 +232,13 @@ class Life:
                 self._fetches.start(self._repo, message)
             case Goodbye(reason=reason):
                 self._note_error(reason)
-            case Doing() | Log() | Audit() | Overview():
+            case Doing() | Log() | Audit() | Overview() | Budget():
                 self._note(message)
 
-    def _note(self, message: Doing | Log | Audit | Overview) -> None:
+    def _note(self, message: Doing | Log | Audit | Overview | Budget) -> None:
         match message:
+            case Budget():
+                self._kit.services.budget(self._repo, message)
             case Overview(turns=turns):
                 self._kit.services.overview(self._repo, turns)
             case Doing(thread_ts=thread_ts, text=text):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, Operation, Quoted, Request, TurnNote
-from codebutler.protocol.messages import Audit, LogTag, ToParent
+from codebutler.protocol.messages import Audit, Budget, LogTag, ToParent
 from codebutler.slack.port import Download
 
 
@@ -82,6 +82,9 @@ class Services(Protocol):
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Keep what the repo's newest turns are, for App Home."""
+
+    def budget(self, repo: RepoSettings, budget: Budget) -> None:
+        """Keep how much of the repo's daily limits is used, for status and App Home."""
 
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk: the journal may forget it. Raises StoreError."""

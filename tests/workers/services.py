@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
 from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Quoted, Request, TurnNote
-from codebutler.protocol.messages import Audit, LogTag
+from codebutler.protocol.messages import Audit, Budget, LogTag
 from codebutler.slack.port import Download
 
 
@@ -74,6 +74,9 @@ class RecordingServices:
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Nobody looks at App Home here."""
+
+    def budget(self, repo: RepoSettings, budget: Budget) -> None:
+        """Nobody looks at the status here."""
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         self.doings.append((repo.name, thread_ts, text))

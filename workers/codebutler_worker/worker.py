@@ -31,6 +31,7 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     ToWorker,
 )
+from codebutler_worker.budget.report import Reports
 from codebutler_worker.commands.answers import ANSWERS
 from codebutler_worker.conversation.desk import Desk, Draft
 from codebutler_worker.conversation.errands import Errands
@@ -65,6 +66,7 @@ class Worker:
         self._scheduler = Scheduler(desk, self._tell_load)
         self._errands = Errands(desk, ANSWERS, self._tell_load)
         self._overview = Overviews(desk, channel.send)
+        self._budgets = Reports(desk, channel.send)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -81,6 +83,7 @@ class Worker:
             tasks.append(asyncio.create_task(self._scheduler.run(at_once=left), name="scheduler"))
             tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
             tasks.append(asyncio.create_task(self._overview.run(), name="overview"))
+            tasks.append(asyncio.create_task(self._budgets.run(), name="budget"))
             for task in tasks:
                 task.add_done_callback(self._ended)
             async for message in self._channel.messages():
@@ -208,6 +211,7 @@ class Worker:
         outbox = self._unsaid
         self._channel.send(Heartbeat(running=running, queued=queued, waiting=waiting, outbox=outbox))
         self._overview.look((running, queued, waiting))
+        self._budgets.look((running, queued, waiting))
 
     @property
     def _unsaid(self) -> int:

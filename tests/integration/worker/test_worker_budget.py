@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import BudgetSection, Limit, RepoSettings
-from codebutler.model import MessageDeleted, MessageEdited, MessagePosted, Post, Prompt
-from codebutler.protocol.messages import Heartbeat, StopTurns
+from codebutler.model import Command, MessageDeleted, MessageEdited, MessagePosted, Post, Prompt
+from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, StopTurns
 from codebutler_worker.agents.backend import Question, Started, Text, Usage
 from tests.integration.worker.test_worker_parking import buttons, press
 from tests.ledger import rows
@@ -252,7 +252,7 @@ async def test_the_time_spent_waiting_for_a_person_is_not_worked(tmp_path: Path)
         for _ in range(60):
             await parent.clock.advance(5)
         # Some steps of the clock pass between two looks.
-        assert re.search(r"Your budget for today is used up: [5-9]m", (await held(parent, "100.1")).text)
+        assert re.search(r"Your budget for today is used up: [5-9](\.\d)? min of 5 min", (await held(parent, "100.1")).text)
 
 
 async def test_what_a_killed_worker_had_used_is_not_forgotten(tmp_path: Path) -> None:
@@ -283,6 +283,21 @@ async def test_turns_side_by_side_share_what_is_left(tmp_path: Path) -> None:
             run.does(Started(f"session-{run.request.turn_id}"), Usage(1, 1, 0.5, 1))
         await held(parent, "100.1")
         await held(parent, "200.1")
+
+
+async def test_the_parent_hears_how_much_of_the_repositorys_limit_is_used(tmp_path: Path) -> None:
+    with_limit = budgeted(tmp_path, repo=Limit(usd_per_day=1), user=Limit(usd_per_day=5))
+    async with worker(with_limit) as parent:
+        await parent.until(lambda: parent.said(Budget), flow=True)
+        await uses(parent, "100.1", Usage(1, 1, 0.25, 1))
+        await parent.until(lambda: parent.said(Budget)[-1].limits[0].used == 0.25, flow=True)
+        told = parent.said(Budget)[-1]
+        assert told.until == "2026-01-01T01:00:00.000000+00:00"
+        assert told.limits == (LimitUse(unit="usd", used=0.25, limit=1.0),)
+        status = MessagePosted(channel=CHANNEL, ts="300.1", user=USER, text="!status", thread_ts="100.1")
+        parent.deliver(status, Command(name="status"))
+        post = await parent.post_with("Budget today")
+        assert "Budget today: repository $0.25 of $1.00 · you $0.25 of $5.00" in post.text
 
 
 async def test_a_stop_by_a_person_is_a_stop(tmp_path: Path) -> None:

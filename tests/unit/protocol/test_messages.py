@@ -30,6 +30,7 @@ from codebutler.model import (
 from codebutler.protocol.codec import HEADER, to_parent_codec, to_worker_codec
 from codebutler.protocol.messages import (
     Audit,
+    Budget,
     Configure,
     Deliver,
     Doing,
@@ -41,6 +42,7 @@ from codebutler.protocol.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    LimitUse,
     Log,
     Overview,
     Ready,
@@ -131,6 +133,7 @@ TO_PARENT: dict[str, object] = {
             ),
         )
     ),
+    "budget": Budget(limits=(LimitUse(unit="usd", used=1.2, limit=5.0),), until="2026-01-02T00:00:00+00:00"),
     "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
     "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),
     "log": Log(tag="MSG", text="U01: hello"),

@@ -24,7 +24,7 @@ def used_today(draft: Draft, config: Config, account: Account) -> tuple[Line, ..
         return ()
     first, until = day_of(draft.now, zone_of(config.budget.timezone))
     spent = draft.uow.turns.spent_between(iso(first), iso(until))
-    return lines(config.budget, (one for one in spent if counts(one.agent, config)), account)
+    return lines(config.budget, [one for one in spent if counts(one.agent, config)], account)
 
 
 def hold(draft: Draft, turn: TurnRow, config: Config) -> bool:

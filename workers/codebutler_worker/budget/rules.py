@@ -6,18 +6,18 @@ which it began, and to its user unless a job asked for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Literal, get_args
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import BudgetSection, Config, Limit
+from codebutler.text.amounts import Unit
 from codebutler_worker.conversation.naming import UNDO
 from codebutler_worker.store.rows import Account, Spent, Used
 
 Scope = Literal["repo", "user", "thread", "job"]
-Unit = Literal["usd", "tokens", "turns", "minutes"]
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -62,7 +62,7 @@ def is_limited(budget: BudgetSection) -> bool:
     return any(_limits(getattr(budget, scope)) for scope in SCOPES)
 
 
-def lines(budget: BudgetSection, spent: Iterable[Spent], account: Account) -> tuple[Line, ...]:
+def lines(budget: BudgetSection, spent: Sequence[Spent], account: Account) -> tuple[Line, ...]:
     """Every limit that concerns the account, and how much of it is used."""
     found = []
     for scope in SCOPES:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 
 from codebutler.config.schema import Config
+from codebutler_worker.budget.hold import used_today
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.queueing import Todo
 from codebutler_worker.conversation.states import UNFINISHED
+from codebutler_worker.present.budget import overview
 from codebutler_worker.present.lines import count, money, plain
+from codebutler_worker.store.rows import Account
 
 LISTED = 10
 
@@ -26,7 +29,8 @@ def run(asked: Asked) -> Todo:
     lines = [
         f"*{plain(asked.settings.name)}*: {', '.join(counts)}",
         f"{_agent(config)} · worker {os.getpid()} is awake",
-        f"{_today(asked.draft)}{_budget(config)} · sandbox {config.sandbox.mode}",
+        f"{_today(asked.draft)} · sandbox {config.sandbox.mode}",
+        *_budget(asked),
         *(turn_line(asked.draft, turn) for turn in turns[:LISTED]),
     ]
     if len(turns) > LISTED:
@@ -48,6 +52,9 @@ def _today(draft: Draft) -> str:
     return f"Today (UTC): {count(turns, 'turn')}, {money(usd)}"
 
 
-def _budget(config: Config) -> str:
-    limit = config.budget.repo.usd_per_day
-    return "" if limit is None else f" of {money(limit)} (not enforced by this version)"
+def _budget(asked: Asked) -> list[str]:
+    """The repository's limits, those of whoever asks, and within a thread the thread's."""
+    account = Account(asked.user, asked.conversation or "")
+    lines = used_today(asked.draft, asked.settings.config, account)
+    shown = overview([line for line in lines if asked.conversation is not None or line.scope != "thread"])
+    return [shown] if shown else []
