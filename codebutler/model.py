@@ -14,11 +14,6 @@ from msgspec import Struct
 Origin = Literal["slack", "local", "schedule"]
 OPERATOR = "operator"
 """Who speaks from this machine itself; no Slack user is named like it."""
-DENY_ACTION = "codebutler.deny"
-REASON_ACTION = "codebutler.deny_reason"
-"""A button that opens a form for the reason; sent, the form is a press of ``DENY_ACTION`` with words."""
-PICK_ACTION = "codebutler.pick"
-"""Boxes to tick: nothing is decided before a button beside them is pressed."""
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -205,9 +200,21 @@ class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
 Operation = Post | Update | React | Upload
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """What an agent waits to hear from people: leave, or a choice of ``options``. ``text`` (mrkdwn) says all of it;
+    "" where its card has to be read first. ``card_ts`` is that card."""
+
+    id: str
+    card_ts: str
+    text: str = ""
+    options: tuple[str, ...] = ()
+    is_question: bool = False
+
+
 class TurnNote(Struct, frozen=True, kw_only=True):
     """The newest turn of a conversation, as App Home shows it. ``state`` is the store's word, ``at`` the time of its
-    last move (ISO 8601, UTC), ``text`` the first words of what was asked."""
+    last move (ISO 8601, UTC), ``text`` the first words of what was asked. ``card_ts``: the message that asks whether
+    it is to go on, "" if none does."""
 
     state: str
     thread_ts: str
@@ -215,3 +222,6 @@ class TurnNote(Struct, frozen=True, kw_only=True):
     agent: str
     at: str
     cost_usd: float | None = None
+    id: str = ""
+    card_ts: str = ""
+    asked: tuple[Asked, ...] = ()

@@ -13,6 +13,7 @@ from codebutler.apphome.view import RepoCard, home, stranger
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.model import TurnNote
+from codebutler.slack.outgoing import every_text
 from codebutler.text.links import at_home
 
 PACE_S = 3.0
@@ -134,5 +135,4 @@ class AppHome:
             log.info("the home of %s could not be published: %s", user, error)
 
     def _cleaned(self, block: dict[str, Any], url: str) -> dict[str, Any]:
-        text = block["text"]
-        return {**block, "text": {**text, "text": at_home(self._redact(text["text"]), url)}}
+        return every_text(block, lambda text: at_home(self._redact(text), url))

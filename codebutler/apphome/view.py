@@ -7,11 +7,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from codebutler.model import TurnNote
-from codebutler.text.escape import escape
+from codebutler.actions import (
+    ALLOW_ACTION,
+    ANSWER_ACTION,
+    DENY_ACTION,
+    DROP_ACTION,
+    REASON_ACTION,
+    RETRY_ACTION,
+)
+from codebutler.model import Asked, TurnNote
+from codebutler.slack.forms import Placed, packed
+from codebutler.text.escape import escape, neutralise
 from codebutler.text.links import message_link
 
 MAX_NEEDS = 20
+MAX_DECISIONS = 60
+"""Blocks with which to decide here; what is beyond is decided in its thread."""
+MAX_TEXT = 2800
+LABEL_CHARS = 75
 MAX_RECENT = 10
 MAX_REPOS = 40
 NEEDS = {
@@ -61,11 +74,7 @@ def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[d
     troubles += [f"🔴 *{escape(card.name)}*: {escape(card.trouble)}" for card in cards if card.trouble]
     return [
         _header("What needs you"),
-        *_lines(
-            [_need(card, turn, now) for card, turn in needs],
-            MAX_NEEDS,
-            "Nothing. Everything is taken care of.",
-        ),
+        *_needs(needs, now),
         *([_header("Out of order"), *_lines(troubles, MAX_REPOS, "")] if troubles else []),
         _header("Recent work"),
         *_lines(
@@ -76,6 +85,69 @@ def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[d
             [_repo(card) for card in cards], MAX_REPOS, "None is served: `codebutler add-repo PATH` adds one."
         ),
     ]
+
+
+def _needs(needs: Sequence[tuple[RepoCard, TurnNote]], now: datetime) -> list[dict[str, Any]]:
+    """Each with its link and, as far as there is room, with the buttons of its card."""
+    if not needs:
+        return [_section("Nothing. Everything is taken care of.")]
+    blocks: list[dict[str, Any]] = []
+    room = MAX_DECISIONS
+    for card, turn in needs[:MAX_NEEDS]:
+        decisions = _decisions(card, turn)
+        if len(decisions) > room:
+            decisions = []
+        room -= len(decisions)
+        blocks += [_section(_need(card, turn, now)[:MAX_TEXT]), *decisions]
+    left = len(needs) - MAX_NEEDS
+    return [*blocks, *([_section(f"… and {left} more")] if left > 0 else [])]
+
+
+def _decisions(card: RepoCard, turn: TurnNote) -> list[dict[str, Any]]:
+    if turn.state == "waiting":
+        return [block for asked in turn.asked for block in _asked(card, turn, asked)]
+    if not turn.card_ts or not turn.id:
+        return []
+    go_on = "Try now" if turn.state == "parked" else "Continue"
+    place = _place(card, turn, turn.card_ts, turn.id)
+    return [_row(_button(go_on, RETRY_ACTION, place, "primary"), _button("Drop", DROP_ACTION, place))]
+
+
+def _asked(card: RepoCard, turn: TurnNote, asked: Asked) -> list[dict[str, Any]]:
+    """What is not shown here as a whole cannot be allowed here."""
+    if not asked.text:
+        return []
+    shown = _section(neutralise(asked.text)[:MAX_TEXT])
+    if asked.is_question:
+        values = [_place(card, turn, asked.card_ts, f"{asked.id}:{at}") for at in range(len(asked.options))]
+        rows = [
+            _row(_button(neutralise(option), ANSWER_ACTION, value))
+            for option, value in zip(asked.options, values, strict=True)
+        ]
+        return [shown, *rows]
+    place = _place(card, turn, asked.card_ts, asked.id)
+    buttons = [
+        _button("Allow", ALLOW_ACTION, place, "primary"),
+        _button("Deny", DENY_ACTION, place, "danger"),
+        _button("Deny with a reason…", REASON_ACTION, place),
+    ]
+    return [shown, _row(*buttons)]
+
+
+def _place(card: RepoCard, turn: TurnNote, card_ts: str, value: str) -> str:
+    return packed(
+        Placed(channel=card.channel, message_ts=card_ts, value=value, thread_ts=turn.thread_ts or None)
+    )
+
+
+def _button(label: str, action_id: str, value: str, style: str = "") -> dict[str, Any]:
+    words = {"type": "plain_text", "text": label[:LABEL_CHARS] or "…"}
+    element: dict[str, Any] = {"type": "button", "text": words, "action_id": action_id, "value": value}
+    return {**element, "style": style} if style else element
+
+
+def _row(*elements: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "actions", "elements": list(elements)}
 
 
 def _need(card: RepoCard, turn: TurnNote, now: datetime) -> str:

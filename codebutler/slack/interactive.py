@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.model import DENY_ACTION, PICK_ACTION, REASON_ACTION, ButtonClicked
+from codebutler.actions import DENY_ACTION, PICK_ACTION, REASON_ACTION
+from codebutler.model import ButtonClicked
 from codebutler.slack import forms
 from codebutler.slack.fields import (
     Ignored,

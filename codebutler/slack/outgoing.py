@@ -60,7 +60,7 @@ def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:
     """The operation with every text that people would see passed through ``redact``."""
     match operation:
         case Post() | Update():
-            blocks = tuple(_redact_block(block, redact) for block in operation.blocks)
+            blocks = tuple(every_text(block, redact) for block in operation.blocks)
             return msgspec.structs.replace(operation, text=redact(operation.text), blocks=blocks)
         case Upload():
             return msgspec.structs.replace(
@@ -82,7 +82,7 @@ def harmless(operation: Operation) -> Operation:
     match operation:
         case Post() | Update():
             blocks = tuple(
-                _redact_block(block, neutralise) for block in operation.blocks if block.get("type") in BLOCKS
+                every_text(block, neutralise) for block in operation.blocks if block.get("type") in BLOCKS
             )
             return msgspec.structs.replace(operation, text=neutralise(operation.text), blocks=blocks)
         case Upload():
@@ -115,7 +115,7 @@ def named(operation: Operation, allowed: Collection[str]) -> Operation:
         return operation
     users = [user for user in operation.names if user in allowed and _USER.fullmatch(user)]
     put = partial(_mentioning, users=users)
-    blocks = tuple(_redact_block(block, put) for block in operation.blocks)
+    blocks = tuple(every_text(block, put) for block in operation.blocks)
     return msgspec.structs.replace(operation, text=put(operation.text), blocks=blocks, names=())
 
 
@@ -135,7 +135,7 @@ def linked(operation: Operation, workspace_url: str) -> Operation:
     if not isinstance(operation, Post | Update):
         return operation
     put = partial(at_home, workspace_url=workspace_url)
-    blocks = tuple(_redact_block(block, put) for block in operation.blocks)
+    blocks = tuple(every_text(block, put) for block in operation.blocks)
     return msgspec.structs.replace(operation, text=put(operation.text), blocks=blocks)
 
 
@@ -150,7 +150,8 @@ def plainer(operation: Operation) -> Operation | None:
     return None if simple == operation else simple
 
 
-def _redact_block(block: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+def every_text(block: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    """The block with every text in it passed through ``redact``."""
     return {str(key): _redact_value(value, redact, MAX_DEPTH) for key, value in block.items()}
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.house import House, house
+from tests.e2e.test_approvals import LEAVE, asking, model_env, touch
 from tests.e2e.test_matrix import rehearsal
+from tests.modelserver.server import ModelServer, Reply
 
 
 def shown(built: House, user: str) -> str:
     view = built.workspace.house.views.home(user)
-    return "\n".join(str(block["text"]["text"]) for block in view.blocks) if view else ""
+    return "\n".join(str(block["text"]["text"]) for block in view.blocks if "text" in block) if view else ""
 
 
 async def test_it_shows_the_work_and_whom_it_waits_for(tmp_path: Path, git_repo: Path) -> None:
@@ -33,3 +35,27 @@ async def test_it_shows_the_work_and_whom_it_waits_for(tmp_path: Path, git_repo:
             "a home for a stranger", lambda: "not authorized" in shown(built, stranger.id) or None
         )
         assert "sample" not in shown(built, stranger.id)
+
+
+async def test_leave_is_given_there_for_what_waits(tmp_path: Path, git_repo: Path) -> None:
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        channel = await asking(built, git_repo)
+        model.play(touch(git_repo), Reply("All done."))
+        person, dialogs = built.workspace.workspace.person, built.workspace.dialogs
+        dialogs.open_home(person, {"tab": "home"})
+        ts = await built.say(channel, "make a trace")
+
+        def row() -> tuple[str, str] | None:
+            view = built.workspace.house.views.home(person.id)
+            for block in view.blocks if view else ():
+                if any(each.get("action_id") == LEAVE for each in block.get("elements", ())):
+                    return view.id if view else "", str(block["block_id"])
+            return None
+
+        view_id, block_id = await built.until("the button in the home", row)
+        assert f"touch {git_repo}/trace" in shown(built, person.id)
+        await dialogs.act(person, {"view_id": view_id, "block_id": block_id, "action_id": LEAVE})
+        await built.answer(channel, ts, "All done.")
+        assert (git_repo / "trace").exists()
+        await built.answer(channel, ts, f"✅ Allowed by {person.name}")
+        await built.until("nothing that waits", lambda: row() is None or None)

@@ -106,6 +106,7 @@ class Worker:
                 "WRN", f"{len(interrupted)} turns were interrupted; their threads are asked"
             )
         await self._errands.restore()
+        self._overview.refresh()
 
     def _recover(self, draft: Draft) -> list[Audit]:
         return recover(draft, program_names(self._desk.settings.config))

@@ -15,17 +15,32 @@ from codebutler.apphome.publisher import PACE_S, AppHome
 from codebutler.apphome.view import RepoCard, home, stranger
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatRateLimitedError
-from codebutler.model import TurnNote
+from codebutler.model import Asked, TurnNote
 from codebutler.process.tasks import beside
+from codebutler.slack.forms import Placed, placed
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
 def note(
-    state: str, text: str = "fix the login", minutes: int = 5, cost_usd: float | None = None
+    state: str,
+    text: str = "fix the login",
+    minutes: int = 5,
+    cost_usd: float | None = None,
+    asked: tuple[Asked, ...] = (),
 ) -> TurnNote:
     at = (NOW - timedelta(minutes=minutes)).isoformat()
-    return TurnNote(state=state, thread_ts="17.000001", text=text, agent="claude", at=at, cost_usd=cost_usd)
+    return TurnNote(
+        state=state,
+        thread_ts="17.000001",
+        text=text,
+        agent="claude",
+        at=at,
+        cost_usd=cost_usd,
+        id="t1",
+        card_ts="17.000002" if state in ("interrupted", "parked") else "",
+        asked=asked,
+    )
 
 
 def card(*turns: TurnNote, name: str = "shop", worker: str = "running", trouble: str = "") -> RepoCard:
@@ -33,7 +48,7 @@ def card(*turns: TurnNote, name: str = "shop", worker: str = "running", trouble:
 
 
 def text(blocks: list[dict[str, Any]]) -> str:
-    return "\n".join(str(block["text"]["text"]) for block in blocks)
+    return "\n".join(str(block["text"]["text"]) for block in blocks if "text" in block)
 
 
 def test_what_needs_somebody_comes_first_with_a_link_to_its_thread() -> None:
@@ -58,12 +73,77 @@ def test_what_is_out_of_order_is_said() -> None:
     assert "🔴 <#C1> *blog* · quarantined" in shown
 
 
+def buttons(blocks: list[dict[str, Any]]) -> list[tuple[str, str, Placed]]:
+    """(label, action, place) of every button."""
+    elements = [one for block in blocks for one in block.get("elements", ())]
+    return [(one["text"]["text"], one["action_id"], placed(one["value"])) for one in elements]
+
+
+def at(card_ts: str, value: str) -> Placed:
+    return Placed(channel="C1", message_ts=card_ts, value=value, thread_ts="17.000001")
+
+
+def test_what_is_asked_is_shown_whole_and_decided_there() -> None:
+    asked = Asked(id="r1", card_ts="17.000003", text="🔐 Leave is asked for `Bash` <!channel>")
+    blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
+    assert "Leave is asked for `Bash`" in text(blocks)
+    assert "<!channel>" not in text(blocks)
+    assert buttons(blocks) == [
+        ("Allow", "codebutler.allow", at("17.000003", "r1")),
+        ("Deny", "codebutler.deny", at("17.000003", "r1")),
+        ("Deny with a reason…", "codebutler.deny_reason", at("17.000003", "r1")),
+    ]
+
+
+def test_what_is_not_shown_whole_is_decided_in_its_thread_only() -> None:
+    blocks = home([card(note("waiting", asked=(Asked(id="r1", card_ts="17.000003"),)))], "", NOW)
+    assert buttons(blocks) == []
+    assert "waits for an answer: <https://slack.com/archives/C1/p17000001|" in text(blocks)
+
+
+def test_the_options_of_a_question_are_buttons() -> None:
+    asked = Asked(id="q1", card_ts="17.000003", text="Which?", options=("Red", "<!here>"), is_question=True)
+    blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
+    red, here = buttons(blocks)
+    assert red == ("Red", "codebutler.answer", at("17.000003", "q1:0"))
+    assert here[1:] == ("codebutler.answer", at("17.000003", "q1:1"))
+    assert here[0] != "<!here>"
+    rows = [block for block in blocks if block["type"] == "actions"]
+    assert [len(row["elements"]) for row in rows] == [1, 1]  # Slack: the action IDs of a row differ
+
+
+@pytest.mark.parametrize(("state", "label"), [("interrupted", "Continue"), ("parked", "Try now")])
+def test_what_stands_still_goes_on_or_is_dropped(state: str, label: str) -> None:
+    assert buttons(home([card(note(state))], "", NOW)) == [
+        (label, "codebutler.retry", at("17.000002", "t1")),
+        ("Drop", "codebutler.drop", at("17.000002", "t1")),
+    ]
+
+
+def test_what_is_done_has_no_buttons() -> None:
+    assert buttons(home([card(note("done"), note("running"))], "", NOW)) == []
+
+
 def test_a_stranger_sees_one_line() -> None:
     assert len(stranger()) == 1
 
 
 STATES = ["waiting", "interrupted", "parked", "running", "queued", "done", "failed", "stopped", "new one"]
-NOTES = st.builds(note, st.sampled_from(STATES), st.text(max_size=300), st.integers(-10, 10**6))
+ASKED = st.builds(
+    Asked,
+    id=st.just("a" * 32),
+    card_ts=st.just("17.000002"),
+    text=st.text(max_size=4000),
+    options=st.lists(st.text(max_size=100), max_size=6).map(tuple),
+    is_question=st.booleans(),
+)
+NOTES = st.builds(
+    note,
+    st.sampled_from(STATES),
+    st.text(max_size=300),
+    st.integers(-10, 10**6),
+    asked=st.lists(ASKED, max_size=5).map(tuple),
+)
 
 
 @given(
@@ -76,7 +156,11 @@ def test_whatever_there_is_it_stays_within_slacks_limits(cards: list[RepoCard]) 
     blocks = home(cards, "", NOW)
     assert len(blocks) <= 100
     for block in blocks:
-        assert 1 <= len(block["text"]["text"]) <= (150 if block["type"] == "header" else 3000)
+        if "text" in block:
+            assert 1 <= len(block["text"]["text"]) <= (150 if block["type"] == "header" else 3000)
+        for button in block.get("elements", ()):
+            assert 1 <= len(button["text"]["text"]) <= 75
+            assert len(button["value"]) <= 2000
 
 
 class Slack:

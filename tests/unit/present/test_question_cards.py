@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from codebutler_worker.present.progress import SECTION_CHARS, Message
-from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, Asked, options_in, question_card
+from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, Question, options_in, question_card
 
-COLOUR = Asked("q1", "Which <colour>?", ("Red", "Blue"), ("warm", "calm"))
-PARTS = Asked("q2", "Which parts?", ("Roof", "Walls", "Floor"), ("", "all four", ""), several=True)
-SIZE = Asked("q3", "How big?")
+COLOUR = Question("q1", "Which <colour>?", ("Red", "Blue"), ("warm", "calm"))
+PARTS = Question("q2", "Which parts?", ("Roof", "Walls", "Floor"), ("", "all four", ""), several=True)
+SIZE = Question("q3", "How big?")
 
 
 def buttons(card: Message) -> list[tuple[str, str]]:
@@ -36,7 +36,7 @@ def boxes(card: Message) -> list[dict[str, Any]]:
 
 def test_a_question_has_a_row_for_each_option_and_a_limit() -> None:
     options = tuple(f"option {n} " + "x" * 100 for n in range(30))
-    card = question_card([Asked("id", "Which?", options)])
+    card = question_card([Question("id", "Which?", options)])
     rows = [block for block in card.blocks if block["type"] == "actions"]
     assert [row["elements"][0]["value"] for row in rows] == [f"id:{n}" for n in range(MAX_OPTIONS)]
     assert all(len(row["elements"][0]["text"]["text"]) <= LABEL_CHARS for row in rows)
@@ -50,7 +50,7 @@ def test_what_explains_an_option_is_shown() -> None:
 
 
 def test_a_closed_question_has_no_buttons() -> None:
-    closed = question_card([Asked("q1", "Which?", ("a", "b"), verdict="💬 Ana: a")])
+    closed = question_card([Question("q1", "Which?", ("a", "b"), verdict="💬 Ana: a")])
     assert closed == Message("🤔 Which?\n💬 Ana: a")
 
 
@@ -71,7 +71,7 @@ def test_questions_that_are_asked_together_are_counted_and_closed_one_by_one() -
     assert [text.split(" 🤔")[0] for text in sections(card)] == ["*1 of 3*", "*2 of 3*", "*3 of 3*"]
     assert "What you write answers this question" in sections(card)[0]
     assert "What you write" not in sections(card)[1]
-    answered = Asked("q1", "Which <colour>?", ("Red", "Blue"), verdict="💬 Ana: Red")
+    answered = Question("q1", "Which <colour>?", ("Red", "Blue"), verdict="💬 Ana: Red")
     card = question_card([answered, PARTS, SIZE])
     assert sections(card)[0].endswith("💬 Ana: Red")
     assert buttons(card) == [("Done", "q2:ticked")]
@@ -80,7 +80,7 @@ def test_questions_that_are_asked_together_are_counted_and_closed_one_by_one() -
 
 def test_a_card_of_four_long_questions_fits() -> None:
     long = "<" * 4_000
-    many = [Asked(f"q{n}", long, (long,) * 10, (long,) * 10, several=bool(n % 2)) for n in range(4)]
+    many = [Question(f"q{n}", long, (long,) * 10, (long,) * 10, several=bool(n % 2)) for n in range(4)]
     card = question_card(many)
     assert len(card.blocks) <= 50
     assert len(card.text) <= 3_900

@@ -11,6 +11,7 @@ import pytest
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.errors import ProtocolError
 from codebutler.model import (
+    Asked,
     ButtonClicked,
     Command,
     File,
@@ -130,6 +131,9 @@ TO_PARENT: dict[str, object] = {
                 agent="claude",
                 at="2026-01-01T00:00:00+00:00",
                 cost_usd=0.5,
+                id="turn",
+                card_ts="1.2",
+                asked=(Asked(id="ask", card_ts="1.1", text="Which?", options=("a", "b"), is_question=True),),
             ),
         )
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codebutler.actions import RETRY_ACTION
 from codebutler.config.rules import rules_allow
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
@@ -12,7 +13,7 @@ from codebutler_worker.conversation.queueing import CROWDED, Todo
 from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.notices import STILL_CROWDED
-from codebutler_worker.present.progress import RETRY_ACTION, button, with_buttons
+from codebutler_worker.present.progress import button, with_buttons
 from codebutler_worker.store.rows import TurnRow
 
 LISTED = 3

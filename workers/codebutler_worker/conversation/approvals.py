@@ -30,6 +30,7 @@ from codebutler_worker.conversation.quorum import needed_for
 from codebutler_worker.conversation.states import move
 from codebutler_worker.present.approvals import PLAN_TOOL, is_cut
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork
 
 EXPIRY_S = 1800.0
 TOGETHER_S = 2.0
@@ -93,7 +94,7 @@ def settle(
         return False
     show(draft, row, ticked)
     turn = draft.uow.turns.get(row.turn_id)
-    if turn and turn.state == "waiting" and not waited_for(draft, row.turn_id):
+    if turn and turn.state == "waiting" and not waited_for(draft.uow, row.turn_id):
         draft.uow.turns.update(row.turn_id, state=move(turn.state, "answered"))
     return True
 
@@ -110,13 +111,13 @@ def show(draft: Draft, row: ApprovalRow, ticked: Collection[str] = ()) -> None:
 
 def close_all(draft: Draft, turn_id: str, verdict: str) -> None:
     """The turn is over: what it asked is refused, and its cards say so."""
-    for row in waited_for(draft, turn_id):
+    for row in waited_for(draft.uow, turn_id):
         settle(draft, row, "expired", reason=verdict)
 
 
-def waited_for(draft: Draft, turn_id: str) -> list[ApprovalRow]:
+def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
     """What the turn's agent waits for, oldest first."""
-    return [row for row in draft.uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
+    return [row for row in uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
 
 
 def _attach(draft: Draft, place: Place, plan: str) -> None:
@@ -174,7 +175,7 @@ def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
 
 def _shared_card(draft: Draft, turn_id: str, tool: str, size: int) -> str | None:
     """The card that this request joins, if one was opened just now."""
-    pending = [row for row in waited_for(draft, turn_id) if _may_share(row.tool)]
+    pending = [row for row in waited_for(draft.uow, turn_id) if _may_share(row.tool)]
     if not pending or not _may_share(tool) or pending[-1].message_op_id is None:
         return None
     rows = draft.uow.approvals.of_card(pending[-1].message_op_id)

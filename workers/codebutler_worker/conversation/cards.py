@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from codebutler.model import Asked
 from codebutler_worker.conversation.calls import (
     QUESTIONS,
     called_with,
@@ -15,6 +16,7 @@ from codebutler_worker.conversation.calls import (
     voters,
 )
 from codebutler_worker.present.approvals import (
+    CUT,
     PLAN_TOOL,
     Item,
     allowed_by,
@@ -23,26 +25,42 @@ from codebutler_worker.present.approvals import (
     denied_by,
     plan_texts,
 )
-from codebutler_worker.present.lines import person
+from codebutler_worker.present.lines import one_line, person, plain
 from codebutler_worker.present.progress import Message
-from codebutler_worker.present.questions import Asked, answered_by, question_card
+from codebutler_worker.present.questions import LABEL_CHARS, Question, answered_by, question_card
 from codebutler_worker.store.rows import ApprovalRow
 
+HOME_CHARS = 900
+HOME_OPTIONS = 4
 UNDECIDED = "⚠️ Nobody decided: this was NOT run."
 
 
 def card_of(rows: Sequence[ApprovalRow], ticked: Collection[str] = ()) -> Message:
     """The card that asks these, as it stands; ``ticked`` are the boxes that somebody has ticked on it."""
     if rows[0].tool in QUESTIONS:
-        card = question_card([_asked(row) for row in rows], ticked)
+        card = question_card([_question(row) for row in rows], ticked)
     else:
         card = approval_card([_item(row) for row in rows])
     deciders = {user for row in rows for user in _deciders(row)}
     return replace(card, names=tuple(sorted(deciders)))
 
 
-def _asked(row: ApprovalRow) -> Asked:
-    return Asked(
+def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
+    """The same for App Home: what is too long for it, is cut on its card or has to be ticked is decided there."""
+    if row.tool in QUESTIONS:
+        question = one_line(str(given_of(row).get("question", "")), HOME_CHARS)
+        options = tuple(one_line(option, LABEL_CHARS) for option in options_of(row))
+        few = len(options) <= HOME_OPTIONS and given_of(row).get("several") is not True
+        return Asked(
+            id=row.id, card_ts=card_ts, text=plain(question), options=options if few else (), is_question=True
+        )
+    text = "" if row.tool == PLAN_TOOL else _item(row).texts[0]
+    whole = len(text) <= HOME_CHARS and CUT not in text
+    return Asked(id=row.id, card_ts=card_ts, text=text if whole else "")
+
+
+def _question(row: ApprovalRow) -> Question:
+    return Question(
         id=row.id,
         text=str(given_of(row).get("question", "")),
         options=tuple(options_of(row)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from codebutler.actions import DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
@@ -41,7 +42,6 @@ from codebutler_worker.present.notices import (
     stopped_text,
 )
 from codebutler_worker.present.parking import ANOTHER
-from codebutler_worker.present.progress import DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler_worker.present.undo import UNDO_ACTION
 from codebutler_worker.store.rows import TurnRow
 

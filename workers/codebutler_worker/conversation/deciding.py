@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, ANSWER_ACTION, DENY_ACTION
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
-from codebutler.model import DENY_ACTION, ButtonClicked, MessagePosted, Prompt
+from codebutler.model import ButtonClicked, MessagePosted, Prompt
 from codebutler_worker.conversation.approvals import MOST_TOGETHER, settle, show, waited_for
 from codebutler_worker.conversation.calls import (
     POLL_TOOL,
@@ -27,13 +28,11 @@ from codebutler_worker.conversation.polls import answer_poll, close_polls
 from codebutler_worker.conversation.queueing import DONE, Todo, Verdict, place_of
 from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.approvals import (
-    ALLOW_ACTION,
-    ALLOW_SESSION_ACTION,
     PLAN_TOOL,
     TOGETHER,
 )
 from codebutler_worker.present.lines import plain
-from codebutler_worker.present.questions import ANSWER_ACTION, TICKED, box
+from codebutler_worker.present.questions import TICKED, box
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
@@ -148,7 +147,7 @@ def _open_cards(
     for turn in draft.uow.turns.in_states("waiting"):
         if turn.conversation != conversation or turn.thread_ts != event.root_ts:
             continue
-        rows = [row for row in waited_for(draft, turn.id) if _is_below(draft, event.ts, row)]
+        rows = [row for row in waited_for(draft.uow, turn.id) if _is_below(draft, event.ts, row)]
         if rows:
             return turn, rows
     return None

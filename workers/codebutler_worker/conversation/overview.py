@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from codebutler.model import TurnNote
+from codebutler.actions import RETRY_ACTION
+from codebutler.model import Asked, TurnNote
 from codebutler.protocol.messages import Overview, ToParent
+from codebutler_worker.conversation.approvals import waited_for
+from codebutler_worker.conversation.cards import asked_at_home
 from codebutler_worker.conversation.desk import Desk
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
@@ -15,7 +18,11 @@ from codebutler_worker.store.unit_of_work import UnitOfWork
 LOOKED_AT = 100
 NEEDY = 10
 OTHERS = 5
+NEEDING = ("waiting", "interrupted", "parked")
+MOST_ASKED = 5
 TEXT_CHARS = 100
+PATIENCE = 24
+"""How often a card is looked for that is not in the chat yet; about every five seconds."""
 SETTLE_S = 0.5
 """What changes together is told once."""
 
@@ -29,12 +36,27 @@ class Overviews:
         self._load = (0, 0, 0)
         self._told: tuple[TurnNote, ...] = ()
         self._changed = asyncio.Event()
+        self._patience = PATIENCE
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """There are so many turns running, queued and waiting: look again if these are others than before."""
-        if load != self._load:
+        """There are so many turns running, queued and waiting: look again if these are others than before, or if what
+        waits for people may have changed."""
+        if load != self._load or load[2]:
             self._load = load
             self._changed.set()
+        elif self._patience and self._unposted:
+            self._patience -= 1
+            self._changed.set()
+
+    def refresh(self) -> None:
+        """Something may have changed that the load does not tell."""
+        self._changed.set()
+
+    @property
+    def _unposted(self) -> bool:
+        """Whether a card has been told of that was not in the chat yet."""
+        asking = [turn for turn in self._told if turn.state in NEEDING]
+        return any(not (turn.card_ts or turn.asked) for turn in asking)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -45,6 +67,7 @@ class Overviews:
             turns = await self._desk.store.run(newest)
             if turns != self._told:
                 self._told = turns
+                self._patience = PATIENCE
                 self._send(Overview(turns=turns))
 
 
@@ -53,7 +76,7 @@ def newest(uow: UnitOfWork) -> tuple[TurnNote, ...]:
     latest: dict[str, TurnRow] = {}
     for turn in uow.turns.newest(LOOKED_AT):
         latest.setdefault(turn.conversation, turn)
-    needy = [turn for turn in latest.values() if turn.state in ("waiting", "interrupted", "parked")]
+    needy = [turn for turn in latest.values() if turn.state in NEEDING]
     others = [turn for turn in latest.values() if turn not in needy]
     return tuple(_note(uow, turn) for turn in [*needy[:NEEDY], *others[:OTHERS]])
 
@@ -67,4 +90,28 @@ def _note(uow: UnitOfWork, turn: TurnRow) -> TurnNote:
         agent=turn.agent,
         at=turn.finished_at or turn.started_at or turn.created_at,
         cost_usd=turn.cost_usd,
+        id=turn.id,
+        card_ts=_card_ts(uow, turn),
+        asked=_asked(uow, turn) if turn.state == "waiting" else (),
     )
+
+
+def _card_ts(uow: UnitOfWork, turn: TurnRow) -> str:
+    """Where it is asked whether the turn is to go on."""
+    if turn.state == "parked":
+        card = uow.outbox.get(turn.progress_op_id) if turn.progress_op_id else None
+        return (card.ts if card else None) or turn.thread_ts
+    if turn.state != "interrupted":
+        return ""
+    card = uow.outbox.last_post(turn.id, f'"{RETRY_ACTION}"')
+    return (card.ts if card else None) or ""
+
+
+def _asked(uow: UnitOfWork, turn: TurnRow) -> tuple[Asked, ...]:
+    """What the turn waits for, as far as its cards are there to be edited."""
+    found: list[Asked] = []
+    for row in waited_for(uow, turn.id)[:MOST_ASKED]:
+        card = uow.outbox.get(row.message_op_id or "")
+        if card is not None and card.ts:
+            found.append(asked_at_home(row, card.ts))
+    return tuple(found)

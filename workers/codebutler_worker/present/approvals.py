@@ -11,20 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.model import DENY_ACTION, REASON_ACTION
+from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, REASON_ACTION
 from codebutler.text.escape import neutralise
 from codebutler.text.markdown import to_mrkdwn
 from codebutler.text.split import split_markdown
 from codebutler_worker.present.lines import clip, code, one_line, plain, visible
 from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 
-ALLOW_ACTION = "codebutler.allow"
-ALLOW_SESSION_ACTION = "codebutler.allow_session"
 TOGETHER = ","
 """Between the ids in the value of the button that allows several requests."""
 
 PLAN_TOOL = "ExitPlanMode"
 """Claude Code's name for "this is my plan, may I begin?"."""
+CUT = "more characters are not shown."
 DETAIL_CHARS = 1800
 FALLBACK_CHARS = 3500
 REASON_CHARS = 500
@@ -65,7 +64,7 @@ def approval_text(tool: str, given: Mapping[str, Any], workdir: str) -> str:
     body, hidden = _fenced(visible(_detail(tool, given)))
     lines = [f"🔐 Leave is asked for {code(tool, 60)}", f"{_FENCE}\n{body}\n{_FENCE}"]
     if hidden:
-        lines.append(f"⚠️ {hidden} more characters are not shown.")
+        lines.append(f"⚠️ {hidden} {CUT}")
     lines.append(f"in {code(workdir)}")
     return "\n".join(lines)
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from codebutler.actions import DROP_ACTION, RETRY_ACTION
 from codebutler_worker.present.lines import code, one_line, plain
-from codebutler_worker.present.progress import (
-    DROP_ACTION,
-    RETRY_ACTION,
-    Message,
-    button,
-    with_buttons,
-)
+from codebutler_worker.present.progress import Message, button, with_buttons
 
 CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."

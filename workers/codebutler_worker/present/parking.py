@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from codebutler.actions import DROP_ACTION, RETRY_ACTION
 from codebutler_worker.present.lines import one_line, plain, span
-from codebutler_worker.present.progress import DROP_ACTION, RETRY_ACTION, Message, button, with_buttons
+from codebutler_worker.present.progress import Message, button, with_buttons
 
 RESUMED = "▶ It goes on now."
 ANOTHER = ":"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from codebutler.actions import STOP_ACTION
 from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.present.lines import (
     clip,
@@ -18,10 +19,6 @@ from codebutler_worker.present.lines import (
     thousands,
 )
 from codebutler_worker.present.reducer import View
-
-STOP_ACTION = "codebutler.stop"
-RETRY_ACTION = "codebutler.retry"
-DROP_ACTION = "codebutler.drop"
 
 Outcome = Literal["done", "failed", "stopped", "interrupted", "parked"]
 SIGNS: dict[Outcome, str] = {

@@ -7,11 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.model import PICK_ACTION
+from codebutler.actions import ANSWER_ACTION, PICK_ACTION
 from codebutler_worker.present.lines import clip, one_line, plain, visible
 from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 
-ANSWER_ACTION = "codebutler.answer"
 TICKED = "ticked"
 """In a button's value, behind the question's ID: the answer is what is ticked."""
 QUESTION_CHARS = 2000
@@ -26,7 +25,7 @@ _OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """One question on a card. ``details`` explain the ``options``, "" where there is nothing to explain.
 
     ``several``: more than one may be chosen. ``verdict`` is what became of it, "" while it is open.
@@ -40,7 +39,7 @@ class Asked:
     verdict: str = ""
 
 
-def question_card(questions: Sequence[Asked], ticked: Collection[str] = ()) -> Message:
+def question_card(questions: Sequence[Question], ticked: Collection[str] = ()) -> Message:
     """The questions, each with its options; ``ticked`` are the values of boxes that somebody has ticked.
 
     Options are buttons in rows of their own (Slack wants the action IDs of a row to differ), or boxes and a button
@@ -86,11 +85,11 @@ def box(question_id: str, at: int) -> str:
     return f"{question_id}:{at}"
 
 
-def _text(question: Asked, room: int) -> str:
+def _text(question: Question, room: int) -> str:
     return clip(f"🤔 {plain(visible(question.text)) or '…'}", room)
 
 
-def _lines(question: Asked, room: int, still_open: int, *, first: bool) -> list[str]:
+def _lines(question: Question, room: int, still_open: int, *, first: bool) -> list[str]:
     if question.verdict:
         return [question.verdict]
     details = [
@@ -108,7 +107,7 @@ def _lines(question: Asked, room: int, still_open: int, *, first: bool) -> list[
     return [*explained, f"{ways} in your own words here.{which}"]
 
 
-def _choices(question: Asked, ticked: Collection[str]) -> list[dict[str, Any]]:
+def _choices(question: Question, ticked: Collection[str]) -> list[dict[str, Any]]:
     if question.verdict or not question.options:
         return []
     options = question.options[:MAX_OPTIONS]
@@ -125,7 +124,7 @@ def _choices(question: Asked, ticked: Collection[str]) -> list[dict[str, Any]]:
     return [{**_row(group), "block_id": question.id}, _row(done)]
 
 
-def _box(question: Asked, at: int) -> dict[str, Any]:
+def _box(question: Question, at: int) -> dict[str, Any]:
     shown = {"type": "plain_text", "text": _label(question.options[at], at)}
     option: dict[str, Any] = {"text": shown, "value": box(question.id, at)}
     detail = question.details[at] if at < len(question.details) else ""

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from codebutler.actions import STOP_ACTION
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.media.kinds import size
 from codebutler_worker.present.lines import code, one_line, plain, span
-from codebutler_worker.present.progress import STOP_ACTION, Message, button, with_buttons
+from codebutler_worker.present.progress import Message, button, with_buttons
 
 MAX_PAGES = 10
 PAGE_CHARS = 3500

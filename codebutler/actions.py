@@ -1,0 +1,15 @@
+"""Our buttons by their ``action_id``, as both processes and Slack know them. They are part of the contract."""
+
+from __future__ import annotations
+
+ALLOW_ACTION = "codebutler.allow"
+ALLOW_SESSION_ACTION = "codebutler.allow_session"
+DENY_ACTION = "codebutler.deny"
+REASON_ACTION = "codebutler.deny_reason"
+"""Opens a form for the reason; sent, the form is a press of ``DENY_ACTION`` with words."""
+ANSWER_ACTION = "codebutler.answer"
+PICK_ACTION = "codebutler.pick"
+"""Boxes to tick: nothing is decided before a button beside them is pressed."""
+STOP_ACTION = "codebutler.stop"
+RETRY_ACTION = "codebutler.retry"
+DROP_ACTION = "codebutler.drop"
