@@ -1,0 +1,122 @@
+"""The native agent with a scripted model, over a real repository and without walls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import Config, NativeSection
+from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest
+from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
+from codebutler_worker.agents.native.loop import Limits
+from codebutler_worker.agents.native.made import tools
+from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens
+from codebutler_worker.agents.native.scripted import Line, ScriptedModel
+from codebutler_worker.agents.native.sessions import Sessions
+from codebutler_worker.agents.native.turn import Thinker
+from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.tools.programs import tool_policy
+
+DEADLINE_S = 60
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def says(
+    text: str = "", *calls: tuple[str, dict[str, Any]], tokens: int = 100, call_id: str = "call"
+) -> Reply:
+    """An answer of the model."""
+    made = tuple(Call(f"{call_id}_{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls))
+    return Reply(Assistant(text, made), Tokens(tokens, 10))
+
+
+@dataclass
+class Studio:
+    """An agent whose model follows a script. ``answer`` decides what people say to its questions."""
+
+    repo: Path
+    home: Path
+    model: ScriptedModel = field(default_factory=ScriptedModel)
+    section: NativeSection = field(default_factory=NativeSection)
+    context: int = 100_000
+    habits: Habits = field(default_factory=lambda: Habits(limits=Limits(most_turns=20)))
+    cost: Callable[[Reply], float | None] = lambda reply: 0.001 * reply.tokens.output
+    answer: Callable[[AgentEvent], Answer | None] = lambda _: None
+    turns: int = 0
+    backend: NativeBackend | None = None
+
+    def agent(self) -> NativeBackend:
+        """The agent, made when first asked for."""
+        if self.backend is None:
+            thinker = Thinker(model=self.model, context=self.context, cost=self.cost)
+            walls = Walls(NoSandbox(), lambda workdir, chat: tool_policy(workdir, self.home, PATH, {}, chat))
+            offered = tools(Config(native=self.section))
+            sessions = Sessions(self.repo, 30)
+            self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, SystemClock())
+            self.backend.logs = SessionLogs(self.repo, 30)
+        return self.backend
+
+    def request(self, prompt: str, session_id: str | None = None) -> TurnRequest:
+        self.turns += 1
+        return TurnRequest(
+            turn_id=f"turn{self.turns}",
+            conversation="C1:1.0",
+            prompt=prompt,
+            workdir=self.repo,
+            session_id=session_id,
+            system_prompt="Be kind.",
+        )
+
+    async def run(self, prompt: str, *script: Line, session_id: str | None = None) -> list[AgentEvent]:
+        """One turn, from its prompt to its end."""
+        self.model.play(*script)
+        request = self.request(prompt, session_id)
+        found: list[AgentEvent] = []
+        async with asyncio.timeout(DEADLINE_S):
+            async for event in self.agent().start(request):
+                found.append(event)
+                if (answer := self.answer(event)) is not None:
+                    request_id = getattr(event, "id", "")
+                    assert await self.agent().answer(request.turn_id, request_id, answer)
+        return found
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the last turn's log."""
+        path = self.repo / ".codebutler" / "logs" / "sessions" / f"turn{self.turns}.log"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def told(self, at: int = -1) -> list[str]:
+        """What the results said that the model was asked with."""
+        return [
+            message.content
+            for message in self.model.asked[at].messages
+            if message.__class__.__name__ == "Told"
+        ]
+
+
+def end(events: Sequence[AgentEvent]) -> Finished:
+    """The end of a turn, which is the last event and the only one of its kind."""
+    assert [event for event in events if isinstance(event, Finished)] == [events[-1]]
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+def session_of(events: Sequence[AgentEvent]) -> str:
+    assert isinstance(events[0], Started)
+    return events[0].session_id
+
+
+@pytest.fixture
+async def studio(git_repo: Path, tmp_path: Path) -> AsyncIterator[Studio]:
+    (git_repo / ".codebutler").mkdir()
+    (tmp_path / "home").mkdir()
+    made = Studio(git_repo, tmp_path / "home")
+    yield made
+    await made.agent().close()
