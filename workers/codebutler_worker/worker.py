@@ -41,6 +41,7 @@ from codebutler_worker.conversation.queueing import Todo
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler
 from codebutler_worker.conversation.states import UNFINISHED
+from codebutler_worker.memory.review import Reviews, model_of
 
 HEARTBEAT_S = 5.0
 END_AGENTS_S = 5.0
@@ -67,6 +68,7 @@ class Worker:
         self._errands = Errands(desk, ANSWERS, self._tell_load)
         self._overview = Overviews(desk, channel.send)
         self._budgets = Reports(desk, channel.send)
+        self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._errands.start)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -84,6 +86,7 @@ class Worker:
             tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
             tasks.append(asyncio.create_task(self._overview.run(), name="overview"))
             tasks.append(asyncio.create_task(self._budgets.run(), name="budget"))
+            tasks.append(asyncio.create_task(self._reviews.run(), name="reviews"))
             for task in tasks:
                 task.add_done_callback(self._ended)
             async for message in self._channel.messages():
@@ -213,6 +216,7 @@ class Worker:
         self._channel.send(Heartbeat(running=running, queued=queued, waiting=waiting, outbox=outbox))
         self._overview.look((running, queued, waiting))
         self._budgets.look((running, queued, waiting))
+        self._reviews.look((running, queued, waiting))
 
     @property
     def _unsaid(self) -> int:

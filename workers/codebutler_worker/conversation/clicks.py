@@ -29,6 +29,7 @@ from codebutler_worker.conversation.queueing import (
 )
 from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.conversation.undoing import undo
+from codebutler_worker.memory import keeping
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.notices import (
     CONTINUED,
@@ -59,6 +60,8 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     """
     if event.action_id in DECISIONS:
         return decide_click(draft, config, event)
+    if event.action_id in keeping.DECISIONS:
+        return keeping.decide(draft, config, event)
     handler = _HANDLERS.get(event.action_id)
     turn_id, _, other = event.value.partition(ANOTHER)
     turn = draft.uow.turns.get(turn_id) if handler else None
