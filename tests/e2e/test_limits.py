@@ -5,13 +5,16 @@
 | P20 | the five-hour limit parks the turn; a killed worker forgets nothing; a person tries sooner, and it goes on |
 | P21 | a key that is not taken: the command that helps is said, and Continue goes on |
 | P22 | the limit again: another agent goes on with what was asked |
+| P23 | a budget of our own: the second turn of the day waits and says so; with a higher limit it goes on |
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.e2e.house import House, house, whole_text
@@ -103,3 +106,29 @@ async def test_p22_another_agent_goes_on(tmp_path: Path, git_repo: Path) -> None
         assert await built.outcome(channel, ts) == "white_check_mark"
         assert "Continued on rehearsal" in whole_text(built.message(channel, message["ts"]))
         assert len(model.requests) == 1
+
+
+async def test_p23_a_budget_holds_a_turn_until_there_is_room(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        agent = {"debounceSeconds": 0, "default": "rehearsal"}
+        # A day that does not end just now.
+        zone = "UTC" if datetime.now(UTC).hour < 12 else "Etc/GMT+12"
+        limits = {"timezone": zone, "repo": {"turnsPerDay": 1}}
+        channel = await built.add_repo(git_repo, "sample", agent=agent, budget=limits)
+        await built.supervise()
+        first = await built.say(channel, "list the files")
+        assert await built.outcome(channel, first) == "white_check_mark"
+        second = await built.say(channel, "read README.md")
+        message, value = await card(built, channel, second, RETRY)
+        assert "This repository's budget for today is used up: 1 turn of 1 turn." in whole_text(message)
+        assert built.reactions(channel, second) == {"hourglass_flowing_sand"}
+        status = await built.until_status(lambda status: status["repos"][0]["budget"] != [])
+        assert status["repos"][0]["budget"] == [{"unit": "turns", "used": 1.0, "limit": 1.0}]
+        file = git_repo / ".codebutler" / "config.json"
+        raised = {**json.loads(file.read_text()), "budget": {**limits, "repo": {"turnsPerDay": 2}}}
+        file.write_text(json.dumps(raised))
+        await built.run("trust", "sample")
+        await built.click(channel, message["ts"], RETRY, value)
+        await built.answer(channel, second, "A sample repository")
+        assert await built.outcome(channel, second) == "white_check_mark"
