@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from codebutler_worker.memory.notes import Notes
+
 Reason = Literal[
     "done",
     "failed",
@@ -33,7 +35,7 @@ class TurnRequest:
 
     ``put_back``, for undoing: the commits between which the change lies (None = until now). ``ready`` is for a
     backend whose ``waits_until_ready`` is true: it awaits that before its program is told anything, and its program
-    may start meanwhile. For any other the turn starts only then.
+    may start meanwhile. For any other the turn starts only then. ``notes``: what the agent may keep for later.
     """
 
     turn_id: str
@@ -46,6 +48,7 @@ class TurnRequest:
     cost_before_usd: float = 0.0
     put_back: tuple[str, str | None] | None = None
     ready: Callable[[], Awaitable[None]] | None = None
+    notes: Notes | None = None
 
 
 @dataclass(frozen=True, slots=True)

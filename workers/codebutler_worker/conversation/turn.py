@@ -50,6 +50,7 @@ from codebutler_worker.conversation.trees import TurnTrees
 from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.memory.block import memory_block
+from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present import progress
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
@@ -237,6 +238,7 @@ class Turn:
             cost_before_usd=self._begun.cost_before_usd,
             put_back=self._begun.put_back,
             ready=self._trees.ready,
+            notes=TurnNotes(self._desk, self.row),
         )
 
     def _teaching(self, repo: Path) -> str:

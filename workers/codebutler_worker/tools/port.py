@@ -15,6 +15,7 @@ import msgspec
 
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import PlanStep
+from codebutler_worker.memory.notes import Notes
 
 Kind = Literal["read", "edit", "command", "web", "own"]
 """What permission modes tell apart: ``read`` looks at the repository, ``edit`` changes files of it, ``command`` runs
@@ -149,7 +150,7 @@ class Terminal(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Where a tool works: one turn of one conversation (``channel:thread``). ``plan`` is the agent's list of subgoals
-    as it stands."""
+    as it stands; without ``notes`` nothing can be kept."""
 
     workdir: Path
     turn_id: str
@@ -157,6 +158,7 @@ class Context:
     programs: Programs
     terminal: Terminal
     plan: tuple[PlanStep, ...] = ()
+    notes: Notes | None = None
 
 
 class Tool(Protocol):

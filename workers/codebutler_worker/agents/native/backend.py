@@ -169,6 +169,7 @@ class NativeBackend:
             conversation=request.conversation,
             programs=SandboxPrograms(sandbox, policy),
             terminal=terminal,
+            notes=request.notes,
         )
         log = AgentLog(record, clock, sandbox.name)
         acting = Acting(self._tools, context, self._habits.mode, running.waits, log, clock)

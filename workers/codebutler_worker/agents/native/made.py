@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from codebutler_worker.agents.native.service import OpenAIModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.internet.fetch import Internet
+from codebutler_worker.internet.search import WebSearch as SearchService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.add_subgoal import AddSubgoal
 from codebutler_worker.tools.ask_user import AskUser
@@ -28,9 +31,12 @@ from codebutler_worker.tools.port import Tool
 from codebutler_worker.tools.programs import tool_policy
 from codebutler_worker.tools.propose_plan import ProposePlan
 from codebutler_worker.tools.read_files import ReadFiles
+from codebutler_worker.tools.remember import Forget, Remember
 from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
 from codebutler_worker.tools.send_file import SendFile
 from codebutler_worker.tools.update_subgoal import UpdateSubgoal
+from codebutler_worker.tools.web_fetch import WebFetch
+from codebutler_worker.tools.web_search import WebSearch
 from codebutler_worker.tools.write_file import WriteFile
 
 
@@ -50,13 +56,13 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
         strict=native.strict,
     )
     sessions = Sessions(Path(settings.path), config.logs.retention_days)
-    backend = NativeBackend(thinker, tools(config), walls, sessions, habits, clock)
+    backend = NativeBackend(thinker, tools(config, env), walls, sessions, habits, clock)
     backend.logs = SessionLogs(Path(settings.path), config.logs.retention_days)
     return backend
 
 
-def tools(config: Config) -> tuple[Tool, ...]:
-    """What the model is offered."""
+def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
+    """What the model is offered; ``env`` names the proxies for services."""
     native = config.native
     command: Tool = Bash(native.allowed_programs) if native.strict else RunTerminalCommand()
     found: tuple[Tool, ...] = (
@@ -70,9 +76,19 @@ def tools(config: Config) -> tuple[Tool, ...]:
         UpdateSubgoal(),
         AskUser(),
         SendFile(),
+        Remember(),
+        Forget(),
+        WebFetch(Internet()),
+        *_search(config, env or {}),
         EndTurn(),
     )
     return (*found, ProposePlan()) if native.permission_mode == "plan" else found
+
+
+def _search(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
+    """A tool that could only say no is not offered."""
+    service = SearchService(config.tavily, env)
+    return (WebSearch(service),) if service.available else ()
 
 
 def _policy(home: Path, path: str, env: dict[str, str], workdir: Path, conversation: str) -> SandboxPolicy:
