@@ -1,0 +1,88 @@
+"""Making room: what matters is kept, results go first, and calls are never torn from their results."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codebutler_worker.agents.backend import PlanStep
+from codebutler_worker.agents.native.cleaning import (
+    LOW,
+    RECENT,
+    SUMMARY_HEAD,
+    Gauge,
+    cut_at,
+    shrunk,
+    summed_up,
+    too_full,
+)
+from codebutler_worker.agents.native.history import mended
+from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
+
+CONTEXT = 10_000
+HEAD: list[Message] = [System("the orders"), User("the task")]
+
+
+def step(number: int, size: int) -> list[Message]:
+    call = Call(f"c{number}", "look", "{}")
+    return [Assistant(f"step {number}", (call,)), Told(call.id, "x" * size)]
+
+
+def work(steps: int, size: int) -> list[Message]:
+    return HEAD + [message for number in range(steps) for message in step(number, size)]
+
+
+def test_old_results_shrink_first_and_the_last_ones_stay() -> None:
+    messages, gauge = work(12, 4000), Gauge()
+    assert too_full(messages, gauge, CONTEXT)
+    found = shrunk(messages, gauge, CONTEXT)
+    assert gauge.of(found) <= LOW * CONTEXT
+    assert found[:2] == tuple(HEAD)
+    assert found[-RECENT:] == tuple(messages[-RECENT:])
+    assert "were let go to make room" in found[3].content
+    assert len(found) == len(messages)
+
+
+def test_no_more_is_shrunk_than_needed() -> None:
+    messages, gauge = work(8, 4000), Gauge()
+    found = shrunk(messages, gauge, CONTEXT)
+    shortened = [at for at, (old, new) in enumerate(zip(messages, found, strict=True)) if old != new]
+    assert shortened == [3, 5, 7, 9]
+    assert shrunk(HEAD, gauge, CONTEXT) == tuple(HEAD)
+
+
+def test_a_summary_takes_the_place_of_the_beginning_and_keeps_what_is_pinned() -> None:
+    messages = [*work(40, 300), User("and in blue")]
+    messages += [message for number in range(40, 80) for message in step(number, 300)]
+    gauge = Gauge()
+    at = cut_at(messages, gauge, CONTEXT)
+    plan = (PlanStep("look", "done"), PlanStep("paint", "in_progress"))
+    found = summed_up(messages, at, "it went well", plan)
+    assert found[0] == HEAD[0]
+    assert isinstance(found[1], User)
+    for pinned in ("the task", SUMMARY_HEAD, "it went well", "and in blue", "2. [in_progress] paint"):
+        assert pinned in found[1].content
+    assert found[2:] == tuple(messages[at:])
+    assert gauge.of(found) <= LOW * CONTEXT
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5000)), max_size=30), st.integers(1000, 50_000))
+def test_no_result_is_torn_from_its_call(shape: list[tuple[int, int]], context: int) -> None:
+    messages = list(HEAD)
+    for number, (calls, size) in enumerate(shape):
+        made = tuple(Call(f"c{number}.{at}", "look", "{}") for at in range(calls))
+        messages += [Assistant("", made), *(Told(call.id, "x" * size) for call in made)]
+    gauge = Gauge()
+    smaller = list(shrunk(messages, gauge, context))
+    assert mended(smaller) == smaller
+    summed = list(summed_up(smaller, cut_at(smaller, gauge, context), "s", ()))
+    assert mended(summed) == summed
+    assert summed[0] == HEAD[0]
+
+
+def test_the_gauge_follows_what_the_service_counts() -> None:
+    messages = work(10, 4000)
+    gauge = Gauge().counted(messages, 20_000)
+    assert abs(gauge.of(messages) - 20_000) < 200
+    assert Gauge().counted(HEAD, 5000) == Gauge()
+    assert Gauge().counted(messages, 0) == Gauge()
