@@ -28,6 +28,8 @@ from codebutler_worker.tree.tree import Tree
 
 log = logging.getLogger(__name__)
 
+Maker = Callable[[RepoSettings, Sandbox, Path, Clock], AgentBackend]
+
 
 class Roster:
     """Backends by name, all behind the same sandbox.
@@ -61,7 +63,8 @@ class Roster:
                 if name not in self._made:
                     self._made[name] = await self._program(rule)
                 return self._made[name]
-        make = _MAKERS.get(name)
+        speaks = any(rule.prefix == name and rule.mode == "acp" for rule in self._settings.config.commands)
+        make = _acp(name) if speaks else _MAKERS.get(name)
         if make is None:
             works = " and ".join(f"`{known}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet: {works} are.")
@@ -143,8 +146,19 @@ def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) 
     return native_backend(settings, sandbox, home, clock)
 
 
-_MAKERS: Mapping[str, Callable[[RepoSettings, Sandbox, Path, Clock], AgentBackend]] = {
+def _acp(name: str) -> Maker:
+    def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+        # Nor is the protocol, with its library.
+        from codebutler_worker.agents.acp.made import acp_backend
+
+        return acp_backend(name, settings, sandbox, home, clock)
+
+    return make
+
+
+_MAKERS: Mapping[str, Maker] = {
     "claude": _claude,
+    "kimi": _acp("kimi"),
     "native": _native,
     "rehearsal": _rehearsal,
 }

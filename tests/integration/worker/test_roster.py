@@ -26,12 +26,12 @@ async def test_an_agent_is_made_once(tmp_path: Path) -> None:
     assert first.name == "rehearsal"
     assert await agents.get("rehearsal") is first
     assert (await agents.get("claude")).name == "claude"
+    assert (await agents.get("kimi")).name == "kimi"
     await agents.close()
 
 
-@pytest.mark.parametrize("name", ["kimi", "nobody"])
-async def test_what_does_not_work_here_is_said_in_one_line(tmp_path: Path, name: str) -> None:
-    agents = roster(tmp_path, "none")
+async def test_what_does_not_work_here_is_said_in_one_line(tmp_path: Path) -> None:
+    agents, name = roster(tmp_path, "none"), "nobody"
     with pytest.raises(AgentUnavailableError, match=f"`{name}` is not available here yet") as caught:
         await agents.get(name)
     assert "`claude:`" in str(caught.value)

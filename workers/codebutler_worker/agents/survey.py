@@ -39,10 +39,7 @@ async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
         Survey("rehearsal", ready=True, note="works offline, for trying things out"),
         _image(config),
         _native(config),
-        *(
-            Survey(name, ready=False, note="not part of this version yet", planned=True)
-            for name in ("kimi",)
-        ),
+        *await _protocol(settings, home),
     ]
     return tuple(sorted(found, key=lambda one: (not one.ready, one.planned)))
 
@@ -63,6 +60,19 @@ async def _claude(settings: RepoSettings, home: Path) -> Survey:
     if not await asyncio.to_thread(_logged_in, env, home):
         return Survey("claude", ready=False, note=LOGIN, version=shown)
     return Survey("claude", ready=True, note=note, version=shown)
+
+
+async def _protocol(settings: RepoSettings, home: Path) -> list[Survey]:
+    # Imported here: most workers are never asked.
+    from codebutler_worker.agents.acp.made import rule_of
+    from codebutler_worker.agents.acp.surveyed import survey_kimi, survey_other
+
+    rules = [rule for rule in settings.config.commands if rule_of(settings.config, rule.prefix) is rule]
+    found = [survey_other(rule, settings) for rule in rules]
+    replaced = "kimi" in {
+        rule.prefix for rule in settings.config.commands if rule.mode != "acp" or rule in rules
+    }
+    return found if replaced else [await survey_kimi(settings, home), *found]
 
 
 def _logged_in(env: Mapping[str, str], home: Path) -> bool:

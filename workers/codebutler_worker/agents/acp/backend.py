@@ -21,6 +21,8 @@ from codebutler_worker.agents.acp.watch import Limits
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Sandbox
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class AcpBackend:
         self._sandbox = sandbox
         self._clock = clock
         self._limits = limits or Limits(kind.timeout_s)
+        self.outlet = Outlet()
+        """How its processes reach their model, and what else."""
         self._closed = False
         self._turns: dict[str, Turn] = {}
         self._active: set[str] = set()  # turn ids, also of turns whose process is only starting
@@ -134,12 +138,22 @@ class AcpBackend:
 
     async def _open(self, request: TurnRequest, record: SessionLog) -> Turn:
         """A process for the turn. Raises CodeButlerError if there can be none."""
-        launch = await self._kind.launch(self._sandbox, request.workdir)
-        await asyncio.to_thread(import_module, "acp")
-        from codebutler_worker.agents.acp.link import Link
-        from codebutler_worker.agents.acp.turn import Turn
+        service = self._kind.service(new_token())
+        way = await self.outlet.open(request.workdir, service, () if service else self._kind.hosts)
+        try:
+            launch = await self._kind.launch(self._sandbox, request, way, service)
+            await asyncio.to_thread(import_module, "acp")
+            from codebutler_worker.agents.acp.link import Link
+            from codebutler_worker.agents.acp.turn import Turn
 
-        return Turn(request, await Link.open(launch, record.write), self._kind, self._clock, self._limits)
+            link = await Link.open(launch, record.write)
+        except BaseException:
+            await way.close()
+            raise
+        link.way = way
+        prompt = "\n\n".join(filter(None, (request.system_prompt, self.outlet.told())))
+        request = replace(request, system_prompt=prompt)
+        return Turn(request, link, self._kind, self._clock, self._limits)
 
     async def _end(self, sessions: set[str], link: Link | None) -> None:
         try:

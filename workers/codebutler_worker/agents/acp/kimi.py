@@ -17,10 +17,12 @@ from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.probe import probe
 from codebutler_worker.agents.acp.programs import Program, look_up, program
 from codebutler_worker.agents.acp.versions import INSTALL
+from codebutler_worker.agents.backend import TurnRequest
+from codebutler_worker.agents.native.presets import KIMI, PRESETS
+from codebutler_worker.egress.service import BEARER, Service
+from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
-DEFAULT_MODEL = "kimi-k2.5"
-"""For an API key without `kimi.model`; a login brings its own."""
 LOGIN = (
     "Kimi Code is not logged in, or its login has expired: run `kimi login` on the machine as the user who runs "
     "CodeButler, or set kimi.apiKey; then press Continue."
@@ -43,7 +45,9 @@ QUIET = {
 PASSED_ON = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
 )
-READABLE = ("config.toml", "mcp.json", "AGENTS.md", "skills", "agents", "plugins")
+# Its login's own: the model, and where a token is renewed, in either region (Kimi Code 2.1.0).
+LOGIN_HOSTS = ("api.kimi.com", "auth.kimi.com", "api.kimi.ai", "auth.kimi.ai")
+READABLE = ("config.toml", "region", "mcp.json", "AGENTS.md", "skills", "agents", "plugins")
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 log = logging.getLogger(__name__)
@@ -56,6 +60,7 @@ class Kimi:
     title = "Kimi Code"
     timeout_key = "kimi.timeout"
     login = LOGIN
+    hosts: tuple[str, ...] = LOGIN_HOSTS
 
     def __init__(self, settings: KimiSection, home: Path, agent_env: Mapping[str, str]) -> None:
         self.timeout_s = settings.timeout * 60
@@ -69,48 +74,61 @@ class Kimi:
         self._program: Program | None = None
         self._probing = asyncio.Lock()
 
-    async def launch(self, sandbox: Sandbox, workdir: Path) -> Launch:
+    def service(self, token: str) -> Service | None:
+        """The service that the key is for; None where the CLI has a login of its own."""
+        if not self._settings.api_key:
+            return None
+        keys = (("authorization", f"{BEARER}{self._settings.api_key}"),)
+        return Service(base_url=self._settings.base_url, token=token, keys=keys)
+
+    async def launch(
+        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: Service | None
+    ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
         async with self._probing:
             if self._program is None:
-                self._program = await self._find(workdir)
-        sessions_of(self._code, workdir).mkdir(parents=True, exist_ok=True)
-        return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, workdir))
+                self._program = await self._probed(request.workdir)
+        sessions_of(self._code, request.workdir).mkdir(parents=True, exist_ok=True)
+        return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
 
-    def policy(self, found: Program, workdir: Path) -> SandboxPolicy:
+    def policy(
+        self, found: Program, request: TurnRequest, way: Way, service: Service | None
+    ) -> SandboxPolicy:
         """What it may see: this directory's sessions, its login unless it has a key, the user's settings read-only.
 
         The settings are not writable, because the user's own `kimi` runs the hooks they name outside any sandbox.
         """
         code = self._code
-        writable = [sessions_of(code, workdir)]
+        writable = [sessions_of(code, request.workdir)]
         if not self._settings.api_key:
             writable.append(code / "credentials")
         readable = (*(code / name for name in READABLE), *found.readable)
         return SandboxPolicy(
-            workdir=workdir,
+            workdir=request.workdir,
             home=self._home,
             home_paths=tuple(path for path in writable if path.exists()),
             readable=tuple(path for path in readable if path.exists()),
-            env=self.environment(),
+            env={**self.environment(), **self.model_env(way, service), **way.env},
+            network=way.network,
+            conversation=request.conversation,
         )
 
     def environment(self) -> dict[str, str]:
-        """The whole environment of the CLI and of every tool it runs."""
+        """The environment of the CLI and of every tool it runs, but for how it reaches its model."""
         passed = {key: value for key, value in self._agent_env.items() if key in PASSED_ON}
-        env = {
-            "HOME": str(self._home),
-            "PATH": self._path,
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-            **QUIET,
-            **passed,
-        }
-        if self._settings.api_key:
-            env["KIMI_MODEL_NAME"] = self._settings.model or DEFAULT_MODEL
-            env["KIMI_MODEL_API_KEY"] = self._settings.api_key
-            env["KIMI_MODEL_BASE_URL"] = self._settings.base_url
-        return env
+        home = {"HOME": str(self._home), "PATH": self._path, "LANG": "C.UTF-8", "TERM": "dumb"}
+        return {**home, **QUIET, **passed}
+
+    def model_env(self, way: Way, service: Service | None) -> dict[str, str]:
+        """How it reaches its model: through our proxy with a token, where there is one, else with the key itself."""
+        if service is None:
+            return {}
+        env = {"KIMI_MODEL_NAME": self._settings.model or PRESETS[KIMI].model}
+        if not way.port:
+            key = {"KIMI_MODEL_API_KEY": self._settings.api_key, "KIMI_MODEL_BASE_URL": service.base_url}
+            return {**env, **key}
+        env |= {"KIMI_MODEL_API_KEY": service.token, "KIMI_MODEL_BASE_URL": service.inside(way.port)}
+        return {**env, "NO_PROXY": ",".join(filter(None, (self._agent_env.get("NO_PROXY"), HERE)))}
 
     def recorded_bytes(self, session_id: str, workdir: Path) -> int:
         """How long its record of the session is. Blocking."""
@@ -127,7 +145,8 @@ class Kimi:
     def _code(self) -> Path:
         return self._home / ".kimi-code"
 
-    async def _find(self, workdir: Path) -> Program:
+    def find(self, workdir: Path) -> Program:
+        """The program. Raises AgentUnavailableError with what to do."""
         binary = look_up(self._settings.binary, self._path, workdir)
         if binary is None:
             raise AgentUnavailableError(f"Kimi Code is not installed: run `{INSTALL}`")
@@ -135,7 +154,10 @@ class Kimi:
             raise AgentUnavailableError(
                 f"{binary} lies in the repository, where agents may write: install Kimi Code elsewhere"
             )
-        found = program(binary, self._path, workdir, self._home)
+        return program(binary, self._path, workdir, self._home)
+
+    async def _probed(self, workdir: Path) -> Program:
+        found = self.find(workdir)
         if note := await probe(found, self.environment()):
             log.warning(note)
         return found

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.claude.verdict import Verdict
+from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox
 
 
@@ -26,7 +29,7 @@ class Kind(Protocol):
 
     ``name`` is its prefix, ``title`` what people call it, ``timeout_s`` how long a turn may take and ``timeout_key``
     where that is configured. ``mode`` and ``model`` are the ones to ask for, "" = its own. ``login`` is one line that
-    says how to log in.
+    says how to log in. ``hosts`` are those that it needs where it holds its own login.
     """
 
     name: str
@@ -36,8 +39,14 @@ class Kind(Protocol):
     mode: str
     model: str
     login: str
+    hosts: tuple[str, ...]
 
-    async def launch(self, sandbox: Sandbox, workdir: Path) -> Launch:
+    def service(self, token: str) -> Service | None:
+        """The model's service, where it has a key that can stay outside; the agent gets ``token`` instead."""
+
+    async def launch(
+        self, sandbox: Sandbox, request: TurnRequest, way: Way, service: Service | None
+    ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
 
     def recorded_bytes(self, session_id: str, workdir: Path) -> int:

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 
 from codebutler_worker.agents.backend import Started
 from codebutler_worker.agents.process import AgentProcess, Record
+from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch
 
 QUEUE_MESSAGES = 256
@@ -105,6 +106,8 @@ class Link:
         self.spoke = False
         self.ignored = 0
         self.last_words = ""
+        self.way: Way | None = None
+        """Its way out, which ends with it."""
         self._process = process
         self._heard: deque[Heard] = deque()
         self._news = asyncio.Event()
@@ -281,3 +284,5 @@ class Link:
         ``at_once``: in mid turn."""
         await self._connection.close()
         await self._process.stop(eof_s=0.5 if at_once else 2.0, term_s=1.0)
+        if self.way is not None:
+            await self.way.close()

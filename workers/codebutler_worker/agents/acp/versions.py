@@ -17,7 +17,7 @@ Version = tuple[int, int, int]
 
 def version_in(text: str) -> Version | None:
     """The first version in a text."""
-    found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", text)
+    found = re.search(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 

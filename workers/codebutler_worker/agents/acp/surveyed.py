@@ -1,0 +1,49 @@
+"""Whether the agents that speak the protocol could work now. Starts no turn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from codebutler.config.schema import CommandRule, RepoSettings
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.acp.kimi import Kimi
+from codebutler_worker.agents.acp.probe import ask_version
+from codebutler_worker.agents.acp.programs import look_up
+from codebutler_worker.agents.acp.versions import dotted, judge, version_in
+from codebutler_worker.agents.survey import Survey
+
+LOGIN = "log in by running `kimi login` on this machine, or set kimi.apiKey"
+
+
+async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
+    """Kimi Code: its program, its version, its key or login."""
+    section, repo = settings.config.kimi, Path(settings.path)
+    kimi = Kimi(section, home, settings.agent_env)
+    try:
+        found = kimi.find(repo)
+        said = await ask_version(found, kimi.environment())
+        note = judge(said)
+    except AgentUnavailableError as error:
+        return Survey(kimi.name, ready=False, note=str(error))
+    version = version_in(said)
+    shown = dotted(version) if version else ""
+    if not section.api_key and not await asyncio.to_thread(_has_login, home):
+        return Survey(kimi.name, ready=False, note=LOGIN, version=shown)
+    return Survey(kimi.name, ready=True, note=note, version=shown)
+
+
+def survey_other(rule: CommandRule, settings: RepoSettings) -> Survey:
+    """An agent of the configuration: all that can be known of it without starting it is whether it is there."""
+    path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+    if look_up(rule.binary, path, Path(settings.path)) is None:
+        note = f"{rule.binary} is not installed: install it, or give its absolute path in `commands`"
+        return Survey(rule.prefix, ready=False, note=note)
+    return Survey(rule.prefix, ready=True, note=rule.description)
+
+
+def _has_login(home: Path) -> bool:
+    """A login, or settings that may name a service; whether it is still taken shows at the next turn."""
+    code = home / ".kimi-code"
+    return (code / "config.toml").is_file() or any((code / "credentials").glob("*"))
