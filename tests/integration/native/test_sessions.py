@@ -95,7 +95,7 @@ async def test_each_request_begins_as_the_one_before_ended(studio: Studio) -> No
 
 
 async def test_a_conversation_that_grows_too_long_is_shortened_and_goes_on(studio: Studio) -> None:
-    (studio.repo / "long.txt").write_text("some words on a line\n" * 600)
+    (studio.repo / "long.txt").write_text("some words on a line\n" * 300)
     studio.context = 20_000
     steps = [
         says("", ("read_files", {"paths": ["long.txt"], "lines": 600 + at}), call_id=str(at), tokens=0)
