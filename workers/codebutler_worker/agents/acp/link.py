@@ -47,7 +47,12 @@ class Asked:
     chosen: asyncio.Future[str | None]
 
 
-Heard = SessionNotification | Asked | Started
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The agent came to the end of what it was told, and is told more."""
+
+
+Heard = SessionNotification | Asked | Started | Pause
 
 
 class Pipe:

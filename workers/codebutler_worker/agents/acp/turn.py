@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.acp.kind import Kind
-from codebutler_worker.agents.acp.link import Asked, Heard, Link
+from codebutler_worker.agents.acp.link import Asked, Heard, Link, Pause
 from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for
 from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, crash, judge_error, judge_stop, no_agent
 from codebutler_worker.agents.acp.watch import Limits, Watch
@@ -138,6 +138,7 @@ class Turn:
             if not self._unsaid or verdict.reason != "done" or self._stopping:
                 return verdict
             texts, self._unsaid = self._unsaid, []
+            self.link.tell(Pause())
 
     async def _session(self, hello: InitializeResponse) -> tuple[SessionModeState | None, bool]:
         """The session of the request, or a new one; whether it is new."""
@@ -183,6 +184,8 @@ class Turn:
         match heard:
             case Started():
                 return [heard]
+            case Pause():
+                return self.translator.flush()
             case Asked(id=request_id, request=request):
                 if heard.chosen.done():
                     return []

@@ -1,0 +1,186 @@
+"""The real Kimi Code behind the real walls, with its key outside of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import SystemClock
+from codebutler.config.schema import KimiSection, PermissionMode, SandboxSection
+from codebutler_worker.agents.acp.backend import AcpBackend
+from codebutler_worker.agents.acp.kimi import Kimi
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Answer,
+    Approval,
+    Finished,
+    Plan,
+    PlanStep,
+    Question,
+    Started,
+    ToolResult,
+    ToolUse,
+    TurnRequest,
+)
+from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from tests.modelserver.server import Call, ModelServer, Reply
+from tests.programs import path_with_node, require
+
+KEY = "sk-kept-outside-0123456789abcdef"
+DEADLINE_S = 90
+
+
+@dataclass
+class Cell:
+    binary: Path
+    model: ModelServer
+    home: Path
+    repo: Path
+
+    def backend(self, mode: PermissionMode = "bypassPermissions") -> AcpBackend:
+        settings = KimiSection(
+            binary=str(self.binary), api_key=KEY, base_url=f"{self.model.url}/v1", permission_mode=mode
+        )
+        backend = AcpBackend(
+            Kimi(settings, self.home, {"PATH": path_with_node()}), BwrapSandbox(), SystemClock()
+        )
+        backend.outlet = for_agents(SandboxSection(mode="bwrap"), "bwrap", {})
+        return backend
+
+    def turn(self, session_id: str | None = None, prompt: str = "go") -> TurnRequest:
+        return TurnRequest(
+            turn_id="t",
+            conversation="c",
+            prompt=prompt,
+            workdir=self.repo,
+            session_id=session_id,
+            system_prompt="Stay inside.",
+        )
+
+
+@pytest.fixture
+async def cell(tmp_path: Path, git_repo: Path) -> AsyncIterator[Cell]:
+    require("bwrap")
+    binary = require("kimi")
+    home = tmp_path / "home"
+    (home / ".kimi-code").mkdir(parents=True)
+    (home / ".kimi-code" / "config.toml").write_text("telemetry = false\n")
+    (home / "diary").write_text("private")
+    async with ModelServer() as model:
+        yield Cell(binary, model, home, git_repo)
+
+
+async def run(
+    backend: AcpBackend, turn: TurnRequest, decide: Callable[[AgentEvent], Answer | None] = lambda _: None
+) -> list[AgentEvent]:
+    """Every event of the turn; what is asked is answered as ``decide`` says."""
+    events = []
+    async with asyncio.timeout(DEADLINE_S):
+        async for event in backend.start(turn):
+            events.append(event)
+            if isinstance(event, Approval | Question) and (answer := decide(event)) is not None:
+                assert await backend.answer(turn.turn_id, event.id, answer)
+    await backend.close()
+    return events
+
+
+def end(events: list[AgentEvent]) -> Finished:
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+def shell(command: str) -> Reply:
+    return Reply("", (Call("Bash", {"command": command, "description": "a command"}),))
+
+
+async def test_it_works_in_the_repository_and_nowhere_else_without_its_key(cell: Cell) -> None:
+    spoil = f"echo evil > {cell.home}/.kimi-code/config.toml; cat {cell.home}/diary"
+    cell.model.play(shell(f"echo done > work.txt; {spoil}; env; echo user $(id -u)"), Reply("Finished."))
+    events = await run(cell.backend(), cell.turn())
+    assert (end(events).ok, end(events).text) == (True, "Finished.")
+    used = end(events).usage
+    assert (used.input_tokens, used.output_tokens, used.turns) == (200, 40, 2)
+    assert (cell.repo / "work.txt").read_text() == "done\n"
+    assert (cell.home / ".kimi-code" / "config.toml").read_text() == "telemetry = false\n"
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert "KIMI_MODEL_API_KEY=codebutler-" in said
+    assert KEY not in said
+    assert "private" not in said
+    assert "user 0" not in said
+    assert set(cell.model.keys) == {KEY}
+
+
+async def test_its_session_outlives_its_process_and_its_instructions_come_once(cell: Cell) -> None:
+    cell.model.play(Reply("one"), Reply("two"))
+    [first] = [event for event in await run(cell.backend(), cell.turn()) if isinstance(event, Started)]
+    # A slash would be a command of its own.
+    again = await run(cell.backend(), cell.turn(first.session_id, "/compact everything"))
+    assert [event for event in again if isinstance(event, Started)] == [Started(first.session_id)]
+    assert end(again).text == "two"
+    told = cell.model.said()
+    assert "/compact everything" in told
+    assert "one" in told
+    assert told.count("Stay inside.") == 1
+    assert {path.name for path in (cell.home / ".kimi-code").iterdir()} == {"config.toml", "sessions"}
+
+
+async def test_a_service_that_fails_is_no_empty_success(cell: Cell) -> None:
+    """Over the protocol Kimi Code 2.1.0 ends such a turn well, without a word."""
+    cell.model.play(Reply(status=400, error="the prompt is too odd"))
+    failed = end(await run(cell.backend(), cell.turn()))
+    assert (failed.ok, failed.reason) == (False, "failed")
+    assert "the prompt is too odd" in failed.text
+    cell.model.play(Reply(status=401, error="bad key"))
+    refused = end(await run(cell.backend(), cell.turn()))
+    assert (refused.ok, refused.reason) == (False, "auth")
+    assert "`kimi login`" in refused.text
+
+
+async def test_people_decide_and_what_they_say_besides_is_told(cell: Cell) -> None:
+    write, two = Call("Write", {"path": "/etc/x", "content": "x"}), "echo one > allowed.txt"
+    cell.model.play(shell(two), Reply("", (write,)), Reply("Done."), Reply("Understood."))
+
+    def decide(event: AgentEvent) -> Answer:
+        assert isinstance(event, Approval)
+        return Answer(allow=True) if event.tool == "Bash" else Answer(allow=False, text="use the docs folder")
+
+    events = await run(cell.backend("ask"), cell.turn(), decide)
+    asked = [event for event in events if isinstance(event, Approval)]
+    assert [(event.tool, event.summary) for event in asked] == [("Bash", two), ("Write", "/etc/x")]
+    assert asked[0].input["command"] == two
+    assert (cell.repo / "allowed.txt").exists()
+    assert [event.ok for event in events if isinstance(event, ToolResult)] == [True, False]
+    assert end(events).text == "Understood."
+    assert "use the docs folder" in cell.model.said()
+
+
+async def test_it_asks_and_plans(cell: Cell) -> None:
+    options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
+    question = {"question": "Which colour?", "header": "Colour", "options": options, "multi_select": False}
+    todos = [{"title": "Paint", "status": "in_progress"}, {"title": "Dry", "status": "pending"}]
+    cell.model.play(
+        Reply("", (Call("TodoList", {"todos": todos}),)),
+        Reply("", (Call("AskUserQuestion", {"questions": [question]}),)),
+        Reply("Painted."),
+    )
+    events = await run(cell.backend(), cell.turn(), lambda _: Answer(allow=True, text="Blue"))
+    [asked] = [event for event in events if isinstance(event, Question)]
+    assert (asked.text, asked.options) == ("Which colour?", ("Red", "Blue"))
+    assert Plan((PlanStep("Paint", "in_progress"), PlanStep("Dry", "pending"))) in events
+    assert "Blue" in cell.model.said()
+    assert end(events).text == "Painted."
+
+
+async def test_in_plan_mode_nothing_is_changed(cell: Cell) -> None:
+    cell.model.play(
+        Reply("", (Call("Write", {"path": f"{cell.repo}/x", "content": "x"}),)), Reply("Planned.")
+    )
+    events = await run(cell.backend("plan"), cell.turn())
+    assert any(isinstance(event, ToolUse) and event.name == "Write" for event in events)
+    assert not (cell.repo / "x").exists()
+    assert end(events).text == "Planned."
