@@ -48,6 +48,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:run"),
     Row("audit", "What was executed or refused; verify the record.", "codebutler.cli.audit:run"),
     Row("jobs", "What is scheduled; run, pause or resume a job.", "codebutler.cli.jobs:run"),
+    Row("memory", "What is remembered of a repository; forget some of it.", "codebutler.cli.memory:app"),
     Row("migrate", "Bring WhatsApp-era files up to date.", "codebutler.cli.migrate:run"),
     Row("sandbox", "Build the image for agents in docker.", "codebutler.cli.sandbox:app"),
     Row("doctor", "Check everything it needs, and say what to do.", "codebutler.cli.doctor:run"),

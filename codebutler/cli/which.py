@@ -1,0 +1,16 @@
+"""Which repository a command is about."""
+
+from __future__ import annotations
+
+from codebutler.cli.surroundings import home
+from codebutler.config.registry import Registry, RepoEntry, find
+from codebutler.errors import RegistryError
+
+
+def repository(name: str = "") -> RepoEntry:
+    """The registered one of that name; without a name the only one there is. Raises RegistryError."""
+    entries = Registry(home()).load()
+    if not name and len(entries) != 1:
+        names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
+        raise RegistryError(f"which repository? Registered: {names}")
+    return find(entries, name or entries[0].name)
