@@ -6,6 +6,7 @@
 | P21 | a key that is not taken: the command that helps is said, and Continue goes on |
 | P22 | the limit again: another agent goes on with what was asked |
 | P23 | a budget of our own: the second turn of the day waits and says so; with a higher limit it goes on |
+| P24 | nobody does anything: the turn goes on when the limit is over, by the wall clock, and once |
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import json
 import os
 import signal
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_approvals import card, model_env
+from tests.faketime import WallClock, family, is_faked
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
 
@@ -132,3 +134,32 @@ async def test_p23_a_budget_holds_a_turn_until_there_is_room(tmp_path: Path, git
         await built.click(channel, message["ts"], RETRY, value)
         await built.answer(channel, second, "A sample repository")
         assert await built.outcome(channel, second) == "white_check_mark"
+
+
+async def test_p24_it_goes_on_by_itself_when_the_limit_is_over(tmp_path: Path, git_repo: Path) -> None:
+    clock = WallClock(tmp_path / "clock")
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=subscription(model)) as built:
+        built.prefix = clock.prefix
+        channel = await working(built, git_repo)
+        built.prefix = ()
+        assert built.supervisor is not None
+        assert all(is_faked(pid) for pid in family(built.supervisor.pid))
+        model.play(used_up(), Reply("Hello again."))
+        ts = await built.say(channel, "hello")
+        message, _ = await card(built, channel, ts, RETRY)
+        waiting = {"hourglass_flowing_sand"}
+        await built.until("the mark", lambda: built.reactions(channel, ts) == waiting or None)
+        clock.set(timedelta(hours=1, minutes=55))
+        ping = await built.say(channel, "!ping")  # it looks at the clock, and waits on
+        await built.answer(channel, ping, "pong")
+        assert len(model.requests) == 1
+        clock.set(timedelta(hours=2, minutes=5))
+        await built.answer(channel, ts, "Hello again.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert "It goes on now" in whole_text(built.message(channel, message["ts"]))
+        clock.set(timedelta(hours=9))
+        ping = await built.say(channel, "!ping")
+        await built.answer(channel, ping, "pong")
+        await built.until_status(lambda status: sum(status["repos"][0]["turns"].values()) == 0)
+        assert len(model.requests) == 2
+        assert sum("Hello again." in whole_text(each) for each in built.answers(channel, ts)) == 1

@@ -33,7 +33,7 @@ SURVEY_S = 5.0
 SOONEST_S = 30.0
 LATEST_S = 8 * 86_400.0
 """A week's limit, and a day more; a later time is no time that a service would say."""
-LOOK_AGAIN_S = 60.0
+LOOK_AGAIN_S = 10.0
 """The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
 
 
