@@ -27,7 +27,7 @@ SandboxMode = Literal["auto", "bwrap", "docker", "seatbelt", "none"]
 AgentNetwork = Literal["auto", "hosts", "open"]
 CommandNetwork = Literal["none", "hosts", "open"]
 # A name (`*.` before it: whatever ends so) or an address, and perhaps a port.
-HOST = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$"
+HOST = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?\Z"
 Host = Annotated[str, Meta(pattern=HOST)]
 
 

@@ -14,6 +14,9 @@ from codebutler.config.trust import HARMLESS, digest, is_guarded, strip_untruste
     "key",
     [
         "sandbox.mode",
+        "sandbox.network",
+        "sandbox.commandNetwork",
+        "sandbox.hosts",
         "authorization.rules",
         "authorization.blocklist",
         "authorization.allowlist",
