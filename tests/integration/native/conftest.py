@@ -23,6 +23,7 @@ from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.programs import tool_policy
 
 DEADLINE_S = 60
@@ -51,12 +52,13 @@ class Studio:
     answer: Callable[[AgentEvent], Answer | None] = lambda _: None
     turns: int = 0
     backend: NativeBackend | None = None
+    sandbox: Sandbox = field(default_factory=NoSandbox)
 
     def agent(self) -> NativeBackend:
         """The agent, made when first asked for."""
         if self.backend is None:
             thinker = Thinker(model=self.model, context=self.context, cost=self.cost)
-            walls = Walls(NoSandbox(), lambda workdir, chat: tool_policy(workdir, self.home, PATH, {}, chat))
+            walls = Walls(self.sandbox, lambda workdir, chat: tool_policy(workdir, self.home, PATH, {}, chat))
             offered = tools(Config(native=self.section))
             sessions = Sessions(self.repo, 30)
             self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, SystemClock())
