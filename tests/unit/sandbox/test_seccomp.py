@@ -89,6 +89,10 @@ def test_both_machines_refuse_the_same(machine: str) -> None:
         ("personality", (2**64 - 1,), ALLOW),
         ("personality", (0x0040000,), EPERM),  # no randomised addresses
         ("personality", (0x0400000,), EPERM),  # whatever can be read can be executed
+        ("ptrace", (16,), EPERM),
+        ("ptrace", (0x4206,), EPERM),
+        ("ptrace", (1 << 32 | 16,), EPERM),
+        ("ptrace", (0,), ALLOW),  # a debugger's child asks to be traced
         ("ioctl", (0, 0x5412), EPERM),
         ("ioctl", (0, 0x541C), EPERM),
         ("ioctl", (0, 0xDEADBEEF00005412), EPERM),  # the kernel looks at the lower half only, and so do we

@@ -34,6 +34,8 @@ NEW_TIME = 0x80
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 """personality(2): Linux as it is, 2.6 version numbers, uname as 32 bits, both, and asking; not the ones that take
 protections away."""
+SEIZING = (16, 0x4206)
+"""PTRACE_ATTACH and PTRACE_SEIZE, ptrace(2): tracing what has not asked for it. A debugger's own child has."""
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into a terminal, ioctl_tty(2)."""
 UNIX, INET, NETLINK, INET6 = 1, 2, 16, 10
@@ -66,6 +68,7 @@ def program(machine: str) -> bytes:
     code += _when(number["clone"], _without_bits(0, NEW_NAMESPACES))
     code += _when(number["unshare"], _without_bits(0, NEW_NAMESPACES | NEW_TIME))
     code += _when(number["personality"], [*_one_of(0, PERSONALITIES), _op(RETURN, EPERM)])
+    code += _when(number["ptrace"], _none_of(0, SEIZING))
     code += _when(number["ioctl"], _none_of(1, TERMINAL_INPUT))
     for name in ("socket", "socketpair"):
         code += _when(number[name], _sockets())

@@ -29,7 +29,7 @@ NEW = {
     "open_tree_attr": 467,
 }
 X86_64 = {
-    "ptrace": 101, "syslog": 103, "uselib": 134, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
+    "syslog": 103, "uselib": 134, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
     "_sysctl": 156, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167,
     "swapoff": 168, "reboot": 169, "iopl": 172, "ioperm": 173, "create_module": 174, "init_module": 175,
     "delete_module": 176, "get_kernel_syms": 177, "query_module": 178, "quotactl": 179, "nfsservctl": 180,
@@ -42,7 +42,7 @@ X86_64 = {
 AARCH64 = {
     "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42, "chroot": 51,
     "vhangup": 58, "quotactl": 60, "acct": 89, "kexec_load": 104, "init_module": 105, "delete_module": 106,
-    "clock_settime": 112, "syslog": 116, "ptrace": 117, "reboot": 142, "settimeofday": 170, "add_key": 217,
+    "clock_settime": 112, "syslog": 116, "reboot": 142, "settimeofday": 170, "add_key": 217,
     "request_key": 218, "keyctl": 219, "swapon": 224, "swapoff": 225, "migrate_pages": 238, "move_pages": 239,
     "perf_event_open": 241, "fanotify_init": 262, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268,
     "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280,
@@ -65,15 +65,15 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     {
         "x86_64": Table(
             0xC000003E,
-            {"ioctl": 16, "socket": 41, "socketpair": 53, "clone": 56, "personality": 135, "unshare": 272,
-             "clone3": 435},
+            {"ioctl": 16, "socket": 41, "socketpair": 53, "clone": 56, "ptrace": 101, "personality": 135,
+             "unshare": 272, "clone3": 435},
             tuple(X86_64.values()),
             x32=True,
         ),
         "aarch64": Table(
             0xC00000B7,
-            {"ioctl": 29, "personality": 92, "unshare": 97, "socket": 198, "socketpair": 199, "clone": 220,
-             "clone3": 435},
+            {"ioctl": 29, "personality": 92, "unshare": 97, "ptrace": 117, "socket": 198, "socketpair": 199,
+             "clone": 220, "clone3": 435},
             tuple(AARCH64.values()),
         ),
     }
