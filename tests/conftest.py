@@ -33,6 +33,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many attacks were tried, and how many of them stopped: those of a test that failed count as not."""
+    failed = {report.nodeid for kind in ("failed", "error") for report in terminalreporter.getreports(kind)}
+    told = [
+        (int(str(value)), report.nodeid not in failed)
+        for report in terminalreporter.getreports("")
+        for name, value in getattr(report, "user_properties", ())
+        if name == "attacks" and report.when == "teardown"
+    ]
+    if told:
+        stopped = sum(count for count, held in told if held)
+        terminalreporter.write_line(f"attacks: {sum(count for count, _ in told)} tried, {stopped} stopped")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Worker processes inherit it from the one fork server of the run: nothing reaches the user's own home."""

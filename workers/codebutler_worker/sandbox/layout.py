@@ -18,6 +18,9 @@ from codebutler_worker.sandbox.system import System
 
 ORDINARY_ID = "1000"
 SCRATCH = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - mount points, not files
+# Who is root outside may write there also without a capability, and core_pattern names a program that the kernel runs
+# outside. bubblewrap 0.8 protects them only where a directory itself looks writable.
+KERNELS_OWN = ("sys", "sysrq-trigger", "irq", "bus", "fs", "scsi", "acpi")
 
 # --disable-userns: a nested user namespace is the widest road to kernel bugs.
 NAMESPACES = (
@@ -111,6 +114,8 @@ def _system(inside: Inside, system: System) -> list[str]:
     for directory in (*system.masked_directories, *hidden):
         options += _empty(directory)
     options += ["--dev", "/dev", "--proc", "/proc"]
+    for name in KERNELS_OWN:
+        options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     for scratch in SCRATCH:
         options += ["--tmpfs", scratch]
     options += ["--symlink", "../run", "/var/run"]
