@@ -1,0 +1,1 @@
+"""Skills: how to do something well, written down once and used by name."""
