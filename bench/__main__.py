@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ack, click, edits, flood, many, memory, recover, start, survive, turn, wake, walls
+from bench import ack, click, edits, flood, many, memory, native, recover, start, survive, turn, wake, walls
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
 
@@ -29,6 +29,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "recover": recover.measure,
     "survive": survive.measure,
     "walls": walls.measure,
+    "native": native.measure,
 }
 
 
