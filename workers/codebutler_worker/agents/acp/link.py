@@ -127,9 +127,9 @@ class Link:
         """Start the process; ``record`` gets all it writes. Raises AgentUnavailableError if it cannot be started."""
         return cls(await AgentProcess.spawn(launch, record=record))
 
-    @property
-    def stderr_tail(self) -> str:
-        return self._process.stderr_tail
+    async def stderr(self) -> str:
+        """The last of what it wrote there before it ended."""
+        return await self._process.last_words()
 
     @property
     def dropped_lines(self) -> int:

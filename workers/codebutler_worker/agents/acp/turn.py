@@ -204,10 +204,10 @@ class Turn:
         return self._cut_off(reason) if reason else None
 
     async def _ended(self) -> Verdict:
-        code = await self.link.exit_code()
+        code, wrote = await self.link.exit_code(), await self.link.stderr()
         if self.link.spoke:
-            return crash(self._kind.title, code, self.link.stderr_tail)
-        return no_agent(self._kind.title, code, self.link.last_words.strip() or self.link.stderr_tail)
+            return crash(self._kind.title, code, wrote)
+        return no_agent(self._kind.title, code, self.link.last_words.strip() or wrote)
 
     def _cut_off(self, reason: Reason) -> Verdict:
         if self._stopping:

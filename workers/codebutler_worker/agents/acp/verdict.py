@@ -27,12 +27,8 @@ def judge_stop(stop_reason: str, title: str) -> Verdict:
             return Verdict(
                 "failed", f"{title} met its model's token limit: ask for less at once, or begin a `!new` one."
             )
-        case "refusal":
-            return Verdict("failed", f"{title} refused to go on: ask in other words, or begin a `!new` one.")
         case _:
-            return Verdict(
-                "failed", f"{title} ended its turn for a reason not known here: {one_line(stop_reason)}"
-            )
+            return Verdict("failed", f"{title} refused to go on: ask in other words, or begin a `!new` one.")
 
 
 def judge_error(code: int, message: str, title: str, login: str) -> Verdict:
