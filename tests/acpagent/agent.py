@@ -82,6 +82,9 @@ class Agent:
     def play_plain(self, told: str) -> Message | int:
         if told == "work":
             self.say("Working.")
+            self.update(
+                sessionUpdate="tool_call", toolCallId="w", title="Wait", kind="other", rawInput={"s": 300}
+            )
             return self.until_cancelled()
         self.say(f"You said: {told}")
         return {"stopReason": "end_turn"}
@@ -127,7 +130,7 @@ class Agent:
         self.update(sessionUpdate="usage_update", used=10, size=100, cost=cost)
         return {"stopReason": "end_turn", "usage": {"totalTokens": 12, "inputTokens": 10, "outputTokens": 2}}
 
-    def play_asks(self, told: str) -> Message:
+    def play_asks(self, told: str) -> Message | int:
         if told != "go":
             return self.play_plain(told)
         diff = {"type": "diff", "path": "/r/a", "oldText": "1", "newText": "2"}
