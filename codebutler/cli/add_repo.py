@@ -24,6 +24,7 @@ from codebutler.config.registry import Registry, RepoEntry, add, name_for
 from codebutler.config.resolve import CHANNEL_KEY, resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
 from codebutler.errors import ConfigError
+from codebutler.skills.shelf import find_skills
 
 if TYPE_CHECKING:
     from codebutler.slack.api import ChannelInfo
@@ -64,6 +65,7 @@ def run(
             f"read it, then run `codebutler trust {entry.name}`"
         )
     _warn_of_foreign_jobs(entry, registry)
+    _warn_of_skills(entry)
     _warn_without_agent(entry)
     if not reload_supervisor():
         notice("Next: `codebutler supervise`.")
@@ -73,6 +75,14 @@ def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
     data = read_jobs(entry)
     if data is not None and (why := Provenance(registry).objection(entry, data)):
         notice(f"warning: .codebutler/{JOBS_NAME} {why}; until then none of its jobs runs")
+
+
+def _warn_of_skills(entry: RepoEntry) -> None:
+    if names := find_skills(None, Path(entry.path)).untrusted:
+        notice(
+            f"warning: its skills ({', '.join(names)}) are not used yet: read them, then run "
+            f"`codebutler trust {entry.name}`"
+        )
 
 
 def _warn_without_agent(entry: RepoEntry) -> None:

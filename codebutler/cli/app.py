@@ -49,6 +49,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("audit", "What was executed or refused; verify the record.", "codebutler.cli.audit:run"),
     Row("jobs", "What is scheduled; run, pause or resume a job.", "codebutler.cli.jobs:run"),
     Row("memory", "What is remembered of a repository; forget some of it.", "codebutler.cli.memory:app"),
+    Row("skills", "What agents have been taught; teach them more.", "codebutler.cli.skills:app"),
     Row("migrate", "Bring WhatsApp-era files up to date.", "codebutler.cli.migrate:run"),
     Row("sandbox", "Build the image for agents in docker.", "codebutler.cli.sandbox:app"),
     Row("doctor", "Check everything it needs, and say what to do.", "codebutler.cli.doctor:run"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -16,18 +17,28 @@ from codebutler.config.provenance import read_jobs
 from codebutler.config.registry import Registry, RepoEntry, find, replace
 from codebutler.config.resolve import CHANNEL_KEY, read_repo_config
 from codebutler.config.trust import digest, strip_untrusted
+from codebutler.skills.shelf import skills_digest
 
 
 def run(name: Annotated[str, typer.Argument(help="The repository's name, see `codebutler repos`.")]) -> None:
-    """Vouch for a repository's config and jobs.yaml as they are now, including the keys that loosen safety."""
+    """Vouch for a repository's config, jobs.yaml and skills as they are now, including what loosens safety."""
     registry = Registry(home())
     entry, guarded = vouched(find(registry.load(), name))
     jobs = read_jobs(entry)
-    entry = msgspec.structs.replace(entry, jobs_digest=digest(jobs) if jobs is not None else "")
+    entry = msgspec.structs.replace(
+        entry,
+        jobs_digest=digest(jobs) if jobs is not None else "",
+        skills_digest=skills_digest(Path(entry.path)),
+    )
     registry.update(partial(replace, entry=entry))
     honoured = [key for key in guarded if key != CHANNEL_KEY]
-    files = "the config" if jobs is None else "the config and the jobs.yaml"
-    say(f"Trusted {files} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
+    files = [
+        "config",
+        *(["jobs.yaml"] if jobs is not None else []),
+        *(["skills"] if entry.skills_digest else []),
+    ]
+    named = " and ".join(f"the {each}" for each in files)
+    say(f"Trusted {named} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
     reload_supervisor()
 
 

@@ -28,7 +28,8 @@ class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``digest`` is the SHA-256 of the trusted per-repo config ("" = none is trusted). ``channel_id`` is kept
     here too: an agent that edits its own config cannot move itself into another repository's channel.
     ``jobs_digest`` is that of the trusted ``jobs.yaml``, for one that came with the repository's content;
-    ``foreign_jobs`` those of files that did and are not trusted, the latest last.
+    ``foreign_jobs`` those of files that did and are not trusted, the latest last. ``skills_digest`` is that of the
+    trusted skills.
     """
 
     name: str
@@ -37,6 +38,7 @@ class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     channel_id: str = msgspec.field(default="", name="channelID")
     jobs_digest: str = msgspec.field(default="", name="jobsDigest")
     foreign_jobs: tuple[str, ...] = msgspec.field(default=(), name="foreignJobs")
+    skills_digest: str = msgspec.field(default="", name="skillsDigest")
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

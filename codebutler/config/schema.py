@@ -100,8 +100,37 @@ class NativeSection(Section, frozen=True):
     permission_mode: PermissionMode = "bypassPermissions"
     strict: bool = False
     allowed_programs: tuple[Annotated[str, Meta(min_length=1)], ...] = (
-        *("cat", "cmp", "cut", "diff", "du", "file", "find", "git", "grep", "head", "ls", "make", "node", "npm"),
-        *("pwd", "pytest", "python", "python3", "rg", "sort", "stat", "tail", "test", "tr", "true", "uniq", "wc"),
+        *(
+            "cat",
+            "cmp",
+            "cut",
+            "diff",
+            "du",
+            "file",
+            "find",
+            "git",
+            "grep",
+            "head",
+            "ls",
+            "make",
+            "node",
+            "npm",
+        ),
+        *(
+            "pwd",
+            "pytest",
+            "python",
+            "python3",
+            "rg",
+            "sort",
+            "stat",
+            "tail",
+            "test",
+            "tr",
+            "true",
+            "uniq",
+            "wc",
+        ),
     )
     context_tokens: Annotated[int, Meta(ge=4000, le=100_000_000)] | None = None
     max_usd: NotNegative | None = None
@@ -288,3 +317,4 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     channel_id: str
     config: Config
     agent_env: dict[str, str] = {}
+    skills_digest: str = ""

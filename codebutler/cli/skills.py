@@ -1,0 +1,174 @@
+"""`codebutler skills`: what agents have been taught; switch a skill on or off, begin a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from codebutler.cli.output import notice, print_json, print_table, printable_lines, say
+from codebutler.cli.reload import reload_supervisor
+from codebutler.cli.repo_files import encode, prepare
+from codebutler.cli.surroundings import environment, home
+from codebutler.cli.which import repository
+from codebutler.config.files import PrivateDir
+from codebutler.config.load import check_layer, parse_layer
+from codebutler.config.merge import put
+from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.resolve import resolve_global, resolve_repo
+from codebutler.errors import CodeButlerError
+from codebutler.skills.shelf import SKILLS, Found, find_skills
+from codebutler.skills.skill import (
+    FILE_NAME,
+    PROGRAM_NAME,
+    PROGRAM_TEMPLATE,
+    Skill,
+    is_name,
+    template,
+)
+
+app = typer.Typer(help="What agents have been taught.", no_args_is_help=True, rich_markup_mode=None)
+REPO = typer.Option(help="As this repository sees them; without it, as the whole installation does.")
+SKILL = typer.Argument(help="The skill's name.")
+
+
+@app.command("list")
+def list_(
+    repo: Annotated[str, REPO] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the skills: where each comes from, and whether it is on."""
+    found, disabled = _found(repo)
+    rows = [(skill, skill.name not in disabled) for _, skill in sorted(found.skills.items())]
+    if as_json:
+        print_json([_json(skill, on=on) for skill, on in rows])
+        return
+    cells = [
+        (each.name, each.origin, each.kind, "on" if on else "off", each.description[:80]) for each, on in rows
+    ]
+    print_table(("NAME", "FROM", "KIND", "STATE", "DESCRIPTION"), cells)
+    for problem in found.problems:
+        notice(f"warning: {problem}")
+    if found.untrusted:
+        notice(f"warning: not used before `codebutler trust {repo}`: {', '.join(found.untrusted)}")
+
+
+@app.command()
+def info(
+    name: Annotated[str, SKILL],
+    repo: Annotated[str, REPO] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show one skill: what it is for, and what an agent is told."""
+    found, disabled = _found(repo)
+    skill = _named(found, name)
+    if as_json:
+        print_json(
+            {
+                **_json(skill, on=name not in disabled),
+                "instructions": skill.instructions,
+                "program": skill.program,
+            }
+        )
+        return
+    state = "off" if name in disabled else "on"
+    say(f"{skill.name}: {skill.description}")
+    say(f"from {skill.origin}, {skill.kind}, {state}")
+    for text in (skill.instructions, skill.program):
+        if text:
+            say()
+            for line in printable_lines(text).splitlines():
+                say(line)
+
+
+@app.command()
+def disable(name: Annotated[str, SKILL]) -> None:
+    """Switch a skill off, for all repositories."""
+    if not is_name(name):
+        raise typer.BadParameter("a skill's name is small letters, digits and dashes, such as review-diff")
+    _switch(name, off=True)
+    say(f"{name} is off.")
+
+
+@app.command()
+def enable(name: Annotated[str, SKILL]) -> None:
+    """Switch a skill on again."""
+    _switch(name, off=False)
+    say(f"{name} is on.")
+
+
+@app.command()
+def create(
+    name: Annotated[str, SKILL],
+    description: Annotated[str, typer.Option(help="What it does, and when to use it, in a sentence.")] = "",
+    repo: Annotated[str, typer.Option(help="For this repository only; without it, for all.")] = "",
+    code: Annotated[
+        bool, typer.Option("--code", help="With a program (skill.py) that runs behind the walls.")
+    ] = False,
+) -> None:
+    """Begin a new skill: a file to fill in."""
+    if not is_name(name):
+        raise typer.BadParameter("a skill's name is small letters, digits and dashes, such as review-diff")
+    if repo:
+        paths = RepoPaths(Path(repository(repo).path))
+        with prepare(paths):
+            root = paths.root
+    else:
+        root = home().ensure().root
+    skills = root / SKILLS
+    for directory in (skills, skills / name):
+        _make(directory, follow_links=not repo)
+    with PrivateDir(skills / name, follow_links=not repo) as files:
+        if files.read(FILE_NAME) is not None:
+            raise CodeButlerError(f"{skills / name / FILE_NAME} exists already: edit it")
+        files.write(FILE_NAME, template(name, description).encode())
+        if code:
+            files.write(PROGRAM_NAME, PROGRAM_TEMPLATE.encode())
+    say(f"Wrote {skills / name / FILE_NAME}: say there what the agent is to do.")
+    if repo:
+        notice(f"Next: `codebutler trust {repo}`, each time its skills have changed.")
+
+
+def _found(repo: str) -> tuple[Found, tuple[str, ...]]:
+    """Everything there is, and the names of what is off."""
+    if not repo:
+        return find_skills(home()), resolve_global(home(), environment()).config.skills.disabled
+    entry = repository(repo)
+    found = find_skills(home(), Path(entry.path), entry.skills_digest)
+    return found, resolve_repo(home(), entry, environment()).config.skills.disabled
+
+
+def _named(found: Found, name: str) -> Skill:
+    skill = found.skills.get(name)
+    if skill is None:
+        raise CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows what there is")
+    return skill
+
+
+def _switch(name: str, *, off: bool) -> None:
+    where = home().ensure()
+    with where.open() as directory:
+        data = directory.read(CONFIG_NAME)
+        layer = parse_layer(data, str(where.config)) if data is not None else {}
+        disabled = [each for each in layer.get("skills", {}).get("disabled", ()) if each != name]
+        put(layer, ("skills", "disabled"), sorted([*disabled, name]) if off else disabled)
+        check_layer(layer, str(where.config))
+        directory.write(CONFIG_NAME, encode(layer))
+    reload_supervisor()
+
+
+def _make(directory: Path, *, follow_links: bool) -> None:
+    """Raises CodeButlerError if it cannot be made, or a link stands in its place where none may."""
+    with PrivateDir(directory, follow_links=follow_links, create=True):
+        pass
+
+
+def _json(skill: Skill, *, on: bool) -> dict[str, object]:
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "origin": skill.origin,
+        "kind": skill.kind,
+        "enabled": on,
+    }
