@@ -19,6 +19,12 @@ def program_of(config: Config, prefix: str) -> CommandRule | None:
     return rule if rule.mode in ("interactive", "one-shot") else None
 
 
+def is_headless(rule: CommandRule) -> bool:
+    """The rule makes any program an agent that is given a prompt and prints an answer. Claude Code and our own agent,
+    which have rules of this mode too, are reached in ways of their own."""
+    return rule.mode == "headless" and rule.prefix not in ("claude", "agent")
+
+
 def is_session(config: Config, prefix: str) -> bool:
     """People type into it, so that it may begin without a word."""
     rule = program_of(config, prefix)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from codebutler.clock import Clock
-from codebutler.config.programs import program_of
-from codebutler.config.schema import CommandRule, RepoSettings
+from codebutler.config.programs import is_headless, program_of
+from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
@@ -63,8 +63,7 @@ class Roster:
                 if name not in self._made:
                     self._made[name] = await self._program(rule)
                 return self._made[name]
-        speaks = any(rule.prefix == name and rule.mode == "acp" for rule in self._settings.config.commands)
-        make = _acp(name) if speaks else _MAKERS.get(name)
+        make = _configured(self._settings.config, name) or _MAKERS.get(name)
         if make is None:
             works = " and ".join(f"`{known}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet: {works} are.")
@@ -154,6 +153,23 @@ def _acp(name: str) -> Maker:
         return acp_backend(name, settings, sandbox, home, clock)
 
     return make
+
+
+def _headless(rule: CommandRule) -> Maker:
+    def make(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+        from codebutler_worker.agents.headless.made import headless_backend
+
+        return headless_backend(rule, settings, sandbox, home, clock)
+
+    return make
+
+
+def _configured(config: Config, name: str) -> Maker | None:
+    """An agent that `commands` names; None where the name is one of ours."""
+    rule = next((rule for rule in config.commands if rule.prefix == name), None)
+    if rule is not None and rule.mode == "acp":
+        return _acp(name)
+    return _headless(rule) if rule is not None and is_headless(rule) else None
 
 
 _MAKERS: Mapping[str, Maker] = {

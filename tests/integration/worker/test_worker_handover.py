@@ -43,6 +43,21 @@ async def test_another_agent_is_told_what_was_said_and_so_is_the_first(tmp_path:
         assert again.request.prompt == "more"
 
 
+async def test_an_agent_without_memory_is_told_its_own_turns_too(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("fix the parser", "100.1")
+        await done(parent, await parent.run(0), "100.1", "I fixed it.", "")
+        parent.says("and the lexer", "101.1", "100.1")
+        again = await parent.run(1)
+        assert f"{USER}:\n> fix the parser\nclaude:\n> I fixed it." in again.request.prompt
+        assert again.request.prompt.endswith("and the lexer")
+        await done(parent, again, "101.1", "That, too.", "")
+        event = MessagePosted(channel=CHANNEL, ts="102.1", user=USER, text="!reset", thread_ts="100.1")
+        await parent.stored(parent.deliver(event, Command(name="reset")))
+        parent.says("hello", "103.1", "100.1")
+        assert (await parent.run(2)).request.prompt == "hello"
+
+
 async def test_what_was_reset_is_not_handed_over(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         parent.says("a secret plan", "100.1")

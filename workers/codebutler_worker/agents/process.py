@@ -115,6 +115,11 @@ class AgentProcess(Program):
         """The last 8 KB the program wrote to stderr."""
         return self._stderr.decode(errors="replace")
 
+    async def last_words(self, within_s: float = 1.0) -> str:
+        """``stderr_tail`` once it is complete, or the time is over."""
+        await asyncio.wait({self._stderr_task}, timeout=within_s)
+        return self.stderr_tail
+
     async def write_line(self, line: bytes) -> bool:
         """Send one line; False if the program no longer reads."""
         assert self._process.stdin is not None

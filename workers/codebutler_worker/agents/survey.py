@@ -40,6 +40,7 @@ async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
         _image(config),
         _native(config),
         *await _protocol(settings, home),
+        *_headless(settings),
     ]
     return tuple(sorted(found, key=lambda one: (not one.ready, one.planned)))
 
@@ -73,6 +74,13 @@ async def _protocol(settings: RepoSettings, home: Path) -> list[Survey]:
         rule.prefix for rule in settings.config.commands if rule.mode != "acp" or rule in rules
     }
     return found if replaced else [await survey_kimi(settings, home), *found]
+
+
+def _headless(settings: RepoSettings) -> list[Survey]:
+    # Imported here: most workers are never asked.
+    from codebutler_worker.agents.headless.made import survey_headless
+
+    return survey_headless(settings)
 
 
 def _logged_in(env: Mapping[str, str], home: Path) -> bool:

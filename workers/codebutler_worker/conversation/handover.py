@@ -44,7 +44,8 @@ def talks(config: Config, agent: str) -> bool:
 
 
 def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) -> tuple[Exchange, ...]:
-    """What other agents did in this conversation since this one's session last had a turn, oldest first.
+    """What other agents did in this conversation since this one's session last had a turn, oldest first; for an agent
+    without memory (its sessions have no name) what it did itself, too.
 
     Of agents, only what belongs to sessions that still are: what was reset is not carried over. Programs have none.
     """
@@ -53,7 +54,7 @@ def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) 
     for earlier in draft.uow.turns.newest(LOOKED_BACK, turn.conversation):
         if earlier.id == turn.id or earlier.started_at is None or earlier.session_id is None:
             continue
-        if earlier.agent == turn.agent:
+        if earlier.agent == turn.agent and earlier.session_id:
             if earlier.session_id == session_id:
                 break
             continue
