@@ -85,6 +85,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     found.server.close()
     for writer in found.connections:
         writer.transport.abort()
+    await asyncio.gather(*(writer.wait_closed() for writer in found.connections), return_exceptions=True)
 
 
 async def ask(proxy: Proxy) -> bytes:
@@ -139,14 +140,14 @@ async def test_a_service_that_is_another_ones_gets_no_key(api: Api, tmp_path: Pa
 
 async def test_through_a_proxy_before_the_internet_too(api: Api) -> None:
     asked: list[bytes] = []
+    ends: list[asyncio.StreamWriter] = []
 
     async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"\r\n\r\n"))
         far = await asyncio.open_connection("127.0.0.1", api.port)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        ends.extend((writer, far[1]))
         await both_ways((reader, writer), far)
-        writer.close()
-        far[1].close()
 
     before = await asyncio.start_server(tunnel, "127.0.0.1", 0)
     port = before.sockets[0].getsockname()[1]
@@ -156,5 +157,8 @@ async def test_through_a_proxy_before_the_internet_too(api: Api) -> None:
     async with before:
         assert (await ask(proxy)).endswith(b"fine")
         await proxy.close()
+    for end in ends:
+        end.transport.abort()
+    await asyncio.gather(*(end.wait_closed() for end in ends), return_exceptions=True)
     assert asked[0].startswith(b"CONNECT api.example:443 HTTP/1.1\r\n")
     assert b"x-api-key: real\r\n" in api.heads[0]

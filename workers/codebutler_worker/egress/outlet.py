@@ -18,10 +18,12 @@ from codebutler_worker.egress.way import Egress, Way
 
 Kind = Literal["none", "hosts", "open"]
 
-WITH_DOORS = ("bwrap",)
+WITH_DOORS = ("bwrap", "docker")
 """The walls that a way out can be made through."""
 WITHOUT_WALLS = "none"
-NO_DOORS = '{key} "hosts" works with bubblewrap only: set sandbox.mode to "bwrap", or {key} to "open"'
+NO_DOORS = (
+    '{key} "hosts" needs walls with a door: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
+)
 TOLD = (
     "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
     "decision of this machine's owner: look for no way around. Where a task needs one (say, to install packages), "

@@ -20,7 +20,7 @@ async def both_ways(one: Streams, other: Streams) -> None:
 
 async def rest(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     """Everything up to the end, and the end."""
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):
         while piece := await source.read(PIECE_BYTES):
             sink.write(piece)
             await sink.drain()

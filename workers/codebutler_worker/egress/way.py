@@ -66,6 +66,8 @@ class Way:
         self._listener: socket.socket | None = None
         self._directory: Path | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,12 +120,15 @@ class Way:
 
     async def close(self) -> None:
         """Nothing gets through any more."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=GONE_S)
+        for writer in self._writers:
+            writer.transport.abort()
         await self._proxy.close()
         self._shut()
 
@@ -156,9 +161,19 @@ class Way:
         finally:
             self._shut()
 
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._proxy.handle(reader, writer)
+        finally:
+            self._writers.discard(writer)
+
     async def _serve(self, listener: socket.socket) -> None:
         def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._keep(self._proxy.handle(reader, writer))
+            # A task that is cancelled before it begins closes nothing: its connection is kept here, too.
+            self._writers.add(writer)
+            self._keep(self._handle(reader, writer))
+            if self._closed:
+                writer.transport.abort()
 
         self._server = await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES)
 
