@@ -15,6 +15,7 @@ from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import Resolved, resolve_global
+from codebutler.config.secrets import secrets_of
 from codebutler.config.zones import zone_of
 from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
@@ -30,7 +31,7 @@ from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import Tasks, beside
 from codebutler.process.threads import hand_over_soon
-from codebutler.repos import RepoTable, job_sources, secrets_of, with_env_file
+from codebutler.repos import RepoTable, job_sources, with_env_file
 from codebutler.routing.audited import AuditedRouter
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter

@@ -18,6 +18,7 @@ from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import RepoSettings
+from codebutler.config.secrets import secrets_of
 from codebutler.control.wire import Control, control_server
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
@@ -26,7 +27,7 @@ from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import Tasks
-from codebutler.repos import RepoTable, Served, secrets_of
+from codebutler.repos import RepoTable, Served
 from codebutler.services import ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.channels import Channels

@@ -14,6 +14,7 @@ from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import env_file_values, resolve_repo
 from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.config.secrets import SECRET_AGENT_VARIABLES, secrets_of
 from codebutler.errors import ConfigError
 from codebutler.intake.intake import Repo
 from codebutler.schedule.files import Source
@@ -34,12 +35,6 @@ AGENT_VARIABLES = (
     "HTTPS_PROXY",
     "HTTP_PROXY",
     "NO_PROXY",
-)
-SECRET_AGENT_VARIABLES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_CUSTOM_HEADERS",
-    "CLAUDE_CODE_OAUTH_TOKEN",
 )
 
 
@@ -79,6 +74,7 @@ class Served:
             channel_id=self.config.slack.channel_id,
             config=msgspec.structs.replace(self.config, slack=slack),
             agent_env={name: env[name] for name in AGENT_VARIABLES if env.get(name)},
+            skills_digest=self.entry.skills_digest,
         )
 
 
@@ -170,16 +166,3 @@ def job_sources(home: Home, table: RepoTable, env: Mapping[str, str], provenance
 
 def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:
     return broken is not None and broken.entry.path == entry.path and Path(entry.path).is_dir()
-
-
-def secrets_of(config: Config) -> set[str]:
-    """The secret values of a configuration."""
-    values = {
-        config.slack.bot_token,
-        config.slack.app_token,
-        config.kimi.api_key,
-        config.native.api_key,
-        config.openai.api_key,
-        config.tavily.api_key,
-    }
-    return values - {""}

@@ -13,6 +13,7 @@ import msgspec
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.escape import ZERO_WIDTH_SPACE, neutralise
 from codebutler.text.links import ANY_WORKSPACE, at_home
+from codebutler.text.redact import redacted_bytes
 
 Lane = Literal["posts", "updates"]
 
@@ -68,7 +69,7 @@ def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:
                 filename=redact(operation.filename),
                 title=redact(operation.title),
                 comment=redact(operation.comment),
-                content=_redact_content(operation.content, redact),
+                content=redacted_bytes(operation.content, redact),
             )
         case React():
             return operation
@@ -166,12 +167,3 @@ def _redact_value(value: Any, redact: Callable[[str], str], depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_redact_value(inner, redact, depth - 1) for inner in value]
     return value
-
-
-def _redact_content(content: bytes, redact: Callable[[str], str]) -> bytes:
-    """Text is redacted; what is not UTF-8 (a picture) passes as it is."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        return content
-    return redact(text).encode("utf-8")

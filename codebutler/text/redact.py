@@ -1,6 +1,8 @@
 """Secrets out of text: the values we hold, in every spelling, and whatever looks like a token. Pure.
 
-The last net, not the first: a secret should not be where an agent can read it.
+The last net, not the first: a secret should not be where an agent can read it. It finds what is shown as it is, in
+the encodings of programs, and cut in two; what somebody encodes on purpose (backwards, letter by letter, encrypted) it
+does not.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
+
+from codebutler.text.begun import Begun
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
@@ -77,6 +81,7 @@ class Redactor:
         self._exact: re.Pattern[str] | None = None
         self._signs: Any = None
         self._more_lines = 0
+        self._begun = Begun()
         self._long_chars = long_chars
         self._tokens = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(TOKEN_PATTERNS) + ")")
         self._context = [re.compile(pattern, re.DOTALL) for pattern in CONTEXT_PATTERNS]
@@ -90,12 +95,19 @@ class Redactor:
         longest_first = sorted(self._spellings, key=lambda spelling: (-len(spelling), spelling))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         self._signs = None
+        self._begun = Begun(self._spellings)
         self._more_lines = max((spelling.count("\n") for spelling in self._spellings), default=0)
 
-    def redact(self, text: str) -> str:
+    def redact(self, text: str, *, cut: bool = False) -> str:
         """``text`` without secrets; the same text again if there are none. Doing it twice changes nothing.
 
-        In a long text RE2 finds where a secret may be, many times faster than ``re``, which then looks at those
+        Of an exact value, what stands at the start or the end of the text goes too: the rest may be in the message
+        before or after. ``cut``: the text is not at its end, so what only begins to look like a token goes as well.
+        """
+        return self._begun.hide(self._redact_whole(text), REDACTED, cut=cut)
+
+    def _redact_whole(self, text: str) -> str:
+        """In a long text RE2 finds where a secret may be, many times faster than ``re``, which then looks at those
         lines closely.
         """
         if len(text) < self._long_chars:
@@ -147,6 +159,24 @@ class Redactor:
         return self._tokens.sub(REDACTED, text)
 
 
+def redacted_bytes(content: bytes, redact: Callable[[str], str]) -> bytes:
+    """A file through ``redact``: as UTF-8, or as readable text among other bytes. One that shows a secret between NULs
+    (UTF-16, UTF-32) comes without them. What is compressed (an archive, a picture) passes as it is."""
+    content = _through(content, redact)
+    if b"\0" in content:
+        bare = content.replace(b"\0", b"")
+        if (hidden := _through(bare, redact)) != bare:
+            return hidden
+    return content
+
+
+def _through(content: bytes, redact: Callable[[str], str]) -> bytes:
+    try:
+        return redact(content.decode("utf-8")).encode("utf-8")
+    except UnicodeDecodeError:
+        return redact(content.decode("latin-1")).encode("latin-1")
+
+
 def _line_end(data: bytes, place: int) -> int:
     end = data.find(b"\n", place)
     return len(data) if end < 0 else end
@@ -185,6 +215,7 @@ def _spellings(secret: str) -> Iterator[str]:
     for ascii_only in (True, False):
         yield json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
     yield secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield raw.decode("latin-1")  # in a file that is read byte by byte
     yield raw.hex()
     yield raw.hex().upper()
     for encode in (base64.b64encode, base64.urlsafe_b64encode):

@@ -26,7 +26,7 @@ async def test_the_thread_shows_what_is_done_until_the_end(tmp_path: Path) -> No
         await parent.until(lambda: len(doings(parent)) == told + 1, flow=True)
         run.finish("Done.")
         await parent.post_with("Done.")
-        assert doings(parent)[-1] == ""
+        await parent.until(lambda: doings(parent)[-1] == "")
 
 
 async def test_verbose_tells_every_tool_with_its_result_before_the_answer(tmp_path: Path) -> None:

@@ -160,8 +160,8 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_looking_only_where_a_secret_may_be_misses_none(text: str) -> None:
-    redactor = Redactor([SECRET, "two\nlines-of-a-secret"], long_chars=0)
-    assert redactor.redact(text) == redactor._redact_closely(text)
+    secrets = [SECRET, "two\nlines-of-a-secret"]
+    assert Redactor(secrets, long_chars=0).redact(text) == Redactor(secrets).redact(text)
 
 
 def test_many_places_in_a_long_text_are_looked_at_once_each() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -30,6 +31,7 @@ TAIL_BYTES = 256 * 2**10
 MAX_TAIL_BYTES = 2**20
 NO_LOG = "No session here has left a log yet."
 NONE_LISTED = f"No session has run here in the last {LISTED_HOURS} hours."
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][0-9A-B]|[=>78])")
 BY_MESSAGE = "A file cannot be for you alone: say `!logs` in the channel."
 
 
@@ -78,10 +80,10 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     try:
         if what == "tail":
             limit = desk.settings.config.output.max_chars_per_message
-            return await asyncio.to_thread(_tail, logs, session, lines, limit)
+            return await asyncio.to_thread(_tail, logs, session, lines, Pages(limit, desk.redactor))
         if errand.only_for:
             return Reply((Message(BY_MESSAGE),))
-        return await asyncio.to_thread(_parts, logs, session)
+        return await asyncio.to_thread(_parts, logs, session, desk.redactor)
     except OSError as error:
         return Reply((Message(f"The log {code(session)} cannot be read: {error.strerror or error}."),))
 
@@ -90,7 +92,7 @@ def _first(logs: SessionLogs, sessions: list[str]) -> str | None:
     return next((session for session in sessions if logs.size_of(session) is not None), None)
 
 
-def _tail(logs: SessionLogs, session: str, count: int, limit: int) -> Reply:
+def _tail(logs: SessionLogs, session: str, count: int, pages: Pages) -> Reply:
     """The last lines as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
     from codebutler_worker.agents.shell.screen import Terminal
@@ -98,17 +100,19 @@ def _tail(logs: SessionLogs, session: str, count: int, limit: int) -> Reply:
     terminal = Terminal()
     terminal.feed(logs.read(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * count)))
     now = terminal.take()
-    pages = Pages(limit)
     pages.take(Output(settled=(*now.settled, *now.live)[-max(count, 1) :]))
     return Reply(tuple(Message(shown(page, session)) for page in pages.due() if page.lines))
 
 
-def _parts(logs: SessionLogs, session: str) -> Reply:
+def _parts(logs: SessionLogs, session: str, redactor: Redactor) -> Reply:
     """The log as files; of one that is too large its end."""
     whole = logs.size_of(session) or 0
     # Byte by byte, so that what is no text comes through as it is.
     text = logs.read(session, MAX_SENT_BYTES).decode("latin-1")
-    content = Redactor().redact(text).encode("latin-1")
+    if whole > MAX_SENT_BYTES:
+        # Half a key does not look like one.
+        text = text[text.find("\n") + 1 :]
+    content = without_secrets(text, redactor).encode("latin-1")
     pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)] or [b""]
     told = f"📎 {code(session)}, {size(whole)}"
     if whole > MAX_SENT_BYTES:
@@ -120,3 +124,19 @@ def _parts(logs: SessionLogs, session: str) -> Reply:
     )
     files = tuple(Attachment(name, piece, name) for name, piece in zip(names, pieces, strict=True))
     return Reply((Message(told),), files)
+
+
+def without_secrets(text: str, redactor: Redactor) -> str:
+    """The log without secrets, those among them that a program has coloured in parts. A line with such a one comes
+    without its colours."""
+    redacted = redactor.redact(text)
+    bare = _ESCAPES.sub("", redacted)
+    if redactor.redact(bare) == bare:
+        return redacted
+    return "".join(_line_without(line, redactor) for line in redacted.splitlines(keepends=True))
+
+
+def _line_without(line: str, redactor: Redactor) -> str:
+    bare = _ESCAPES.sub("", line)
+    hidden = redactor.redact(bare)
+    return line if hidden == bare else hidden

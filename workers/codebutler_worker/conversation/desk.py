@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -18,9 +19,11 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
+from codebutler.config.secrets import secrets_in
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Audit, Log, LogTag
+from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.outbox import Outbox
@@ -167,6 +170,11 @@ class Desk:
         self.threads = ThreadReader(report.send, clock)
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Takes out of what agents and programs say the secrets that this worker was told, and what looks like one."""
+        return Redactor(secrets_in(self.settings))
 
     async def commit(self, work: Callable[[Draft], T]) -> T:
         """Run ``work`` as one transaction, then send what it drafted.

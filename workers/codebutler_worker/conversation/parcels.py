@@ -11,7 +11,6 @@ from pathlib import Path
 from codebutler.errors import StoreError
 from codebutler.model import Post, Upload
 from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, prose_of
-from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.desk import Desk, Place
 from codebutler_worker.conversation.polls import open_poll
@@ -94,13 +93,13 @@ class Parcels:
         if envelope.type == QUESTION and envelope.complete and await self._ask(envelope.body):
             return
         limit = self._desk.settings.config.output.max_chars_per_message
-        for post in posts(envelope, self._place.thread_ts, limit):
+        for post in posts(envelope, self._place.thread_ts, limit, self._desk.redactor):
             await self._commit(post)
 
     async def _ask(self, body: str) -> bool:
         """Whether it was asked with buttons."""
         config, turn_id = self._desk.settings.config, self._place.turn_id or ""
-        text = Redactor().redact(body)
+        text = self._desk.redactor.redact(body)
         try:
             return await self._desk.commit(lambda draft: open_poll(draft, turn_id, text, config))
         except StoreError as error:

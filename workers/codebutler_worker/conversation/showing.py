@@ -49,7 +49,7 @@ class Showing:
         self._name = rule.prefix
         self._interactive = rule.mode == "interactive"
         self._first_op_id = first_op_id
-        self._pages = Pages(desk.settings.config.output.max_chars_per_message)
+        self._pages = Pages(desk.settings.config.output.max_chars_per_message, desk.redactor)
         self._held: list[Page] = []
         # Changed within transactions only, so in their order.
         self._posted: dict[int, Posted] = {}

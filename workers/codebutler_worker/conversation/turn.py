@@ -27,6 +27,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Withdrawn,
 )
+from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking import Asking
@@ -201,7 +202,8 @@ class Turn:
         reached("spawn.before")
         stream = backend.start(self._request())
         try:
-            async for event in stream:
+            async for heard in stream:
+                event = clean(heard, self._desk.redactor.redact)
                 if isinstance(event, Started):
                     reached("spawn.after")
                 if not isinstance(event, Finished):

@@ -19,14 +19,16 @@ INCOMPLETE = "⚠️ (incomplete)"
 FALLBACK_CHARS = 4_000
 
 
-def posts(envelope: Envelope, thread_ts: str | None, limit: int) -> tuple[Post, ...]:
+def posts(
+    envelope: Envelope, thread_ts: str | None, limit: int, redactor: Redactor | None = None
+) -> tuple[Post, ...]:
     """The envelope's text behind its sign, in posts of ``limit`` characters at most; none for an empty one."""
     if not envelope.body:
         return ()
     signs = [SIGNS.get(envelope.type, ""), "" if envelope.complete else INCOMPLETE]
     text = " ".join(part for part in (*signs, envelope.body) if part)
     # Before it is cut: the second half of a key does not look like one any more.
-    parts = split_markdown(neutralise(Redactor().redact(text)), limit)
+    parts = split_markdown(neutralise((redactor or Redactor()).redact(text)), limit)
     return tuple(
         Post(
             text=to_mrkdwn(part)[:FALLBACK_CHARS],

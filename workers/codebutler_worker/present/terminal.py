@@ -49,31 +49,31 @@ class Secrets:
     redactor: Redactor = field(default_factory=Redactor)
     in_key: bool = False
 
-    def hide(self, lines: Iterable[str]) -> list[str]:
-        """The lines without secrets."""
-        return [self._line(line) for line in lines]
+    def hide(self, lines: Iterable[str], *, cut: bool = False) -> list[str]:
+        """The lines without secrets. ``cut``: more may come of each."""
+        return [self._line(line, cut=cut) for line in lines]
 
     def copy(self) -> Secrets:
         """The same from here on, without a say in what happens to this one."""
         return Secrets(self.redactor, self.in_key)
 
-    def _line(self, line: str) -> str:
+    def _line(self, line: str, *, cut: bool) -> str:
         if self.in_key:
             self.in_key = _KEY_ENDS.search(line) is None
             return HIDDEN_KEY
         if _KEY_BEGINS.search(line):
             self.in_key = _KEY_ENDS.search(line) is None
             return HIDDEN_KEY
-        return self.redactor.redact(line)
+        return self.redactor.redact(line, cut=cut)
 
 
 class Pages:
     """Takes Outputs as they come; ``due`` is what is to be seen now."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, redactor: Redactor | None = None) -> None:
         self.note = ""
         self._limit = min(limit, PAGE_CHARS)
-        self._secrets = Secrets()
+        self._secrets = Secrets(redactor or Redactor())
         self._first = 0  # the number of the first page that is open
         self._since = 0  # the number of the page that was begun afresh last
         self._open: deque[str] = deque()  # settled lines from there on
@@ -92,7 +92,7 @@ class Pages:
         self._skipped_bytes = output.skipped_bytes
         for line in self._secrets.hide(output.settled):
             self._settle(line)
-        self._live = tuple(self._secrets.copy().hide(output.live))
+        self._live = tuple(self._secrets.copy().hide(output.live, cut=True))
 
     def due(self) -> list[Page]:
         """The pages that are not known to be final, in order; those that became final are told once."""
