@@ -40,7 +40,7 @@ async def test_what_does_not_work_here_is_said_in_one_line(tmp_path: Path) -> No
 
 
 async def test_without_walls_no_agent_is_made(tmp_path: Path) -> None:
-    agents = roster(tmp_path, "docker")
+    agents = roster(tmp_path, "seatbelt")
     for _ in range(2):
         with pytest.raises(SandboxUnavailableError):
             await agents.get("rehearsal")

@@ -15,7 +15,8 @@ from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_comman
     ("network", "walls", "kind"),
     [
         ("auto", "bwrap", "hosts"),
-        ("auto", "docker", "open"),
+        ("auto", "docker", "hosts"),
+        ("auto", "seatbelt", "open"),
         ("hosts", "bwrap", "hosts"),
         ("open", "bwrap", "open"),
         ("open", "docker", "open"),
@@ -41,8 +42,8 @@ def test_for_commands(network: CommandNetwork, walls: str, kind: Kind) -> None:
 
 
 def test_what_cannot_be_kept_is_refused() -> None:
-    with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" works with bubblewrap only'):
-        for_agents(SandboxSection(network="hosts"), "docker", {})
+    with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" needs walls with a door'):
+        for_agents(SandboxSection(network="hosts"), "seatbelt", {})
     with pytest.raises(SandboxUnavailableError, match=r"sandbox.commandNetwork"):
         for_commands(SandboxSection(command_network="hosts"), "seatbelt", {})
 

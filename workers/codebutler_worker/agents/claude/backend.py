@@ -239,7 +239,8 @@ class ClaudeBackend:
         for needed in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
             needed.mkdir(parents=True, exist_ok=True)
         words = command.argv(self._settings, around.binary, session_id, resume=resume)
-        return self._sandbox.wrap(words, command.policy(around, request.workdir, session_id, network, env))
+        policy = command.policy(around, request.workdir, session_id, network, env)
+        return self._sandbox.wrap(words, replace(policy, conversation=request.conversation))
 
     async def _surroundings(self, workdir: Path) -> command.Surroundings:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""
