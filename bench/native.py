@@ -27,12 +27,25 @@ from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.sandbox.none import NoSandbox
-from codebutler_worker.tools.add_subgoal import AddSubgoal
+from codebutler_worker.tools.port import Context, Described, Kind, Result
 from codebutler_worker.tools.programs import tool_policy
-from codebutler_worker.tools.read_files import ReadFiles
+from codebutler_worker.tools.read_files import ReadFiles, ReadFilesArguments
 
 STEPS = 100
 CONTENT = "a line of a file, as long as many are\n" * 60
+
+
+class Told(ReadFiles):
+    """What read_files would say, without reading anything: what tools do takes time of its own."""
+
+    name = "read_files"
+    kind: Kind = "read"
+
+    def describe(self, args: ReadFilesArguments) -> Described:
+        return Described(args.paths[0], "Read", {"file_path": args.paths[0]})
+
+    async def run(self, context: Context, args: ReadFilesArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        return Result(CONTENT)
 
 
 class Metronome:
@@ -61,7 +74,6 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     """Two figures: the median step of a turn, and the request that was least like the one before."""
     repo = place / "repo"
     (repo / ".codebutler").mkdir(parents=True)
-    (repo / "file.txt").write_text(CONTENT)
     steps_ms: list[float] = []
     unlike: list[float] = []
     for number in range(pace.rounds):
@@ -78,8 +90,7 @@ def _agent(repo: Path, model: Metronome) -> NativeBackend:
     walls = Walls(NoSandbox(), lambda workdir, chat: tool_policy(workdir, repo, os.defpath, {}, chat))
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
     habits = Habits(limits=Limits(most_turns=STEPS + 1))
-    tools = (ReadFiles(), AddSubgoal())
-    agent = NativeBackend(thinker, tools, walls, Sessions(repo, 30), habits, SystemClock())
+    agent = NativeBackend(thinker, (Told(),), walls, Sessions(repo, 30), habits, SystemClock())
     agent.logs = SessionLogs(repo, 30)
     return agent
 

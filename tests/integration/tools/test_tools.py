@@ -15,6 +15,7 @@ from codebutler_worker.tools.edit_file import EditFile
 from codebutler_worker.tools.list_files import ListFiles
 from codebutler_worker.tools.port import Context, Send
 from codebutler_worker.tools.read_files import ReadFiles
+from codebutler_worker.tools.reading import read_text
 from codebutler_worker.tools.send_file import SendFile
 from codebutler_worker.tools.write_file import WriteFile
 from tests.integration.tools.conftest import call
@@ -22,6 +23,28 @@ from tests.integration.tools.conftest import call
 
 def words(**arguments: object) -> str:
     return json.dumps(arguments)
+
+
+async def test_files_are_read_to_the_letter(context: Context) -> None:
+    for name, content in (
+        ("a", "one\n"),
+        ("b", "no newline"),
+        ("c", ""),
+        ("d", "x\r\n\r\n."),
+        ("e", "ü\u2028y\n\n"),
+    ):
+        (context.workdir / name).write_bytes(content.encode())
+        assert await read_text(context, name, 100) == content
+
+
+async def test_of_several_files_those_that_can_be_read_are_read(context: Context) -> None:
+    (context.workdir / "blob").write_bytes(b"a\0b")
+    (context.workdir / "link").symlink_to("/etc/passwd")
+    result = await call(ReadFiles(), context, words(paths=["README.md", "link", "blob", "src"]))
+    assert result.ok
+    assert "=== README.md\n1\t# Sample" in result.text
+    assert "link: goes through a symbolic link\nblob: not a text file\nsrc: is a directory" in result.text
+    assert not (await call(ReadFiles(), context, words(paths=["missing"]))).ok
 
 
 async def test_files_are_listed_without_what_git_ignores(context: Context) -> None:

@@ -58,4 +58,6 @@ def test_lines_are_numbered_and_a_part_says_of_what() -> None:
     assert numbered("one\ntwo\n", 1, 10, 1000) == ("1\tone\n2\ttwo", False)
     text, cut = numbered("one\ntwo\nthree\n", 2, 1, 1000)
     assert (text, cut) == ("2\ttwo\n(lines 2 to 2 of 3)", True)
+    assert numbered("a\u2028b\r\n\n", 1, 9, 1000) == ("1\ta\u2028b\n2\t", False)
+    assert numbered("", 1, 9, 1000) == ("(the file is empty)", False)
     assert numbered("one", 5, 1, 1000) == ("(the file has 1 lines)", False)

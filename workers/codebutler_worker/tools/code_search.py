@@ -81,7 +81,7 @@ class CodeSearch:
 
 def told(output: str, most: int, *, truncated: bool) -> Result:
     """The lines as the model reads them. Pure."""
-    lines = [line.removeprefix("./")[:LINE_CHARS] for line in output.splitlines()]
+    lines = [line.removeprefix("./")[:LINE_CHARS] for line in output.split("\n") if line]
     if not lines:
         return Result("(nothing found)")
     cut = truncated or len(lines) > most

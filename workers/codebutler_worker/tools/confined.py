@@ -1,17 +1,19 @@
-"""Paths that a model names, confined to the working directory: checked and read on descriptors, never by name.
+"""Paths that a model names, confined to the working directory.
 
 Also where there are no walls: no link is followed, git's own files are not written, and what is hidden from agents
-(``.codebutler`` but for what people sent) is neither read nor written.
+(``.codebutler`` but for what people sent) is neither read nor written. Only looked at here, on descriptors: what reads
+and writes does so behind the walls, with the rights of an agent, so that nothing is lost if a path changes meanwhile.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path, PurePosixPath
 
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED
-from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, read_regular, status_beneath
+from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, status_beneath
 from codebutler_worker.tools.port import ToolError
 
 GIT = ".git"
@@ -56,16 +58,23 @@ def writable(workdir: Path, path: str) -> str:
     return found
 
 
-def read_text(workdir: Path, path: str, limit_bytes: int) -> str:
-    """The text of a file. Raises ToolError, also for one that is larger or is no text."""
+def readable(workdir: Path, path: str, limit_bytes: int) -> str:
+    """As ``relative``, for a file that is to be read. Raises ToolError also for a link, for what is no file, and for
+    one that is larger."""
     found = relative(workdir, path)
     try:
-        content = read_regular(workdir, found, limit_bytes)
+        status = status_beneath(workdir, found)
     except OSError as error:
         raise ToolError(f"{path}: {reason(error)}") from None
-    if b"\0" in content[:8192]:
-        raise ToolError(f"{path}: not a text file")
-    return content.decode(errors="replace")
+    if status is None:
+        raise ToolError(f"{path}: there is no such file")
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{path}: is a directory: use list_files")
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"{path}: not a regular file")
+    if status.st_size > limit_bytes:
+        raise ToolError(f"{path}: larger than {limit_bytes} bytes: read a part of it with a command")
+    return found
 
 
 def is_directory(workdir: Path, path: str) -> bool:

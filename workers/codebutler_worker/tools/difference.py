@@ -13,9 +13,9 @@ def difference(path: str, before: str, after: str) -> str:
     """The diff between two versions of a file."""
     if before == after:
         return "(nothing changed)"
+    old, new = before.split("\n"), after.split("\n")
     if len(before) + len(after) > MAX_DIFFED_CHARS:
-        return f"({len(after.splitlines())} lines)"
-    old, new = before.splitlines(), after.splitlines()
+        return f"({len(new)} lines)"
     lines = list(difflib.unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""))
     shown = lines[:MAX_LINES]
     if len(lines) > MAX_LINES:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from msgspec import Meta
 
-from codebutler_worker.tools.confined import read_text, writable
+from codebutler_worker.tools.confined import writable
 from codebutler_worker.tools.difference import difference
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
+from codebutler_worker.tools.reading import read_text
 from codebutler_worker.tools.write_file import put
 
 MAX_BYTES = 8 * 2**20
@@ -25,7 +25,7 @@ class EditFileArguments(Arguments, frozen=True):
 
 
 class EditFile:
-    """Reads on this side, replaces, and writes behind the walls."""
+    """Reads, replaces and writes behind the walls."""
 
     name = "edit_file"
     description = (
@@ -41,7 +41,7 @@ class EditFile:
 
     async def run(self, context: Context, args: EditFileArguments) -> Result:
         path = writable(context.workdir, args.path)
-        before = await asyncio.to_thread(read_text, context.workdir, path, MAX_BYTES)
+        before = await read_text(context, path, MAX_BYTES)
         if "\ufffd" in before:
             raise ToolError(f"{path}: not UTF-8: change it with a command")
         after = replaced(path, before, args)

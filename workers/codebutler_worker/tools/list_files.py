@@ -48,7 +48,7 @@ class ListFiles:
         )
         if ran.exit_code != 0 and not ran.output.strip():
             return Result("(no files)")
-        files = sorted({line.removeprefix("./") for line in ran.output.splitlines()})
+        files = sorted({line.removeprefix("./") for line in ran.output.split("\n") if line})
         shown = files[: args.most]
         more = len(files) - len(shown)
         note = (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
-from codebutler_worker.tools.confined import read_text
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
+from codebutler_worker.tools.reading import read_text
 
 MAX_FILE_BYTES = 8 * 2**20
 MAX_LINES = 2000
@@ -31,7 +29,7 @@ class ReadFilesArguments(Arguments, frozen=True):
 
 
 class ReadFiles:
-    """Reads on this side of the walls, on descriptors that cannot leave the working directory."""
+    """The paths are checked on this side, the reading is done behind the walls."""
 
     name = "read_files"
     description = (
@@ -45,31 +43,25 @@ class ReadFiles:
         return Described(", ".join(args.paths), "Read", {"file_path": ", ".join(args.paths)})
 
     async def run(self, context: Context, args: ReadFilesArguments) -> Result:
-        return await asyncio.to_thread(read_all, context.workdir, args)
-
-
-def read_all(workdir: Path, args: ReadFilesArguments) -> Result:
-    """Every file, one after the other, or why it cannot be read. Blocking."""
-    shown, failed, cut = [], 0, False
-    left = MAX_CHARS
-    for path in args.paths:
-        try:
-            text, shortened = numbered(
-                read_text(workdir, path, MAX_FILE_BYTES), args.first_line, args.lines, left
-            )
-        except ToolError as error:
-            failed += 1
-            shown.append(str(error))
-            continue
-        cut = cut or shortened
-        left -= len(text)
-        shown.append(f"=== {path}\n{text}")
-    return Result("\n".join(shown), ok=failed < len(args.paths), truncated=cut)
+        shown, failed, cut = [], 0, False
+        left = MAX_CHARS
+        for path in args.paths:
+            try:
+                text = await read_text(context, path, MAX_FILE_BYTES)
+            except ToolError as error:
+                failed += 1
+                shown.append(str(error))
+                continue
+            part, shortened = numbered(text, args.first_line, args.lines, left)
+            cut = cut or shortened
+            left -= len(part)
+            shown.append(f"=== {path}\n{part}")
+        return Result("\n".join(shown), ok=failed < len(args.paths), truncated=cut)
 
 
 def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[str, bool]:
     """The lines with their numbers, and whether some had to be left out. Pure."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines[first_line - 1 : first_line - 1 + count], first_line):
@@ -80,7 +72,12 @@ def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[
         shown.append(entry)
     last = first_line - 1 + len(shown)
     if first_line > len(lines):
-        return f"(the file has {len(lines)} lines)", False
+        return f"(the file has {len(lines)} lines)" if lines else "(the file is empty)", False
     if last < len(lines):
         shown.append(f"(lines {first_line} to {last} of {len(lines)})")
     return "\n".join(shown), last < len(lines) or first_line > 1
+
+
+def lines_of(text: str) -> list[str]:
+    """As editors and grep count them: nothing but a newline ends a line. Pure."""
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from msgspec import Meta
 
-from codebutler_worker.tools.confined import read_text, writable
+from codebutler_worker.tools.confined import writable
 from codebutler_worker.tools.difference import difference
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
+from codebutler_worker.tools.reading import read_text
 
 MAX_CHARS = 2**20
 LIMIT_S = 60.0
@@ -47,7 +47,7 @@ class WriteFile:
     async def run(self, context: Context, args: WriteFileArguments) -> Result:
         path = writable(context.workdir, args.path)
         try:
-            before = await asyncio.to_thread(read_text, context.workdir, path, MAX_CHARS)
+            before = await read_text(context, path, MAX_CHARS)
         except ToolError:
             before = ""
         await put(context, path, args.content)

@@ -38,6 +38,8 @@ from codebutler_worker.agents.native.model import (
 from codebutler_worker.agents.native.session import Session
 from codebutler_worker.agents.native.waits import Waits, following
 
+NOTHING = "(done)"
+"""Some services refuse a result without a word."""
 NOT_DONE = "(not done: the turn ended before)"
 
 
@@ -178,7 +180,7 @@ class Turn:
                     continue
                 result = event.result
                 await self._session.keep(*event.records)
-                await self._session.say(Told(call.id, result.text))
+                await self._session.say(Told(call.id, result.text or NOTHING))
                 self.progress = loop.acted(self.progress, ok=result.ok, error=result.text, again=event.again)
                 if event.end is not None and not self._said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
