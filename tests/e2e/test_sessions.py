@@ -10,6 +10,7 @@
 | S06 | the worker dies under a command: said once, nothing is left of it, nothing runs again |
 | S07 | Claude Code's envelopes are posted as it works and not again in its answer; its stream is recorded |
 | S08 | Slack fails while a command runs: its log is complete, and its output comes when Slack is back |
+| S09 | a program that prints an answer is an agent: asked, and asked again with a record of what was said |
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ from tests.programs import require
 
 GONE_S = 5.0
 PYTHON = {"prefix": "py", "binary": "/usr/bin/python3", "args": ["-i", "-q"], "mode": "interactive"}
+
+HEADLESS = {
+    "prefix": "ai",
+    "binary": "/usr/bin/python3",
+    "args": ["-c", "import sys; print('heard', sys.stdin.read().upper())", "-"],
+    "mode": "headless",
+}
 
 
 def running(marker: str) -> list[str]:
@@ -118,10 +126,10 @@ async def _s08_slack_fails(built: House, channel: str, repo: Path) -> None:
     assert "\n99\n100\n" in built.answers(channel, ts)[0]["text"]
 
 
-async def test_s05_a_session(tmp_path: Path, git_repo: Path) -> None:
+async def test_s05_s09_a_session_and_an_agent_of_the_configuration(tmp_path: Path, git_repo: Path) -> None:
     require("bwrap")
     async with house(tmp_path, "sample") as built:
-        channel = await built.add_repo(git_repo, "sample", agent=QUICK, commands=[PYTHON])
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK, commands=[PYTHON, HEADLESS])
         await built.supervise()
         ts = await built.say(channel, "py:")
         await built.answer(channel, ts, "Session `py` started")
@@ -137,6 +145,17 @@ async def test_s05_a_session(tmp_path: Path, git_repo: Path) -> None:
         assert await built.outcome(channel, ts) == "white_check_mark"
         await built.answer(channel, ts, "Session ended · exit code 0", after=left)
         assert built.reactions(channel, left) == {"white_check_mark"}
+        await _s09_a_program_as_an_agent(built, channel)
+
+
+async def _s09_a_program_as_an_agent(built: House, channel: str) -> None:
+    ts = await built.say(channel, "ai: the first thing")
+    await built.answer(channel, ts, "heard THE FIRST THING")
+    assert await built.outcome(channel, ts) == "white_check_mark"
+    again = await built.say(channel, "ai: and the second", ts)
+    answer = whole_text(await built.answer(channel, ts, "AND THE SECOND", after=again))
+    assert "HEARD THE FIRST THING" in answer
+    assert await built.outcome(channel, again) == "white_check_mark"
 
 
 async def test_s06_a_worker_dies_under_a_command(tmp_path: Path, git_repo: Path) -> None:
