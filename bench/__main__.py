@@ -12,7 +12,22 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ack, click, edits, flood, many, memory, native, recover, start, survive, turn, wake, walls
+from bench import (
+    ack,
+    click,
+    edits,
+    flood,
+    many,
+    memory,
+    native,
+    recover,
+    redact,
+    start,
+    survive,
+    turn,
+    wake,
+    walls,
+)
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
 
@@ -27,8 +42,10 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "wake": wake.measure,
     "many": many.measure,
     "recover": recover.measure,
+    "redact": redact.measure,
     "survive": survive.measure,
     "walls": walls.measure,
+    "containers": containers.measure,
     "native": native.measure,
 }
 
