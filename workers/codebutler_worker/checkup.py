@@ -24,11 +24,12 @@ from codebutler.errors import CodeButlerError, SandboxUnavailableError
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.survey import Survey, survey
-from codebutler_worker.egress.outlet import summary
+from codebutler_worker.egress.outlet import for_agents, summary
+from codebutler_worker.egress.trial import try_way_out
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.limits import Limiter, Limits
-from codebutler_worker.sandbox.port import Lasting
+from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR
@@ -114,10 +115,7 @@ async def _walls(settings: RepoSettings, state: Path) -> AsyncIterator[Finding]:
         yield _limits(section, walls=sandbox.name != "none")
     if isinstance(sandbox, BwrapSandbox):
         yield _filter(sandbox)
-    try:
-        yield ok("sandbox", "network", summary(section, sandbox.name))
-    except SandboxUnavailableError as error:
-        yield fail("sandbox", "network", str(error))
+    yield await _network(sandbox, section)
 
 
 def _limits(section: SandboxSection, *, walls: bool) -> Finding:
@@ -125,6 +123,17 @@ def _limits(section: SandboxSection, *, walls: bool) -> Finding:
     told = limiter.told(walls=walls)
     held = not limiter.limits.any or "not enforceable" not in told
     return (ok if held else warn)("sandbox", "limits", told)
+
+
+async def _network(sandbox: Sandbox, section: SandboxSection) -> Finding:
+    try:
+        told = summary(section, sandbox.name)
+        outlet = for_agents(section, sandbox.name, {})
+        if outlet.kind == "hosts" and not isinstance(sandbox, Lasting):
+            await try_way_out(sandbox, outlet)
+    except SandboxUnavailableError as error:
+        return fail("sandbox", "network", str(error))
+    return ok("sandbox", "network", told)
 
 
 def _filter(sandbox: BwrapSandbox) -> Finding:

@@ -1,0 +1,36 @@
+"""Whether the doctor finds out that the way out works, and that it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from codebutler.config.schema import SandboxSection
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.egress.trial import try_way_out
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from tests.programs import require
+
+
+class WithoutPython(BwrapSandbox):
+    """On a machine whose interpreter is broken."""
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        launch = super().wrap(argv, policy)
+        broken = ("/bin/sh", "-c", "echo no such module >&2; exit 1")
+        return Launch((*launch.argv[: launch.argv.index("--") + 1], *broken), launch.env, launch.cwd)
+
+
+async def test_where_it_works_nothing_is_said() -> None:
+    require("python3")
+    outlet = for_agents(SandboxSection(), "bwrap", {})
+    await try_way_out(BwrapSandbox(program=require("bwrap")), outlet)
+
+
+async def test_where_it_does_not_what_to_do_is_said() -> None:
+    outlet = for_agents(SandboxSection(), "bwrap", {})
+    with pytest.raises(
+        SandboxUnavailableError, match=r"no way to their model \(no such module\): reinstall python3"
+    ):
+        await try_way_out(WithoutPython(program=require("bwrap")), outlet)
