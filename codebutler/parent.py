@@ -247,7 +247,9 @@ class Parent:
         return {
             **built,
             "budget": msgspec.to_builtins(used),
-            "problem": row.problem or self._parts.channels.trouble(row.channel_id),
+            # It may hold the last words of a worker.
+            "problem": self._parts.redactor.redact(row.problem)
+            or self._parts.channels.trouble(row.channel_id),
         }
 
     def _absent(self) -> list[dict[str, Any]]:
