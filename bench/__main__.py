@@ -15,6 +15,7 @@ import msgspec
 from bench import (
     ack,
     click,
+    containers,
     edits,
     flood,
     many,
