@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,17 @@ import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.programs import RUN
-from codebutler.config.schema import ClaudeSection, Config, KimiSection, NativeSection, RepoSettings
+from codebutler.config.schema import (
+    ClaudeSection,
+    CommandRule,
+    Config,
+    KimiSection,
+    NativeSection,
+    RepoSettings,
+)
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
+from codebutler_worker.agents.acp.other import Other
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -27,6 +36,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.headless.backend import HeadlessBackend
 from codebutler_worker.agents.native.made import native_backend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
@@ -41,6 +51,7 @@ from tests.programs import path_with_node, require
 from tests.walls import NoWalls
 
 DEADLINE_S = 60
+ACP_AGENT = Path(__file__).parents[1] / "acpagent" / "agent.py"
 UNKNOWN = "11111111-1111-4111-8111-111111111111"
 
 
@@ -103,6 +114,19 @@ class NativeRig:
 
 
 @dataclass
+class OtherRig:
+    """A program of the tests that speaks the Agent Client Protocol."""
+
+    backend: AgentBackend
+
+    def quick(self) -> str:
+        return "answer"
+
+    def endless(self) -> str:
+        return "work"
+
+
+@dataclass
 class RehearsalRig:
     backend: AgentBackend
 
@@ -121,17 +145,17 @@ class ShellRig:
         return "echo answered"
 
     def endless(self) -> str:
-        return "sleep 300"
+        return "echo begun; sleep 300"
 
 
-@pytest.fixture(params=["claude", "kimi", "native", "rehearsal"])
+@pytest.fixture(params=["claude", "kimi", "native", "other", "rehearsal"])
 async def remembering(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """An agent whose later turns know the earlier ones."""
     async for made in _rig(request.param, tmp_path):
         yield made
 
 
-@pytest.fixture(params=["claude", "kimi", "native", "rehearsal", "run"])
+@pytest.fixture(params=["claude", "kimi", "native", "other", "rehearsal", "run", "headless"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Any agent."""
     async for made in _rig(request.param, tmp_path):
@@ -141,17 +165,9 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
 async def _rig(agent: str, tmp_path: Path) -> AsyncIterator[Rig]:
     home = tmp_path / "home"
     home.mkdir()
-    if agent == "run":
-        around = Surroundings(home, "/usr/bin:/bin")
-        logs = SessionLogs(tmp_path, 30)
-        shell = ShellRig(ShellBackend(RUN, NoSandbox(), around, logs, SystemClock(), Pace(flush_s=0.3)))
-        yield shell
-        await shell.backend.close()
-        return
-    if agent == "rehearsal":
-        rehearsal = RehearsalRig(RehearsalBackend(NoSandbox(), home, SystemClock()))
-        yield rehearsal
-        await rehearsal.backend.close()
+    if (offline := _offline(agent, home, tmp_path)) is not None:
+        yield offline
+        await offline.backend.close()
         return
     if agent == "native":
         (tmp_path / STATE_DIR).mkdir()
@@ -164,18 +180,40 @@ async def _rig(agent: str, tmp_path: Path) -> AsyncIterator[Rig]:
         return
     binary = require(agent)
     async with ModelServer() as model:
-        if agent == "kimi":
-            kimi = KimiSection(binary=str(binary), api_key="sk-dummy", base_url=f"{model.url}/v1")
-            kind = Kimi(kimi, home, {"PATH": path_with_node()})
-            rig = KimiRig(AcpBackend(kind, NoWalls(), SystemClock()), model)
-            yield rig
-            await rig.backend.close()
-            return
-        env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
-        settings = ClaudeSection(binary=str(binary))
-        claude = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
-        yield ClaudeRig(claude, model)
-        await claude.close()
+        asking = _asking(agent, binary, home, model)
+        yield asking
+        await asking.backend.close()
+
+
+def _offline(agent: str, home: Path, repo: Path) -> Rig | None:
+    """One that asks no model."""
+    if agent in ("run", "headless"):
+        return ShellRig(_program(agent, home, repo))
+    if agent == "rehearsal":
+        return RehearsalRig(RehearsalBackend(NoSandbox(), home, SystemClock()))
+    if agent == "other":
+        rule = CommandRule(prefix="other", binary=sys.executable, args=(str(ACP_AGENT), "plain"), mode="acp")
+        return OtherRig(AcpBackend(Other(rule, home, {}, timeout_minutes=30), NoWalls(), SystemClock()))
+    return None
+
+
+def _asking(agent: str, binary: Path, home: Path, model: ModelServer) -> Rig:
+    """A program that asks one."""
+    if agent == "kimi":
+        kimi = KimiSection(binary=str(binary), api_key="sk-dummy", base_url=f"{model.url}/v1")
+        kind = Kimi(kimi, home, {"PATH": path_with_node()})
+        return KimiRig(AcpBackend(kind, NoWalls(), SystemClock()), model)
+    env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+    settings = ClaudeSection(binary=str(binary))
+    return ClaudeRig(ClaudeBackend(settings, NoWalls(), home, env, SystemClock()), model)
+
+
+def _program(agent: str, home: Path, repo: Path) -> AgentBackend:
+    around = Surroundings(home, "/usr/bin:/bin")
+    if agent == "headless":
+        rule = CommandRule(prefix="x", binary="bash", args=("-c", 'eval "$0"'), mode="headless")
+        return HeadlessBackend(rule, NoSandbox(), around, SystemClock(), 600)
+    return ShellBackend(RUN, NoSandbox(), around, SessionLogs(repo, 30), SystemClock(), Pace(flush_s=0.3))
 
 
 def turn(repo: Path, prompt: str, name: str = "1", session_id: str | None = None) -> TurnRequest:
