@@ -16,7 +16,7 @@ from codebutler_worker.egress.dial import Dialer, Streams
 from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
-from codebutler_worker.egress.way import Egress, Way
+from codebutler_worker.egress.way import HELD_AT_MOST, Egress, Way
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.programs import require
@@ -252,6 +252,25 @@ async def test_with_an_open_network_the_key_is_added_outside_too(
     assert good == (0, "GET /gateway/v1/x 0 bytes")
     assert "another key may not be used" in bad[1]
     assert len(internet.seen) == 1
+
+
+async def test_a_flood_of_connections_takes_no_more_than_its_share(
+    egress: Egress, internet: Internet
+) -> None:
+    async with await egress.open(Rules(service=service(internet)), "open") as way:
+        ends = [await asyncio.open_connection("127.0.0.1", way.port) for _ in range(HELD_AT_MOST + 40)]
+        refused = [asyncio.create_task(reader.read()) for reader, _ in ends]
+        async with asyncio.timeout(30):
+            while sum(task.done() for task in refused) < 40:
+                await asyncio.wait(
+                    [task for task in refused if not task.done()], return_when="FIRST_COMPLETED"
+                )
+        assert len(way._writers) == HELD_AT_MOST
+        for task in refused:
+            task.cancel()
+        await asyncio.gather(*refused, return_exceptions=True)
+        for _, writer in ends:
+            writer.transport.abort()
 
 
 async def test_a_long_body_and_a_chunked_one_arrive_whole(

@@ -32,6 +32,28 @@ def test_where_it_is_and_where_it_seems_to_be() -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "there"),
+    [
+        ("/base/v1/messages?beta=true", True),
+        ("/base/", True),
+        ("/base/v1/..?x", False),
+        ("/base", False),
+        ("/admin", False),
+        ("/basement/x", False),
+        ("/base/../admin", False),
+        ("/base/%2e%2e/admin", False),
+        ("/base/%252e%252e/admin", False),
+        ("/base/..%2fadmin", False),
+        ("/base/..\\admin", False),
+        ("/base/./x", False),
+        ("/base/v1...x", True),
+    ],
+)
+def test_only_what_lies_within_it_is_there(target: str, there: bool) -> None:
+    assert API.has(target) is there
+
+
+@pytest.mark.parametrize(
     ("sent", "real"),
     [
         (("X-Api-Key", "codebutler-1"), ("X-Api-Key", "sk-real")),

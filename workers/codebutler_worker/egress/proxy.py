@@ -18,7 +18,7 @@ from codebutler_worker.egress.hosts import Hosts, Place, place
 from codebutler_worker.egress.service import Service, WrongKeyError
 
 HEAD_S = 60.0
-AT_ONCE = 256
+AT_ONCE = 128
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 OPENING = 'add it to "sandbox": {"hosts": [...]} in the configuration, or set sandbox.network to "open"'
 WRONG_KEY = "CodeButler adds the key of the model's service itself: another key may not be used from inside the sandbox"
@@ -128,7 +128,7 @@ class Proxy:
 
     async def _ask_service(self, head: Head, client: Streams) -> None:
         service = self.rules.service
-        if service is None or service.place is None or not head.target.startswith(f"{service.path}/"):
+        if service is None or service.place is None or not service.has(head.target):
             client[1].write(refusal(404, "Not Found", "CodeButler's proxy: there is nothing at this address"))
             return
         onward, length = service.onward(head), head.body

@@ -7,8 +7,9 @@ somebody else's would carry what is in here into that somebody's account.
 from __future__ import annotations
 
 import hmac
+import re
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from codebutler_worker.egress.heads import Head
 from codebutler_worker.egress.hosts import Place, place
@@ -45,6 +46,12 @@ class Service:
     def path(self) -> str:
         """What each request's path begins with, without a final slash."""
         return urlsplit(self.base_url).path.rstrip("/")
+
+    def has(self, target: str) -> bool:
+        """Whether a request's path lies within the service; two readers must not see two places."""
+        path = target.partition("?")[0]
+        steps = [unquote(step) for step in re.split(r"[/\\]", unquote(path))]
+        return path.startswith(f"{self.path}/") and not {".", ".."} & set(steps)
 
     def inside(self, port: int) -> str:
         """Its base URL for the agent, where the proxy is on ``port`` of the loopback."""

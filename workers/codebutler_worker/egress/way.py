@@ -35,6 +35,8 @@ TAKEN = b"+"
 LOOPBACK = "127.0.0.1"
 SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
 TOLD_AT_MOST = 1000
+HELD_AT_MOST = 256
+"""Connections of one program; agents and package managers have a few dozen."""
 HERE = "localhost,127.0.0.1,::1"
 
 log = logging.getLogger(__name__)
@@ -169,11 +171,13 @@ class Way:
 
     async def _serve(self, listener: socket.socket) -> None:
         def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # Each holds a descriptor of ours, and perhaps another one for where it leads.
+            if self._closed or len(self._writers) >= HELD_AT_MOST:
+                writer.transport.abort()
+                return
             # A task that is cancelled before it begins closes nothing: its connection is kept here, too.
             self._writers.add(writer)
             self._keep(self._handle(reader, writer))
-            if self._closed:
-                writer.transport.abort()
 
         self._server = await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES)
 
