@@ -127,7 +127,14 @@ ALL = (
         "Each fact with its age and the thread it comes from. `undo` takes the last change back; say it again to undo "
         "the undoing.",
     ),
-    Word("skills", "what can be taught"),
+    Word(
+        "skills",
+        "what agents have been taught",
+        "[NAME WHAT]",
+        r"|[a-z0-9][a-z0-9-]*(\s.*)?",
+        "`!skills review-diff the last commit` has the default agent do it that way. See `codebutler skills`.",
+        shown=True,
+    ),
     Word("agents", "which agents there are", more="Each with its version, and whether it is ready to work."),
     Word(
         "diff",

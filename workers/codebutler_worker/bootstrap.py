@@ -37,6 +37,7 @@ from codebutler_worker.conversation.desk import Agents, Desk, Draft, Reporter
 from codebutler_worker.conversation.outbox import Outbox
 from codebutler_worker.conversation.restored import after_restore
 from codebutler_worker.roster import Roster
+from codebutler_worker.skills.library import Library
 from codebutler_worker.store.open import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.store.unit_of_work import Store
@@ -84,6 +85,7 @@ async def serve(
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             desk = await _desk(channel, settings, store, clock, agents)
             desk.private = (home.root,)
+            desk.skills = Library(settings, home)
             async with Keeper(backups, clock, logger.warning, store.forget_old):
                 return await _work(Worker(channel, desk))
     except CodeButlerError as error:

@@ -63,7 +63,7 @@ class Worker:
     def __init__(self, channel: Channel[ToWorker], desk: Desk) -> None:
         self._channel = channel
         self._desk = desk
-        self._inbox = Inbox(desk.settings)
+        self._inbox = Inbox(desk.settings, desk.skills)
         self._scheduler = Scheduler(desk, self._tell_load)
         self._errands = Errands(desk, ANSWERS, self._tell_load)
         self._overview = Overviews(desk, channel.send)

@@ -63,7 +63,7 @@ def test_every_word_has_a_handler_and_every_handler_a_word() -> None:
         ("c", "", "`!c COMMAND`"),
         ("create-image", "", "`!create-image DESCRIPTION`"),
         ("memory", "", "Nothing is remembered here."),
-        ("skills", "", "no skills here"),
+        ("skills", "", "• `review-diff` Review a change"),
         ("agents", "", "✅ `claude:` · version 1.2.3 · ready · the default here"),
         ("agents", "", "❌ `kimi:` · install it"),
         ("diff", "", "not a git repository"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codebutler_worker.commands import agents, diff, logs, memory, undo
+from codebutler_worker.commands import agents, diff, logs, memory, skills, undo
 from codebutler_worker.conversation.errands import Answer
 
 ANSWERS: Mapping[str, Answer] = {
@@ -12,5 +12,6 @@ ANSWERS: Mapping[str, Answer] = {
     "diff": diff.answer,
     "logs": logs.answer,
     "memory": memory.answer,
+    "skills": skills.answer,
     "undo": undo.answer,
 }

@@ -31,6 +31,7 @@ from codebutler_worker.conversation.thread_reader import ThreadReader
 from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.progress import Message
+from codebutler_worker.skills.library import Library
 from codebutler_worker.store.rows import OperationKind, OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from codebutler_worker.tree.tree import Tree
@@ -147,9 +148,11 @@ class Draft:
 
 
 class Desk:
-    """The shared means of one worker. ``private`` are directories of which no agent may be sent anything."""
+    """The shared means of one worker. ``private`` are directories of which no agent may be sent anything; they and
+    ``skills`` are set by the composition root."""
 
     private: tuple[Path, ...] = ()
+    skills: Library
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from codebutler.model import (
 from codebutler.words import WORDS
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.checks import resolved
+from codebutler_worker.commands.skills import taught
 from codebutler_worker.commands.table import run_command, understood
 from codebutler_worker.conversation.aside import park, take_in
 from codebutler_worker.conversation.clicks import click
@@ -45,6 +46,7 @@ from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.conversation.typing import type_in
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
+from codebutler_worker.skills.library import Library
 from codebutler_worker.store.rows import MessageRow, message_id
 
 LOGGED_CHARS = 500
@@ -58,12 +60,15 @@ class Inbox:
     """Takes the events of one repository's channel."""
 
     settings: RepoSettings
+    skills: Library | None = None
 
     def take(self, draft: Draft, seq: int, event: Event, request: Request) -> Todo:
         """Accept the event; returns what is left to do after the commit."""
         if not draft.uow.inbox.accept(event.key, seq):
             return Todo()
         request = resolved(request, self.settings)
+        if self.skills is not None:
+            request = taught(request, event.user, self.settings, self.skills)
         match event:
             case MessagePosted():
                 return self._posted(draft, event, request)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from codebutler.clock import Clock
+from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
 from codebutler_worker.agents.native.loop import Limits
@@ -20,6 +21,7 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.add_subgoal import AddSubgoal
 from codebutler_worker.tools.ask_user import AskUser
 from codebutler_worker.tools.bash import Bash
@@ -35,6 +37,7 @@ from codebutler_worker.tools.remember import Forget, Remember
 from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
 from codebutler_worker.tools.send_file import SendFile
 from codebutler_worker.tools.update_subgoal import UpdateSubgoal
+from codebutler_worker.tools.use_skill import UseSkill
 from codebutler_worker.tools.web_fetch import WebFetch
 from codebutler_worker.tools.web_search import WebSearch
 from codebutler_worker.tools.write_file import WriteFile
@@ -56,7 +59,8 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
         strict=native.strict,
     )
     sessions = Sessions(Path(settings.path), config.logs.retention_days)
-    backend = NativeBackend(thinker, tools(config, env), walls, sessions, habits, clock)
+    offered = (*tools(config, env), *_skills(Library(settings, Home.from_env(os.environ))))
+    backend = NativeBackend(thinker, offered, walls, sessions, habits, clock)
     backend.logs = SessionLogs(Path(settings.path), config.logs.retention_days)
     return backend
 
@@ -83,6 +87,10 @@ def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, .
         EndTurn(),
     )
     return (*found, ProposePlan()) if native.permission_mode == "plan" else found
+
+
+def _skills(library: Library) -> tuple[Tool, ...]:
+    return (UseSkill(library),) if library.enabled() else ()
 
 
 def _search(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:

@@ -1,0 +1,33 @@
+"""Library: the skills that agents of one repository may use now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codebutler.config.paths import Home
+from codebutler.config.schema import RepoSettings
+
+if TYPE_CHECKING:
+    from codebutler.skills.shelf import Found
+    from codebutler.skills.skill import Skill
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Looks anew each time, so that an edited skill counts at once. Blocking, but for a few small files."""
+
+    settings: RepoSettings
+    home: Home
+
+    def found(self) -> Found:
+        """Everything there is, also what is switched off or not vouched for."""
+        from codebutler.skills.shelf import find_skills  # YAML is not for every worker's memory
+
+        return find_skills(self.home, Path(self.settings.path), self.settings.skills_digest)
+
+    def enabled(self) -> Mapping[str, Skill]:
+        """Those that may be used, by name."""
+        return self.found().enabled(self.settings.config.skills.disabled)
