@@ -20,7 +20,9 @@ FIRST_S = 0.3
 QUIET_S = 0.3
 TICK_S = 1.0
 STOP_GRACE_S = 3.0
+PASTED_S = 0.15
 END_OF_FILE = b"\x04"
+ENTER = b"\r"
 NO_INPUT = 8
 """How many programs of one command may ask for input, and be told at once that there is none."""
 KEPT_LINES = 40
@@ -96,7 +98,7 @@ class Run:
             await self._calm(FIRST_S * 5)
             if self._hearing is not None and delay:
                 self._hearing.deaf_until_s = self._clock.monotonic() + self._pace.activation_s
-            await self._process.write(keys(text))
+            await self._press(keys(text))
 
     async def events(self) -> AsyncGenerator[Output | Text]:
         """What there is to show, until the program has ended."""
@@ -130,7 +132,7 @@ class Run:
         self._backlog.rewind()
         self._fresh = self._eager = True
         self.why = ""
-        if not await self._process.write(data):
+        if not await self._press(data):
             return NOT_READING
         self._process.output.set()
         return ""
@@ -172,6 +174,17 @@ class Run:
         if self.why == "password":
             return ENDED_AT_PROMPT
         return self._process.limit_hit if self._process.returncode else ""
+
+    async def _press(self, data: bytes) -> bool:
+        """Write what is typed; False if the program does not read. A program that reads key by key takes what comes
+        at once for pasted, and an Enter in it for a new line: the last one comes alone."""
+        words = data.removesuffix(ENTER)
+        if self._process.reads_lines or not words or words == data:
+            return await self._process.write(data)
+        if not await self._process.write(words):
+            return False
+        await self._clock.sleep(PASTED_S)
+        return await self._process.write(ENTER)
 
     async def _end_later(self) -> None:
         await self._ended_within(STOP_GRACE_S)
