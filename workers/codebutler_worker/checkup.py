@@ -24,6 +24,7 @@ from codebutler.errors import CodeButlerError, SandboxUnavailableError
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.survey import Survey, survey
+from codebutler_worker.conversation.naming import agent_name
 from codebutler_worker.egress.outlet import for_agents, summary
 from codebutler_worker.egress.trial import try_way_out
 from codebutler_worker.roster import Roster
@@ -32,7 +33,7 @@ from codebutler_worker.sandbox.limits import Limiter, Limits
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.migrate import migrate_store
-from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
 
 LIVE_S = 120.0
 PROMPT = "Answer with the one word READY and nothing else. Use no tool."
@@ -60,20 +61,22 @@ async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
         yield finding
     surveyed = await survey(settings, home)
     for found in surveyed:
-        yield agent_finding(found, settings.config.agent.default)
+        yield agent_finding(found, settings.config.agent.default, agent_name(settings.config, found.prefix))
     if checkup.live:
         for found in surveyed:
             if found.ready and found.prefix in TURN_AGENTS:
-                yield await _live(found.prefix, checkup, home)
+                yield await _live(agent_name(settings.config, found.prefix), checkup, home)
 
 
-def agent_finding(found: Survey, default: str) -> Finding:
-    """One that is not there is a fault only where it is the one that plain messages go to."""
+def agent_finding(found: Survey, default: str, name: str = "") -> Finding:
+    """One that is not there is a fault only where it is the one that plain messages go to. ``name``: the agent's, if
+    that is another than its prefix."""
     told = " ".join(part for part in (found.version, found.note) if part) or "ready"
-    subject = f"{found.prefix} (default)" if found.prefix == default else found.prefix
+    is_default = (name or found.prefix) == default
+    subject = f"{found.prefix} (default)" if is_default else found.prefix
     if found.ready:
         return warn("agents", subject, told) if "newer than" in found.note else ok("agents", subject, told)
-    if found.prefix == default:
+    if is_default:
         return fail("agents", subject, told)
     return ok("agents", subject, f"not in use: {told}")
 
@@ -151,6 +154,7 @@ async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
         # Readable for the ordinary user that agents become where we are root.
         repo.parent.chmod(0o755)
         (repo / "README.md").write_text("A sample.\n", encoding="utf-8")
+        prepare_state_dir(repo)
         await asyncio.to_thread(
             subprocess.run, ["git", "init", "-q", str(repo)], check=False, stdout=subprocess.DEVNULL
         )

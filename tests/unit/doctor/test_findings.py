@@ -75,6 +75,7 @@ def test_an_agent_that_is_missing_fails_only_where_it_is_the_default() -> None:
     missing = Survey("claude", ready=False, note="Claude Code is not installed: run `npm …`")
     assert agent_finding(missing, "claude").level == "FAIL"
     assert agent_finding(missing, "rehearsal").level == "ok"
+    assert agent_finding(Survey("agent", ready=False, note="no key"), "native", "native").level == "FAIL"
     newer = Survey("claude", ready=True, note="Claude Code 9.9.9 is newer than 2.1.328", version="9.9.9")
     assert agent_finding(newer, "claude").level == "warn"
     assert agent_finding(Survey("claude", ready=True, version="2.1.328"), "claude").text == "2.1.328"

@@ -1,0 +1,33 @@
+"""What `codebutler doctor --live` finds out about the native agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.schema import AgentSection, Config, NativeSection, RepoSettings, SandboxSection
+from codebutler_worker.checkup import Checkup, look
+from tests.modelserver.completions import CompletionsServer
+from tests.modelserver.server import Reply
+
+
+@pytest.mark.parametrize(("status", "level"), [(200, "ok"), (401, "FAIL")])
+async def test_the_agent_that_is_set_up_answers_once(tmp_path: Path, status: int, level: str) -> None:
+    async with CompletionsServer() as model:
+        model.play(Reply("READY", status=status))
+        config = Config(
+            agent=AgentSection(default="native"),
+            native=NativeSection(base_url=model.base_url, api_key="sk-not-real", model="m"),
+            sandbox=SandboxSection(mode="none"),
+        )
+        checkup = Checkup(
+            group=(RepoSettings(name="r", path="", channel_id="", config=config),),
+            state=str(tmp_path),
+            live=True,
+        )
+        found = {(each.area, each.subject): each async for each in look(checkup, tmp_path)}
+    assert found["agents", "agent (default)"].level == "ok"
+    assert found["live", "native"].level == level
+    assert "sk-not-real" not in str(found)
+    assert model.keys == ["sk-not-real"]
