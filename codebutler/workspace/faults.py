@@ -17,7 +17,8 @@ Kind = Literal["rate_limit", "status", "error", "delay", "reset", "lost", "hang"
 
 
 class Fault(Struct, kw_only=True, forbid_unknown_fields=True):
-    """One scripted fault for the next ``times`` calls of ``method``."""
+    """One scripted fault for the next ``times`` calls of ``method``; with ``only_app`` of the app under test, not of
+    the people who write to it."""
 
     method: str
     kind: Kind
@@ -26,6 +27,7 @@ class Fault(Struct, kw_only=True, forbid_unknown_fields=True):
     status: int = 500
     error: str = "internal_error"
     delay_s: float = 1.0
+    only_app: bool = False
 
 
 class Faults:
@@ -38,10 +40,10 @@ class Faults:
         if fault.times > 0:
             self._queue.append(fault)
 
-    def take(self, method: str) -> Fault | None:
+    def take(self, method: str, *, by_app: bool = True) -> Fault | None:
         """The fault this call meets, counted as met."""
         for fault in self._queue:
-            if fault.method in (method, "*"):
+            if fault.method in (method, "*") and (by_app or not fault.only_app):
                 fault.times -= 1
                 if fault.times == 0:
                     self._queue.remove(fault)

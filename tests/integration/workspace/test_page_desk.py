@@ -6,8 +6,11 @@ import re
 
 import pytest
 from playwright.async_api import FilePayload, Locator, Page, expect
+from slack_sdk.errors import SlackApiError
 
+from codebutler.workspace.faults import Fault
 from tests.integration.workspace.browser import Stage, clean, enter, stage
+from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import button
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -184,9 +187,10 @@ async def test_a_channel_is_made_named_and_archived(stage: Stage) -> None:
         await page.get_by_role("button", name="About this channel").click()
         about = page.get_by_role("dialog")
         await about.get_by_label("Topic", exact=True).fill("ships & piers")
+        await about.get_by_label("Name", exact=True).fill("port")
         await about.get_by_role("button", name="Save the topic").click()
         await expect(page.locator("#channel-topic")).to_have_text("ships & piers")
-        await about.get_by_label("Name", exact=True).fill("port")
+        await expect(about.get_by_label("Name", exact=True)).to_have_value("port")
         await about.get_by_role("button", name="Save the name").click()
         await expect(about).to_contain_text("About #port")
         await clean(page)
@@ -207,8 +211,16 @@ async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None
         await panel.get_by_label("Fault", exact=True).select_option("error")
         await panel.get_by_role("button", name="Order", exact=True).click()
         await expect(panel.locator(".pending li")).to_have_count(1)
+        await expect(panel.get_by_label("Seconds")).to_be_hidden()
         await clean(page)
         await page.keyboard.press("Escape")
+        # What people write is spared, the app's next post is not.
+        await box_of(page, name).fill("spare me")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages .message", has_text="spare me")).to_have_count(1)
+        with pytest.raises(SlackApiError, match="internal_error"):
+            await client_for(stage.server, stage.server.bot_token).chat_postMessage(channel=channel, text="x")
+        stage.server.faults.add(Fault(method="chat.postMessage", kind="error"))
         await box_of(page, name).fill("do not lose me")
         await page.keyboard.press("Enter")
         await expect(page.locator("#channel-composer .hint")).to_contain_text("Not sent (internal_error)")

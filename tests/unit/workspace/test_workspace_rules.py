@@ -124,3 +124,12 @@ def test_faults_happen_in_order_and_run_out() -> None:
     met = [faults.take(method) for method in ("chat.update", "auth.test", "chat.update", "chat.update")]
     assert [fault and fault.kind for fault in met] == ["error", "status", "error", None]
     assert faults.pending() == ()
+
+
+def test_people_are_spared_what_is_meant_for_the_app() -> None:
+    faults = Faults()
+    faults.add(Fault(method="chat.postMessage", kind="error", only_app=True))
+    assert faults.take("chat.postMessage", by_app=False) is None
+    assert faults.take("chat.postMessage") is not None
+    faults.add(Fault(method="chat.postMessage", kind="error"))
+    assert faults.take("chat.postMessage", by_app=False) is not None

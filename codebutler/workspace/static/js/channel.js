@@ -27,7 +27,10 @@ export function createChannel(api, model) {
 export async function aboutChannel(api, model) {
   const channel = model.channels.get(model.channel);
   const problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
-  const body = tag("div", "panel-body");
+  const topic = line("Topic", (text) => act("conversations.setTopic", { topic: text }));
+  const name = line("Name", (text) => act("conversations.rename", { name: text }));
+  const rest = tag("div", "");
+  const body = tag("div", "panel-body", topic.row, name.row, rest);
   const box = dialog(`About #${channel.name}`, "panel", body);
   const act = async (method, params = {}, leaves = false) => {
     try {
@@ -43,9 +46,9 @@ export async function aboutChannel(api, model) {
     const [{ channel: now }, { members }] = await Promise.all([api.call("conversations.info", { channel: channel.id }), api.call("conversations.members", { channel: channel.id })]);
     model.addChannel(now);
     box.querySelector("h2").textContent = `About #${now.name}`;
-    body.replaceChildren(
-      line("Topic", now.topic.value, (topic) => act("conversations.setTopic", { topic })),
-      line("Name", now.name, (name) => act("conversations.rename", { name })),
+    topic.show(now.topic.value || "");
+    name.show(now.name);
+    rest.replaceChildren(
       tag("h3", "", `Members (${members.length})`),
       tag("ul", "members", ...members.map((id) => tag("li", "", model.userName(id)))),
       problem, tag("div", "row", ...actions(now, members)));
@@ -63,10 +66,16 @@ export async function aboutChannel(api, model) {
   await draw().catch((error) => { body.replaceChildren(problem); problem.textContent = words(error); });
 }
 
-function line(label, value, save) {
-  const input = Object.assign(tag("input", ""), { type: "text", value: value || "", maxLength: 250 });
+/** A text with a button that saves it; what is being written in it stays when something else is shown anew. */
+function line(label, save) {
+  const input = Object.assign(tag("input", ""), { type: "text", maxLength: 250 });
   const row = field(label, input);
+  let shown = "";
   row.append(button("Save", "", () => save(input.value.trim()), `Save the ${label.toLowerCase()}`));
   row.classList.add("with-button");
-  return row;
+  const show = (value) => {
+    if (input.value === shown || input.value.trim() === value) input.value = value;
+    shown = value;
+  };
+  return { row, show };
 }

@@ -21,6 +21,7 @@ const KINDS = [
   ["lost", "Done, answer lost"],
   ["hang", "Done, never answered"],
 ];
+const TIMED = ["rate_limit", "delay"];
 const METHODS = ["*", "chat.postMessage", "chat.update", "chat.delete", "reactions.add", "conversations.history", "conversations.replies", "apps.connections.open", "views.open", "files.upload", "files.download"];
 
 /** Open the panel; it follows what happens while it is open. */
@@ -39,8 +40,9 @@ export function openPanel(api) {
   };
   enforced.addEventListener("change", () => act("limits", { enforced: enforced.checked }));
   const box = dialog("Faults on order", "panel faults", tag("div", "panel-body",
-    tag("h3", "", "The app's connection"), connection(act),
-    tag("h3", "", "Its calls"), orders(act), pending,
+    tag("p", "note", "What can go wrong between an app and Slack: order it, and see what the app makes of it. Your own messages are spared."),
+    tag("h3", "", "The app's connection, now"), connection(act),
+    tag("h3", "", "The app's next calls"), orders(act), pending,
     tag("label", "check", enforced, tag("span", "", "Refuse what is over Slack's rate limits")),
     tag("h3", "", "What happened so far"), figures));
   const look = () => api.page("faults", undefined, "GET").then(show, (error) => notice(words(error)));
@@ -51,10 +53,11 @@ export function openPanel(api) {
 }
 
 function connection(act) {
-  return tag("div", "row", ...ENDS.map(([reason, name, what]) => {
+  return tag("ul", "ends", ...ENDS.map(([reason, name, what]) => {
     const node = button(name, "", () => act("disconnect", { reason }));
-    node.title = what;
-    return node;
+    const told = Object.assign(tag("small", "", what), { id: `end-${reason}` });
+    node.setAttribute("aria-describedby", told.id);
+    return tag("li", "", node, told);
   }));
 }
 
@@ -63,12 +66,14 @@ function orders(act) {
   const kind = select(KINDS);
   const times = number(1, 1000);
   const seconds = number(2, 600);
-  const form = tag("form", "orders", field("Method", method), field("Fault", kind), field("How often", times), field("Seconds", seconds, "To wait, or late"), tag("div", "row"));
+  const wait = field("Seconds", seconds, "To wait, or late");
+  const form = tag("form", "orders", field("Method", method), field("Fault", kind), field("How often", times), wait, tag("div", "row"));
+  kind.addEventListener("change", () => { wait.hidden = !TIMED.includes(kind.value); });
   form.lastChild.append(Object.assign(button("Order", "primary"), { type: "submit" }), button("Take all back", "", () => act("faults", undefined, "DELETE")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const wait = Number(seconds.value);
-    act("faults", { method: method.value, kind: kind.value, times: Number(times.value), retry_after_s: Math.max(1, Math.round(wait)), delay_s: wait });
+    const given = Number(seconds.value);
+    act("faults", { method: method.value, kind: kind.value, times: Number(times.value), retry_after_s: Math.max(1, Math.round(given)), delay_s: given, only_app: true });
   });
   return form;
 }
@@ -83,7 +88,7 @@ const number = (value, max) => Object.assign(tag("input", ""), { type: "number",
 
 function draw({ faults, connections, pending: waiting, counts, limits }, figures, pending, enforced) {
   enforced.checked = limits.enforced;
-  pending.replaceChildren(...faults.map((fault) => tag("li", "", `${fault.method === "*" ? "every method" : fault.method}: ${KINDS.find(([kind]) => kind === fault.kind)[1]}, ${fault.times}×`)));
+  pending.replaceChildren(...faults.map((fault) => tag("li", "", `Ordered: ${fault.method === "*" ? "every method" : fault.method}: ${KINDS.find(([kind]) => kind === fault.kind)[1]}, ${fault.times}×`)));
   const over = Object.entries(limits.violations).map(([method, count]) => `${method} ${count}×`).join(", ");
   const told = {
     "Connections": connections, "Sent to the app": counts.sent, "Acknowledged": counts.acked,
