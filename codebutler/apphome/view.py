@@ -155,8 +155,12 @@ def _need(card: RepoCard, turn: TurnNote, now: datetime) -> str:
 
 
 def _done(card: RepoCard, turn: TurnNote, now: datetime) -> str:
-    cost = f" · ${turn.cost_usd:.2f}" if turn.cost_usd is not None else ""
+    cost = "" if turn.cost_usd is None else f" · {_money(turn.cost_usd)}"
     return f"{SIGNS[turn.state]} {_link(card, turn)} · {_where(card)} · {escape(turn.agent)}{cost} · {_age(turn, now)}"
+
+
+def _money(usd: float) -> str:
+    return "&lt;$0.01" if 0 < usd < 0.005 else f"${usd:.2f}"
 
 
 def _repo(card: RepoCard) -> str:
@@ -178,6 +182,8 @@ def _age(turn: TurnNote, now: datetime) -> str:
         minutes = max(0, int((now - datetime.fromisoformat(turn.at)).total_seconds() // 60))
     except (ValueError, TypeError):
         return ""
+    if minutes < 1:
+        return "just now"
     if minutes < 60:
         return f"{minutes} min ago"
     return f"{minutes // 60} h ago" if minutes < 48 * 60 else f"{minutes // 1440} d ago"

@@ -120,6 +120,12 @@ def test_what_stands_still_goes_on_or_is_dropped(state: str, label: str) -> None
     ]
 
 
+def test_small_figures_read_well() -> None:
+    shown = text(home([card(note("done", minutes=0, cost_usd=0.001), note("done", cost_usd=0.0))], "", NOW))
+    assert "claude · &lt;$0.01 · just now" in shown
+    assert "claude · $0.00 · 5 min ago" in shown
+
+
 def test_what_is_done_has_no_buttons() -> None:
     assert buttons(home([card(note("done"), note("running"))], "", NOW)) == []
 

@@ -33,6 +33,12 @@ def seen(*events: object) -> View:
     return view
 
 
+def test_questions_that_are_asked_together_are_counted() -> None:
+    view = reduce(View(), Question("q#1", "Which parts?", of=3))
+    assert view.note == "asks 3 questions"
+    assert reduce(view, Question("q", "Which?")).note == "Which?"
+
+
 def test_tools_are_counted_and_the_last_is_remembered() -> None:
     view = seen(
         ToolUse("1", "Bash", "ls"),

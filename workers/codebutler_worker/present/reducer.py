@@ -47,6 +47,8 @@ def reduce(view: View, event: AgentEvent) -> View:
             return view if view.activity else replace(view, activity="thinking")
         case Plan(steps=steps):
             return replace(view, plan=steps)
+        case Question(of=of) if of > 1:
+            return replace(view, note=f"asks {of} questions")
         case Limit(text=text) | Question(text=text):
             return replace(view, note=text)
         case Approval(summary=summary):
