@@ -88,7 +88,8 @@ class NativeSection(Section, frozen=True):
     """Our own agent. An empty ``base_url``, ``model`` or key, or no ``context_tokens``: the preset's.
 
     ``strict``: single programs of ``allowed_programs`` instead of a terminal. ``max_usd`` and ``max_tokens`` are for
-    one turn.
+    one turn. ``web``: whether it is offered web_fetch and web_search, which reach the public internet from outside the
+    walls.
     """
 
     preset: Literal["kimi", "groq", "openai", "ollama"] = "kimi"
@@ -98,6 +99,7 @@ class NativeSection(Section, frozen=True):
     max_turns: Positive = 25
     timeout: YearInMinutes = 30
     permission_mode: PermissionMode = "bypassPermissions"
+    web: bool = True
     strict: bool = False
     allowed_programs: tuple[Annotated[str, Meta(min_length=1)], ...] = (
         *(

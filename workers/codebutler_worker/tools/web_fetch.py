@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
+from urllib.parse import unquote
 
 from msgspec import Meta
 
 from codebutler.errors import CodeButlerError
+from codebutler.text.redact import Redactor
 from codebutler_worker.internet.fetch import Internet, Page
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
 
@@ -31,18 +34,28 @@ class WebFetch:
     kind: Kind = "web"
     arguments = WebFetchArguments
 
-    def __init__(self, internet: Internet) -> None:
+    def __init__(self, internet: Internet, secrets: Iterable[str] = ()) -> None:
         self._internet = internet
+        self._redactor = Redactor(secrets)
 
     def describe(self, args: WebFetchArguments) -> Described:
         return Described(args.url, "WebFetch", {"url": args.url})
 
     async def run(self, context: Context, args: WebFetchArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        refuse_secrets(args.url, self._redactor)
         try:
             page = await self._internet.fetch(args.url)
         except CodeButlerError as error:
             raise ToolError(str(error)) from error
         return Result(told(page), ok=page.status < 400, truncated=page.cut)
+
+
+def refuse_secrets(words: str, redactor: Redactor) -> None:
+    """What is asked for is told to whoever is asked. Raises ToolError if there is a secret in it, also where it is
+    spelt in percents."""
+    for spelling in (words, unquote(words)):
+        if redactor.redact(spelling) != spelling:
+            raise ToolError("there is a secret in what you ask for: it does not leave this machine")
 
 
 def told(page: Page) -> str:

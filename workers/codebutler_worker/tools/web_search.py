@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from codebutler.errors import CodeButlerError
+from codebutler.text.redact import Redactor
 from codebutler_worker.internet.search import WebSearch as Service
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
-from codebutler_worker.tools.web_fetch import FOREIGN
+from codebutler_worker.tools.web_fetch import FOREIGN, refuse_secrets
 
 
 class WebSearchArguments(Arguments, frozen=True):
@@ -31,13 +33,15 @@ class WebSearch:
     kind: Kind = "web"
     arguments = WebSearchArguments
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, secrets: Iterable[str] = ()) -> None:
         self._service = service
+        self._redactor = Redactor(secrets)
 
     def describe(self, args: WebSearchArguments) -> Described:
         return Described(args.query, "WebSearch", {"query": args.query, "depth": args.depth})
 
     async def run(self, context: Context, args: WebSearchArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        refuse_secrets(args.query, self._redactor)
         try:
             hits = await self._service.search(args.query, args.depth, args.most)
         except CodeButlerError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.secrets import secrets_of
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.presets import target
@@ -82,8 +83,7 @@ def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, .
         SendFile(),
         Remember(),
         Forget(),
-        WebFetch(Internet()),
-        *_search(config, env or {}),
+        *_web(config, env or {}),
         EndTurn(),
     )
     return (*found, ProposePlan()) if native.permission_mode == "plan" else found
@@ -93,10 +93,13 @@ def _skills(library: Library) -> tuple[Tool, ...]:
     return (UseSkill(library),) if library.enabled() else ()
 
 
-def _search(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
+def _web(config: Config, env: Mapping[str, str]) -> tuple[Tool, ...]:
     """A tool that could only say no is not offered."""
-    service = SearchService(config.tavily, env)
-    return (WebSearch(service),) if service.available else ()
+    if not config.native.web:
+        return ()
+    secrets, service = secrets_of(config), SearchService(config.tavily, env)
+    fetch = WebFetch(Internet(), secrets)
+    return (fetch, WebSearch(service, secrets)) if service.available else (fetch,)
 
 
 def _policy(home: Path, path: str, env: dict[str, str], workdir: Path, conversation: str) -> SandboxPolicy:
