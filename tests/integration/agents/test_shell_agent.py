@@ -205,11 +205,46 @@ async def test_the_first_stop_interrupts_and_the_second_ends(git_repo: Path) -> 
     assert (finished.ok, finished.reason) == (False, "stopped")
 
 
-async def test_nothing_is_typed_into_a_password_prompt(git_repo: Path) -> None:
+async def test_a_full_screen_program_is_shown_as_it_draws(git_repo: Path) -> None:
+    """curses moves down by a bare newline, which returns for nobody but a line of text."""
+    script = (
+        "import curses, time\n"
+        "def main(screen):\n"
+        "    screen.addstr(0, 0, 'top'); screen.addstr(2, 10, 'below'); screen.addstr(3, 15, 'right below')\n"
+        "    screen.refresh(); screen.getch()\n"
+        "curses.wrapper(main)\n"
+    )
+    (git_repo / "draw.py").write_text(script)
+    told = Told(backend_of(git_repo, BASH), git_repo, "python3 draw.py")
+    await told.until("               right below")
+    assert [line for line in told.page if line][-3:] == [
+        "top",
+        "          below",
+        "               right below",
+    ]
+    assert await told.backend.type(TURN, "x") == ""
+    await told.backend.type(TURN, "echo b''ack")
+    await told.until("back")
+    await told.backend.type(TURN, "exit 0")
+    await told.end()
+
+
+@pytest.mark.parametrize(
+    ("command", "prompt"),
+    [
+        ("read -s -p Secret: word; echo got=$word.", "Secret:"),
+        ("python3 -c 'import getpass; getpass.getpass()'", "Password:"),
+        ("openssl genrsa -aes256 2048", "Enter PEM pass phrase:"),
+    ],
+    ids=["bash", "python", "openssl"],
+)
+async def test_nothing_is_typed_into_a_password_prompt(git_repo: Path, command: str, prompt: str) -> None:
+    if command.startswith("openssl"):
+        require("openssl")
     told = Told(backend_of(git_repo, BASH), git_repo, "echo up")
     await told.until("up")
-    await told.backend.type(TURN, "read -s -p Secret: word; echo got=$word.")
-    await told.until("Secret:")
+    await told.backend.type(TURN, command)
+    await told.until(prompt)
     assert await told.backend.type(TURN, "hunter2hunter2") == run_module.NOT_TYPED
     assert await told.backend.stop(TURN) is True
     await told.end()
