@@ -66,10 +66,11 @@ async def test_in_a_thread_it_is_that_threads_and_a_name_is_any(tmp_path: Path) 
         assert "There is no log of a session `nonesuch`" in texts(await ask(parent, "nonesuch", "300.3"))
 
 
-async def test_the_last_lines_are_shown_as_a_terminal_shows_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newline", [b"\r\n", b"\n"])
+async def test_the_last_lines_are_shown_as_a_terminal_shows_them(tmp_path: Path, newline: bytes) -> None:
     async with worker(settings(tmp_path)) as parent:
-        lines = b"".join(b"line %d\r\n" % number for number in range(200))
-        await ran(parent, tmp_path, "100.1", lines + b"\x1b[32m 10%\r100%\x1b[0m\r\n")
+        lines = b"".join(b"line %d" % number + newline for number in range(200))
+        await ran(parent, tmp_path, "100.1", lines + b"\x1b[32m 10%\r100%\x1b[0m" + newline)
         assert texts(await ask(parent, "tail 3", "300.1")) == "```\nline 198\nline 199\n100%\n```"
 
 

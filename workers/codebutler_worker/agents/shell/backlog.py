@@ -35,13 +35,13 @@ class Backlog:
         with self._lock:
             if not self._tail:
                 room = max(0, max(self._room_bytes, TAIL_BYTES) - len(self._head))
-                self._head += _returning(data[:room]) if newline_returns else data[:room]
+                self._head += returning(data[:room]) if newline_returns else data[:room]
                 data = data[room:]
             if not data:
                 return
             self._skipped_bytes += max(0, len(data) - TAIL_BYTES)
             end = data[-TAIL_BYTES:]
-            self._tail.append(_returning(end) if newline_returns else end)
+            self._tail.append(returning(end) if newline_returns else end)
             self._tail_bytes += len(self._tail[-1])
             while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
                 gone = self._tail.popleft()
@@ -72,5 +72,6 @@ class Backlog:
         return not self._head and not self._tail
 
 
-def _returning(data: bytes) -> bytes:
+def returning(data: bytes) -> bytes:
+    """``data`` for a terminal that returns only when told to."""
     return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
