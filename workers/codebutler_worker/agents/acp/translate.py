@@ -147,7 +147,8 @@ class Translator:
             events += [*self.flush(), *self._untold()]
             known = self._calls[call.tool_call_id] = Running(call.title or "a tool", call.kind or "other")
         self._learn(known, call)
-        if isinstance(call.raw_input, dict) or call.status in _OVER:
+        # OpenCode 1.18 first tells only the working directory of a call, Kimi Code 2.1 only its name.
+        if summarise(known.given, self._workdir) or call.status in _OVER:
             events += self._tell(call.tool_call_id, known)
         if call.status in _OVER:
             del self._calls[call.tool_call_id]

@@ -36,7 +36,7 @@ def judge_error(code: int, message: str, title: str, login: str) -> Verdict:
     said = one_line(message or _NO_REASON)
     words = said.lower()
     if code == AUTH_REQUIRED or any(mark in words for mark in _DENIED):
-        return Verdict("auth", login)
+        return Verdict("auth", f"{login} It says: {said}")
     if any(mark in words for mark in _SPENT):
         return Verdict("limit", f"The model service refuses more for now: {said}")
     if any(mark in words for mark in _BUSY):

@@ -1,0 +1,101 @@
+"""How a turn over the Agent Client Protocol ended: by the agent's word, its record, and the clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codebutler_worker.agents.acp.kind import Account
+from codebutler_worker.agents.acp.ledger import account, account_of, length
+from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, judge_error
+from codebutler_worker.agents.acp.watch import Limits, Watch
+
+WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"
+TITLE, LOGIN = "Kimi Code", "log in."
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "reason"),
+    [
+        (AUTH_REQUIRED, "Authentication required", "auth"),
+        (-32603, "401 invalid key", "auth"),
+        (-32603, "402 insufficient balance", "limit"),
+        (-32603, "You have exceeded your quota", "limit"),
+        (-32603, "429 slow down", "overloaded"),
+        (-32603, "529 Overloaded", "overloaded"),
+        (-32603, "", "failed"),
+    ],
+)
+def test_an_error_has_a_reason(code: int, said: str, reason: str) -> None:
+    verdict = judge_error(code, said, TITLE, LOGIN)
+    assert verdict.reason == reason
+    assert "\n" not in verdict.text
+    assert verdict.text
+
+
+def turns() -> list[bytes]:
+    """The record, cut into its turns."""
+    cut: list[bytes] = []
+    for line in WIRE.read_bytes().splitlines(keepends=True):
+        if b'"turn.prompt"' in line:
+            cut.append(b"")
+        cut[-1] += line
+    return cut
+
+
+def test_the_record_owns_up_to_failures() -> None:
+    found = [account_of(each, TITLE, LOGIN) for each in turns()]
+    reasons = [each.failure.reason if each.failure else "done" for each in found]
+    assert reasons == ["failed", "overloaded", "limit", "failed", "auth", "failed", "done", "done"]
+    assert found[0].failure is not None
+    assert "500 boom" in found[0].failure.text
+
+
+def test_the_record_says_what_was_used() -> None:
+    last = account_of(turns()[-1], TITLE, LOGIN)
+    assert (last.input_tokens, last.output_tokens, last.turns) == (400, 80, 4)
+
+
+def test_a_record_of_nonsense_is_no_failure() -> None:
+    lines = [
+        b'{"type": "usage.record", "usage": 7}',
+        b'{"type":"turn.ended"',
+        b"[" * 9999 + b'"turn.ended"',
+        b"\xff",
+    ]
+    assert account_of(b"\n".join(lines), TITLE, LOGIN) == Account()
+
+
+def test_the_record_is_read_from_where_the_turn_began(tmp_path: Path) -> None:
+    first, *_, last = turns()
+    (tmp_path / "wire.jsonl").write_bytes(first + last)
+    assert length(tmp_path, "wire.jsonl") == len(first + last)
+    found = account(tmp_path, "wire.jsonl", len(first), TITLE, LOGIN)
+    assert found is not None
+    assert (found.failure, found.turns) == (None, 4)
+
+
+def test_a_record_that_is_none_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(WIRE.read_bytes())
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "directory").mkdir()
+    for name in ("link", "directory", "missing", "", "../real"):
+        assert account(tmp_path, name, 0, TITLE, LOGIN) is None
+        assert length(tmp_path, name) == 0
+
+
+def test_only_the_agents_own_time_counts() -> None:
+    watch = Watch(0, Limits(100, start_s=10, stall_s=50))
+    watch.pass_time(9, asking=False)
+    assert watch.due(busy=False) is None
+    watch.pass_time(10, asking=False)
+    assert watch.due(busy=False) == "stalled"
+    watch.heard()
+    watch.pass_time(1000, asking=True)
+    assert watch.due(busy=False) is None
+    watch.pass_time(1060, asking=False)
+    assert watch.due(busy=False) == "stalled"
+    assert watch.due(busy=True) is None
+    watch.pass_time(1090, asking=False)
+    assert watch.due(busy=True) == "timeout"
