@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxSection
+from codebutler.config.schema import CommandRule, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.conversation.memory_file import MAX_BYTES, read_memory
 from codebutler_worker.roster import Roster
 
 
-def roster(tmp_path: Path, mode: SandboxMode) -> Roster:
-    config = Config(sandbox=SandboxSection(mode=mode))
+def roster(tmp_path: Path, mode: SandboxMode, commands: tuple[CommandRule, ...] = ()) -> Roster:
+    config = Config(sandbox=SandboxSection(mode=mode), commands=commands)
     settings = RepoSettings(name="sample", path=str(tmp_path), channel_id="C0REPO", config=config)
     return Roster(settings, tmp_path, tmp_path / "state", ManualClock())
 
@@ -27,6 +27,21 @@ async def test_an_agent_is_made_once(tmp_path: Path) -> None:
     assert await agents.get("rehearsal") is first
     assert (await agents.get("claude")).name == "claude"
     assert (await agents.get("kimi")).name == "kimi"
+    await agents.close()
+
+
+async def test_agents_of_the_configuration_are_made_by_their_mode(tmp_path: Path) -> None:
+    rules = (
+        CommandRule(prefix="claude", binary="claude", mode="headless"),
+        CommandRule(prefix="tell", binary="true", mode="headless"),
+        CommandRule(prefix="gone", binary="no-such-program", mode="headless"),
+        CommandRule(prefix="speak", binary="true", mode="acp"),
+    )
+    agents = roster(tmp_path, "none", rules)
+    made = {name: type(await agents.get(name)).__name__ for name in ("claude", "tell", "speak")}
+    assert made == {"claude": "ClaudeBackend", "tell": "HeadlessBackend", "speak": "AcpBackend"}
+    told = {each.prefix: each.ready for each in await agents.survey()}
+    assert (told["tell"], told["gone"], told["speak"]) == (True, False, True)
     await agents.close()
 
 
