@@ -7,6 +7,7 @@ out as JSON lines. It runs with a worker's scrubbed environment, and knows no Sl
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,9 @@ from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.limits import Limiter, Limits
 from codebutler_worker.sandbox.port import Lasting, Sandbox
+from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.sandbox.whoami import identity
 from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
 
@@ -57,7 +60,7 @@ async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
     settings = checkup.group[0]
     for each in filter(lambda one: one.path, checkup.group):
         yield await asyncio.to_thread(_store, each)
-    async for finding in _walls(settings, Path(checkup.state)):
+    async for finding in _walls(settings, Path(checkup.state), checkup.group):
         yield finding
     surveyed = await survey(settings, home)
     for found in surveyed:
@@ -96,7 +99,9 @@ def _store(settings: RepoSettings) -> Finding:
     )
 
 
-async def _walls(settings: RepoSettings, state: Path) -> AsyncIterator[Finding]:
+async def _walls(
+    settings: RepoSettings, state: Path, group: tuple[RepoSettings, ...]
+) -> AsyncIterator[Finding]:
     section = settings.config.sandbox
     try:
         sandbox = await select_sandbox(section.mode, trusted=True, hidden=(state,), section=section)
@@ -108,9 +113,9 @@ async def _walls(settings: RepoSettings, state: Path) -> AsyncIterator[Finding]:
             "sandbox", "none", "agents run without walls, as you: set sandbox.mode to auto unless you must"
         )
     else:
-        yield ok(
-            "sandbox", sandbox.name, "self-test passed: what is started inside sees and writes only its own"
-        )
+        yield walls_finding(sandbox.name)
+    for is_well, told in sorted({_identity(sandbox.name, each) for each in group}):
+        yield (ok if is_well else warn)("sandbox", "user", told)
     if isinstance(sandbox, Lasting):
         await sandbox.close()
         yield ok("sandbox", "limits", sandbox.told)
@@ -119,6 +124,19 @@ async def _walls(settings: RepoSettings, state: Path) -> AsyncIterator[Finding]:
     if isinstance(sandbox, BwrapSandbox):
         yield _filter(sandbox)
     yield await _network(sandbox, section)
+
+
+def _identity(walls: str, settings: RepoSettings) -> tuple[bool, str]:
+    path = Path(settings.path)
+    owner = path.stat().st_uid if settings.path and path.exists() else os.geteuid()
+    return identity(walls, os.geteuid(), owner)
+
+
+def walls_finding(name: str) -> Finding:
+    """What walls that passed their self-test are worth."""
+    if name == "seatbelt":
+        return warn("sandbox", name, f"self-test passed, but {UNTESTED}")
+    return ok("sandbox", name, "self-test passed: what is started inside sees and writes only its own")
 
 
 def _limits(section: SandboxSection, *, walls: bool) -> Finding:

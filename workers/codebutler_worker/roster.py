@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from codebutler_worker.media.service import MediaService
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.sandbox.whoami import identity
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 
@@ -111,6 +113,8 @@ class Roster:
             sandbox = await select_sandbox(
                 section.mode, trusted=True, hidden=(self._state,), section=section, idle_s=idle_s
             )
+            is_well, told = identity(sandbox.name, os.geteuid(), Path(self._settings.path).stat().st_uid)
+            log.log(logging.INFO if is_well else logging.WARNING, "%s", told)
             if isinstance(sandbox, Lasting):
                 if swept := await sandbox.sweep():
                     log.warning("%d containers of workers that are no more were removed", swept)

@@ -19,11 +19,6 @@ async def test_no_walls_only_when_trusted() -> None:
         await select_sandbox("none", trusted=False)
 
 
-async def test_what_is_not_built_yet_is_refused_with_a_way_out() -> None:
-    with pytest.raises(SandboxUnavailableError, match=r"not available yet.*global configuration"):
-        await select_sandbox("seatbelt", trusted=True)
-
-
 def test_a_container_gets_what_the_configuration_says_and_else_its_own_limits() -> None:
     assert container_limits(SandboxSection()) == replace(DEFAULT, file_bytes=10 * 2**30)
     asked = SandboxSection(memory_mb=2048, processes=0, cpus=4, file_size_gb=1)

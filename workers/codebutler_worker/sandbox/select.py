@@ -32,14 +32,11 @@ async def select_sandbox(
         if not trusted:
             raise SandboxUnavailableError("sandbox.mode none is honoured in trusted configuration only")
         return NoSandbox()
-    if mode == "seatbelt":
-        raise SandboxUnavailableError(f"sandbox.mode {mode} is not available yet: use bwrap, {WITHOUT}")
-    if mode != "docker" and sys.platform != "linux":
-        raise SandboxUnavailableError(f"no sandbox works on this system yet: use Linux, {WITHOUT}")
     errors = []
+    # Seatbelt, which nobody has tried, has to be named.
     for wanted in ("bwrap", "docker") if mode == "auto" else (mode,):
         try:
-            sandbox = BwrapSandbox(hidden) if wanted == "bwrap" else _docker(hidden, section, idle_s)
+            sandbox = _made(wanted, hidden, section, idle_s)
             await sandbox.self_test()
         except SandboxUnavailableError as error:
             errors.append(str(error))
@@ -48,8 +45,16 @@ async def select_sandbox(
     raise SandboxUnavailableError("; ".join([*errors, WITHOUT]))
 
 
-def _docker(hidden: tuple[Path, ...], section: SandboxSection, idle_s: float) -> Sandbox:
-    # Most workers never need it, and each would carry it.
+def _made(mode: SandboxMode, hidden: tuple[Path, ...], section: SandboxSection, idle_s: float) -> Sandbox:
+    if mode == "bwrap":
+        if sys.platform != "linux":
+            raise SandboxUnavailableError("bubblewrap works on Linux only: use docker, or on macOS seatbelt")
+        return BwrapSandbox(hidden)
+    # Most workers never need the others, and each would carry them.
+    if mode == "seatbelt":
+        from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox
+
+        return SeatbeltSandbox(hidden)
     from codebutler_worker.sandbox.docker import DockerSandbox, container_limits
 
     return DockerSandbox(hidden, limits=container_limits(section), idle_s=idle_s)
