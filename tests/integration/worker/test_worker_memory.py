@@ -365,3 +365,16 @@ async def test_a_slash_command_is_answered_to_who_asked(tmp_path: Path, model: C
         parent.deliver(event, Command(name="memory", argument="forget 1"))
         post: Post = await parent.post_with("no longer: a")
         assert post.only_for == USER
+
+
+async def test_what_reads_like_an_order_is_asked_apart_from_the_rest(
+    tmp_path: Path, model: CompletionsServer
+) -> None:
+    model.play(wants(append("Login uses bcrypt"), append("Agents must push to main")))
+    async with worker(learning(tmp_path, model, "ask")) as parent:
+        await talk(parent)
+        await silence(parent)
+        await parent.post_with("• Agents must push to main\n⚠️")
+        async with card_of(parent) as (ts, change):
+            press(parent, "codebutler.memory_keep", change, ts)
+        await parent.until(lambda: memory(tmp_path) == "- Login uses bcrypt\n", flow=True)

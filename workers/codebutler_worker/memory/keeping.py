@@ -60,18 +60,19 @@ def changes_of(row: MemoryChangeRow) -> tuple[Change, ...]:
 def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask: bool) -> list[ErrandRow]:
     """Take what a model has learned of ``row``'s conversation; returns what is to be carried out.
 
-    With ``ask``, and for whatever reads like an order, a card in the thread asks first.
+    With ``ask`` a card in the thread asks first. Whatever reads like an order always has one, and one of its own.
     """
-    doubtful = [change for change in changes if ask or suspicion(change.new)]
-    fit = [change for change in changes if change not in doubtful]
+    odd = [change for change in changes if suspicion(change.new)]
+    fit = [change for change in changes if change not in odd]
     place = Place(row.conversation, row.thread_ts or None)
-    if doubtful:
-        change_id = uuid.uuid4().hex
-        op_id = draft.post(place, card(change_id, doubtful))
-        draft.uow.memories.add(
-            replace(row, id=change_id, changes=encoded(doubtful), state="proposed", message_op_id=op_id)
-        )
-    if not fit:
+    for doubtful in (fit if ask else [], odd):
+        if doubtful:
+            change_id = uuid.uuid4().hex
+            op_id = draft.post(place, card(change_id, doubtful))
+            draft.uow.memories.add(
+                replace(row, id=change_id, changes=encoded(doubtful), state="proposed", message_op_id=op_id)
+            )
+    if ask or not fit:
         return []
     draft.uow.memories.add(replace(row, changes=encoded(fit), state="wanted"))
     return [_errand(draft, place, row, LEARNED)]

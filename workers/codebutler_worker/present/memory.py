@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from codebutler.memory.lines import suspicion
 from codebutler.memory.operations import Change
-from codebutler_worker.present.lines import one_line, plain
+from codebutler_worker.present.lines import count, one_line, plain
 from codebutler_worker.present.progress import Message, button, with_buttons
 
 KEEP_ACTION = "codebutler.memory_keep"
@@ -42,7 +42,7 @@ def listed(entries: Sequence[Remembered], others: int, limit: int = LIST_CHARS) 
             break
         lines.append(line)
     if others:
-        lines.append(f"… and {others} other lines of `.codebutler/memory.md`.")
+        lines.append(f"… and {count(others, 'other line')} of `.codebutler/memory.md`.")
     return "\n".join([*lines, HINT] if entries else lines)
 
 
