@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from codebutler.clock import SystemClock
 from codebutler.config.schema import CommandRule
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
-from codebutler_worker.agents.headless.backend import HeadlessBackend
+from codebutler_worker.agents.headless.backend import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.sandbox.none import NoSandbox
@@ -73,6 +73,16 @@ async def test_what_it_prints_is_the_answer(git_repo: Path) -> None:
     assert b"thinking\n" in log
     assert b"\x1b[31mred" in log
     assert b" status=done " in log
+
+
+async def test_a_flood_is_recorded_whole_and_its_end_is_the_answer(git_repo: Path) -> None:
+    events = await turn(backend_of(git_repo, "bash", "-c", "seq -w 1 300000"), git_repo, "x")
+    text = end(events).text
+    assert text.endswith("\n299999\n300000")
+    assert ANSWER_CHARS - 10 <= len(text) <= ANSWER_CHARS + 10
+    assert sum(len(event.text) for event in events if isinstance(event, Text)) <= SPOKEN_CHARS
+    log = (git_repo / SESSIONS / "01234567.log").read_bytes()
+    assert log.count(b"\n", 0, 2_100_000) == 300_000
 
 
 async def test_where_the_prompt_goes(git_repo: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -23,6 +24,8 @@ from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
 ANSWER_CHARS = 256 * 2**10
 """Of a longer answer the end is kept; the session's log has all of it."""
+SPOKEN_CHARS = 2**20
+"""What is looked at while the program works: a flood goes into the log only, and its end into the answer."""
 REASON_CHARS = 500
 TICK_S = 0.5
 DRAIN_S = 1.0
@@ -105,21 +108,22 @@ class HeadlessBackend:
         late = asyncio.Event()
         ending = asyncio.create_task(self._end_in_time(process, late), name=f"limit:{turn.turn_id}")
         asking = asyncio.create_task(_ask(process, ours), name=f"ask:{turn.turn_id}")
-        stripper, answer = Stripper(), ""
+        stripper, answer = Stripper(), Tail(ANSWER_CHARS)
         try:
             if turn.turn_id in self._unwanted:
                 await process.stop(eof_s=0)
             async for line in process.lines():
                 text = stripper.feed(line + b"\n")
-                answer = (answer + text)[-ANSWER_CHARS:]
-                yield Text(text)
+                answer.add(text)
+                if answer.chars <= SPOKEN_CHARS:
+                    yield Text(text)
             await process.wait()
             if turn.turn_id in self._unwanted:
                 yield Finished(ok=False, text="Stopped.", reason="stopped")
             elif late.is_set():
                 yield Finished(ok=False, text=LATE.format(minutes=self._limit_s / 60), reason="timeout")
             else:
-                yield self._finished(process, answer.strip(), await process.last_words())
+                yield self._finished(process, answer.text.strip(), await process.last_words())
         finally:
             ending.cancel()
             asking.cancel()
@@ -166,6 +170,29 @@ class HeadlessBackend:
             network=way.network,
             conversation=turn.conversation,
         )
+
+
+class Tail:
+    """The last lines of what is added, about ``limit`` characters. ``chars``: how many there were in all."""
+
+    def __init__(self, limit: int) -> None:
+        self.chars = 0
+        self._limit = limit
+        self._lines: deque[str] = deque()
+        self._kept = 0
+
+    def add(self, line: str) -> None:
+        """One more line; of a very long one its end."""
+        self.chars += len(line)
+        self._lines.append(line[-self._limit :])
+        self._kept += len(self._lines[-1])
+        while self._kept - len(self._lines[0]) >= self._limit:
+            self._kept -= len(self._lines.popleft())
+
+    @property
+    def text(self) -> str:
+        """What is kept."""
+        return "".join(self._lines)
 
 
 async def _ask(process: AgentProcess, ours: Call) -> None:
