@@ -10,7 +10,7 @@ import pytest
 from acp.schema import RequestPermissionRequest, SessionNotification
 
 from codebutler_worker.agents.acp.link import decode
-from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for
+from codebutler_worker.agents.acp.translate import MOST_CALLS, MOST_CHARS, Translator, is_choice, option_for
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -111,6 +111,20 @@ def test_a_working_directory_alone_tells_nothing_of_a_call() -> None:
     assert update(translator, sessionUpdate="tool_call", rawInput={"cwd": "/x"}, **call) == []
     told = update(translator, sessionUpdate="tool_call_update", rawInput={"command": "ls"}, **call)
     assert told == [ToolUse("c", "bash", "ls", {"command": "ls"})]
+
+
+def test_what_a_mad_agent_says_has_bounds() -> None:
+    translator = Translator(REPO)
+    for at in range(MOST_CALLS + 5):
+        update(translator, sessionUpdate="tool_call", toolCallId=f"c{at}", title="Do", kind="other")
+    for _ in range(5):
+        update(translator, **said("x" * (MOST_CHARS // 4)))
+    told = translator.flush()
+    assert [len(event.text) for event in told if isinstance(event, Text)] == [MOST_CHARS]
+    done = update(
+        translator, sessionUpdate="tool_call_update", toolCallId=f"c{MOST_CALLS + 4}", status="completed"
+    )
+    assert done == []
 
 
 def test_only_dollars_are_counted() -> None:

@@ -119,6 +119,7 @@ class Link:
         self._taken = asyncio.Event()
         self._taken.set()
         self._asked: dict[str, Asked] = {}
+        self._requests = 0
         self._listening = False
         self._connection = Connection(self._handle, Pipe(process, self))
 
@@ -267,7 +268,8 @@ class Link:
             raise RequestError.invalid_params() from None
         if not self._listening or request.session_id != self.session_id or len(self._asked) >= MOST_ASKED:
             return {"outcome": {"outcome": "cancelled"}}
-        asked = Asked(f"ask-{id(request)}", request, asyncio.get_running_loop().create_future())
+        self._requests += 1
+        asked = Asked(f"ask-{self._requests}", request, asyncio.get_running_loop().create_future())
         self._asked[asked.id] = asked
         self.tell(asked)
         option_id = await asked.chosen

@@ -39,6 +39,9 @@ from codebutler_worker.present.approvals import PLAN_TOOL
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")
+# An agent may be mad: what it says is not kept without bounds.
+MOST_CHARS = 2_000_000
+MOST_CALLS = 1_000
 _STATES: dict[str, Any] = {"pending": "pending", "in_progress": "in_progress", "completed": "done"}
 Call = ToolCallStart | ToolCallProgress | ToolCallUpdate
 
@@ -54,6 +57,28 @@ class Running:
     told: bool = False
 
 
+class Block:
+    """What is said in pieces, up to MOST_CHARS."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._chars = 0
+
+    def add(self, chunk: AgentMessageChunk | AgentThoughtChunk) -> None:
+        """One more piece; what is no text is left out."""
+        if isinstance(chunk.content, TextContentBlock):
+            part = chunk.content.text[: MOST_CHARS - self._chars]
+            self._chars += len(part)
+            self._parts.append(part)
+
+    def take(self) -> str:
+        """All of it; then it begins anew."""
+        text = "".join(self._parts).strip()
+        self._parts.clear()
+        self._chars = 0
+        return text
+
+
 class Translator:
     """One turn of one session.
 
@@ -67,8 +92,8 @@ class Translator:
         self.cost_usd: float | None = None
         self._workdir = workdir
         self._calls: dict[str, Running] = {}
-        self._text: list[str] = []
-        self._thought: list[str] = []
+        self._text = Block()
+        self._thought = Block()
         self._message: str | None = None
 
     @property
@@ -83,8 +108,7 @@ class Translator:
                 return self._said(chunk)
             case AgentThoughtChunk() as chunk:
                 self.worked = True
-                if isinstance(chunk.content, TextContentBlock):
-                    self._thought.append(chunk.content.text)
+                self._thought.add(chunk)
                 return []
             case ToolCallStart() | ToolCallProgress() as call:
                 return self._called(call)
@@ -117,9 +141,7 @@ class Translator:
     def flush(self) -> list[AgentEvent]:
         """What it said and thought as finished blocks."""
         events: list[AgentEvent] = []
-        thought, text = "".join(self._thought).strip(), "".join(self._text).strip()
-        self._thought.clear()
-        self._text.clear()
+        thought, text = self._thought.take(), self._text.take()
         if thought:
             events.append(Thinking(thought))
         if text:
@@ -133,8 +155,7 @@ class Translator:
         if chunk.message_id != self._message:
             events += self.flush()
         self._message = chunk.message_id
-        if isinstance(chunk.content, TextContentBlock):
-            self._text.append(chunk.content.text)
+        self._text.add(chunk)
         return events
 
     def _called(self, call: ToolCallStart | ToolCallProgress) -> list[AgentEvent]:
@@ -142,7 +163,8 @@ class Translator:
         known = self._calls.get(call.tool_call_id)
         events: list[AgentEvent] = []
         if known is None:
-            if call.status in _OVER and not isinstance(call, ToolCallStart):
+            stray = call.status in _OVER and not isinstance(call, ToolCallStart)
+            if stray or len(self._calls) >= MOST_CALLS:
                 return []
             events += [*self.flush(), *self._untold()]
             known = self._calls[call.tool_call_id] = Running(call.title or "a tool", call.kind or "other")
