@@ -33,5 +33,6 @@ def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
             return Plan(tuple(replace(step, text=redact(step.text)) for step in event.steps))
         case Question():
             options = tuple(redact(option) for option in event.options)
-            return replace(event, text=redact(event.text), options=options)
+            details = tuple(redact(detail) for detail in event.details)
+            return replace(event, text=redact(event.text), options=options, details=details)
     return event

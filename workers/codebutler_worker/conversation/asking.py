@@ -34,7 +34,6 @@ from codebutler_worker.store.rows import TurnRow
 UNSAVED = "Nobody could be asked: the question could not be stored. Do without."
 UNANSWERED = "(Nobody answered this within 30 minutes.)"
 TOO_LATE = "⚠️ The agent no longer waited for that decision: it has no effect."
-STORE_RETRY_S = 5.0
 NOT_THE_SAME = "Refused: this is not what was decided about."
 
 
@@ -185,13 +184,7 @@ class Asking:
     async def _expire(self, approval_ids: tuple[str, ...]) -> None:
         await self._desk.clock.sleep(EXPIRY_S)
         # The card must not be open any more when the agent hears no: first the store, however long it takes.
-        while True:
-            try:
-                expired = await self._desk.commit(lambda draft: _expired(draft, approval_ids))
-                break
-            except StoreError as error:
-                self._desk.report.log("ERR", f"an expiry waits for the store: {error}")
-                await self._desk.clock.sleep(STORE_RETRY_S)
+        expired = await self._desk.commit_surely(lambda draft: _expired(draft, approval_ids), "an expiry")
         if len(expired) == len(approval_ids):
             await self._refuse(expired, EXPIRED_REASON)
             return

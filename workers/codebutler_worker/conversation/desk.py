@@ -20,6 +20,7 @@ import msgspec
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
+from codebutler.errors import StoreError
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Audit, Log, LogTag
@@ -37,6 +38,7 @@ from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from codebutler_worker.tree.tree import Tree
 
 T = TypeVar("T")
+STORE_RETRY_S = 5.0
 
 _KINDS: dict[type[Operation], OperationKind] = {
     Post: "post",
@@ -190,6 +192,15 @@ class Desk:
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
         return await result
+
+    async def commit_surely(self, work: Callable[[Draft], T], what: str) -> T:
+        """The same, tried until the store takes it: a full disk must not cost ``what``, which is logged."""
+        while True:
+            try:
+                return await self.commit(work)
+            except StoreError as error:
+                self.report.log("ERR", f"{what} waits for the store: {error}")
+                await self.clock.sleep(STORE_RETRY_S)
 
     async def close(self) -> None:
         """Wait for the commits under way."""

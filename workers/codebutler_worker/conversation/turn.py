@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from codebutler.errors import CodeButlerError, StoreError
+from codebutler.errors import CodeButlerError
 from codebutler.process.killpoints import reached
 from codebutler_worker.agents.backend import (
     AgentBackend,
@@ -20,7 +20,6 @@ from codebutler_worker.agents.backend import (
     Approval,
     Finished,
     Keyboard,
-    Output,
     Question,
     Started,
     Text,
@@ -33,37 +32,29 @@ from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.background import gather
 from codebutler_worker.conversation.beginning import Begun
+from codebutler_worker.conversation.continuing import keep_session
 from codebutler_worker.conversation.desk import Desk, Draft, Place
+from codebutler_worker.conversation.display import Display
 from codebutler_worker.conversation.ending import Ending, conclude
 from codebutler_worker.conversation.luggage import Luggage
 from codebutler_worker.conversation.memory_file import read_memory
 from codebutler_worker.conversation.parcels import Parcels
 from codebutler_worker.conversation.parking import others_than, resume_at
-from codebutler_worker.conversation.progress import ProgressMessage
 from codebutler_worker.conversation.prompt import system_prompt
-from codebutler_worker.conversation.queueing import (
-    Verdict,
-    place_of,
-)
-from codebutler_worker.conversation.showing import Showing
-from codebutler_worker.conversation.telling import Telling
+from codebutler_worker.conversation.queueing import Verdict, place_of
 from codebutler_worker.conversation.trees import TurnTrees
 from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.conversation.waiting import wait_for
 from codebutler_worker.memory.block import memory_block
 from codebutler_worker.memory.facts import TurnNotes
-from codebutler_worker.present import progress
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count
-from codebutler_worker.present.progress import Message
-from codebutler_worker.present.reducer import View, reduce
-from codebutler_worker.store.rows import SessionRow, TurnRow
+from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.state_dir import STATE_DIR
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
-RETRY_COMMIT_S = 5.0
 SESSION_LOST = (
     "⚠️ The earlier session could not be resumed, so this is a fresh one: it knows this message only."
 )
@@ -76,24 +67,18 @@ class Turn:
         self._desk = desk
         self._begun = begun
         self._place: Place = place_of(begun.turn)
-        self._view = View()
         self._session_id = begun.turn.session_id
-        self._started_s = desk.clock.monotonic()
         self._stopping = False
         self._stopped_by = ""
         self._backend: AgentBackend | None = None
         self._drive: asyncio.Task[None] | None = None
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
-        self._progress: ProgressMessage | None = None
         self._record = ""
         self._luggage = Luggage(desk, self._place, begun.attachments)
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, load_changed)
-        self._showing: Showing | None = None
-        if begun.program is not None:
-            self._showing = Showing(desk, self._place, begun.turn.id, begun.program, begun.progress_op_id)
-        self._telling = Telling(desk, self._place, begun.progress_op_id)
+        self._display = Display(desk, self._place, begun)
         self._trees = TurnTrees(desk, begun.turn)
         self._watch = Watch(desk, begun.turn, lambda: self._asking.waits)
 
@@ -112,23 +97,21 @@ class Turn:
         self._desk.report.log("CLD", f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
         drive.add_done_callback(lambda _: self._over.set())
-        showing = self._show_progress()
         watching = asyncio.create_task(self._end_at_limit(), name=f"budget of {self.row.id}")
-        self._telling.start()
+        self._display.start()
         try:
             await _first(drive, self._outcome)
-            showing.cancel()
-            await self._telling.close()
+            await self._display.settle()
             await self._conclude(self._verdict(drive))
             await asyncio.wait({drive}, timeout=STREAM_END_S)
-            self._telling.clear()
+            self._display.clear()
             await self._trees.end()
         finally:
-            self._telling.stop()
-            for task in (drive, showing, watching):
+            for task in (drive, watching):
                 task.cancel()
-            closing = (self._asking.close(), self._parcels.close(), self._trees.close())
-            await asyncio.gather(drive, showing, watching, *closing, return_exceptions=True)
+            parts = (self._display, self._asking, self._parcels, self._trees)
+            closing = [part.close() for part in parts]
+            await asyncio.gather(drive, watching, *closing, return_exceptions=True)
 
     async def stop(self, by: str = "", *, forced: bool = False) -> None:
         """Ask the agent to end; force it if it does not, or at once. ``by`` is told in the thread."""
@@ -175,12 +158,12 @@ class Turn:
         if self._outcome.done():
             return self._outcome.result()
         if drive.cancelled():
-            return Finished(ok=False, text="", reason="stopped", usage=self._view.usage)
+            return Finished(ok=False, text="", reason="stopped", usage=self._display.view.usage)
         line = "The agent ended without a result: ask again."
         if error := drive.exception():
             self._desk.report.log("ERR", f"turn {self.row.id} broke: {error!r}")
             line = "Something broke inside CodeButler: see its log, then ask again."
-        return Finished(ok=False, text=line, reason="failed", usage=self._view.usage)
+        return Finished(ok=False, text=line, reason="failed", usage=self._display.view.usage)
 
     async def _driven(self) -> None:
         try:
@@ -251,62 +234,25 @@ class Turn:
         match event:
             case Started(session_id=session_id, fresh=fresh):
                 self._session_id = session_id
-                await self._desk.commit(lambda draft: self._remember_session(draft, fresh=fresh))
+                await self._desk.commit(lambda draft: self._remember(draft, fresh=fresh))
             case Text(text=text):
                 event = Text(await self._parcels.take(text))
             case Approval() | Question():
                 await self._asking.heard(backend, event, self._session_id or "")
-            case Output():
-                if self._showing is not None:
-                    self._showing.take(event)
             case Withdrawn():
                 await self._asking.withdrawn(event)
-        view = reduce(self._view, event)
-        self._telling.heard(event, view)
-        self._watch.heard(view.usage)
-        if view != self._view:
-            self._view = view
-            if self._progress is not None:
-                self._progress.refresh()
+        self._display.heard(event)
+        self._watch.heard(self._display.view.usage)
 
-    def _remember_session(self, draft: Draft, *, fresh: bool) -> None:
-        turn = self.row
+    def _remember(self, draft: Draft, *, fresh: bool) -> None:
+        """The agent has taken the turn."""
         if fresh:
             draft.post(self._place, SESSION_LOST)
-        known = draft.uow.sessions.get(turn.conversation, turn.agent)
+        draft.uow.messages.acknowledge(self.row.id)
         session_id = self._session_id or ""
-        draft.uow.messages.acknowledge(turn.id)
-        draft.uow.turns.update(turn.id, session_id=session_id, tree_before=self._trees.before)
-        if self.is_program:
-            return
-        draft.uow.sessions.put(
-            SessionRow(
-                conversation=turn.conversation,
-                channel_id=turn.channel_id,
-                thread_ts=turn.thread_ts,
-                agent=turn.agent,
-                session_id=session_id,
-                updated_at=draft.stamp,
-                total_cost_usd=known.total_cost_usd if known and known.session_id == session_id else 0.0,
-            )
-        )
-
-    def _show_progress(self) -> asyncio.Task[None]:
-        if self._showing is not None:
-            return asyncio.create_task(self._showing.run(), name=f"terminal of {self.row.id}")
-        if self._begun.progress_op_id is not None:
-            self._progress = ProgressMessage(
-                self._desk, self._place, self._begun.progress_op_id, self._render
-            )
-        showing = self._progress.run() if self._progress else asyncio.sleep(0)
-        return asyncio.create_task(showing, name=f"progress of {self.row.id}")
-
-    def _render(self) -> tuple[Message, str]:
-        message = progress.running(self._view, self._elapsed_s(), self.row.id, self.row.agent)
-        return message, self._view.last_tool
-
-    def _elapsed_s(self) -> float:
-        return self._desk.clock.monotonic() - self._started_s
+        draft.uow.turns.update(self.row.id, session_id=session_id, tree_before=self._trees.before)
+        if not self.is_program:
+            keep_session(draft, self.row, session_id)
 
     def _settled(self, finished: Finished) -> tuple[Finished, datetime | None]:
         """How the turn ended, and when it goes on by itself."""
@@ -317,31 +263,24 @@ class Turn:
         return finished, resume_at(finished, self.row.attempts, self._desk.clock.now())
 
     async def _conclude(self, finished: Finished) -> None:
-        """Commit the outcome; a full disk must not cost an answer, so it is tried until it works."""
+        """Commit the outcome."""
         finished, resume = self._settled(finished)
         ending = Ending(
             self.row,
             finished,
-            self._view,
-            self._elapsed_s(),
+            self._display.view,
+            self._display.elapsed_s,
             self._session_id,
             self._stopping,
             self._stopped_by,
             resume,
             await others_than(self._desk, self.row.agent) if resume and self._watch.met is None else (),
-            showing=self._showing,
+            showing=self._display.showing,
             worked_s=self._watch.worked_s,
         )
         reached("result.before")
-        while True:
-            try:
-                await self._desk.commit(
-                    lambda draft: conclude(draft, self._desk.settings.config.output, ending)
-                )
-                break
-            except StoreError as error:
-                self._desk.report.log("ERR", f"an answer waits for the store: {error}")
-                await self._desk.clock.sleep(RETRY_COMMIT_S)
+        output = self._desk.settings.config.output
+        await self._desk.commit_surely(lambda draft: conclude(draft, output, ending), "an answer")
         reached("result.after")
         for tag, text in ending.log_lines():
             self._desk.report.log(tag, text)

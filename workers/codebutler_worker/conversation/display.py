@@ -1,0 +1,80 @@
+"""What people see of a running turn: its progress message or its terminal, and the line under the thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+from codebutler_worker.agents.backend import AgentEvent, Output
+from codebutler_worker.conversation.beginning import Begun
+from codebutler_worker.conversation.desk import Desk, Place
+from codebutler_worker.conversation.progress import ProgressMessage
+from codebutler_worker.conversation.showing import Showing
+from codebutler_worker.conversation.telling import Telling
+from codebutler_worker.present import progress
+from codebutler_worker.present.progress import Message
+from codebutler_worker.present.reducer import View, reduce
+
+
+class Display:
+    """Of one turn. ``start`` once; ``settle`` before its outcome is told, ``clear`` after that; ``close`` at the
+    end, whatever happened. ``showing`` is a program's terminal, None for an agent."""
+
+    def __init__(self, desk: Desk, place: Place, begun: Begun) -> None:
+        self._desk = desk
+        self._place = place
+        self._turn = begun.turn
+        self._started_s = desk.clock.monotonic()
+        self._progress: ProgressMessage | None = None
+        self._telling = Telling(desk, place, begun.progress_op_id)
+        self._task: asyncio.Task[None] | None = None
+        self.view = View()
+        self.showing: Showing | None = None
+        if begun.program is not None:
+            self.showing = Showing(desk, place, begun.turn.id, begun.program, begun.progress_op_id)
+        elif begun.progress_op_id is not None:
+            self._progress = ProgressMessage(desk, place, begun.progress_op_id, self._render)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the turn began."""
+        return self._desk.clock.monotonic() - self._started_s
+
+    def start(self) -> None:
+        """Begin to show."""
+        self._telling.start()
+        if self.showing is not None:
+            self._task = asyncio.create_task(self.showing.run(), name=f"terminal of {self._turn.id}")
+        elif self._progress is not None:
+            self._task = asyncio.create_task(self._progress.run(), name=f"progress of {self._turn.id}")
+
+    def heard(self, event: AgentEvent) -> None:
+        """Take note of what the agent does."""
+        if isinstance(event, Output) and self.showing is not None:
+            self.showing.take(event)
+        view = reduce(self.view, event)
+        self._telling.heard(event, view)
+        if view != self.view:
+            self.view = view
+            if self._progress is not None:
+                self._progress.refresh()
+
+    async def settle(self) -> None:
+        """Show nothing more; what is told already is out before this returns."""
+        if self._task is not None:
+            self._task.cancel()
+        await self._telling.close()
+
+    def clear(self) -> None:
+        """Nothing is done any more."""
+        self._telling.clear()
+
+    async def close(self) -> None:
+        """End what still runs."""
+        self._telling.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _render(self) -> tuple[Message, str]:
+        message = progress.running(self.view, self.elapsed_s, self._turn.id, self._turn.agent)
+        return message, self.view.last_tool
