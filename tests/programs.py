@@ -29,6 +29,7 @@ INSTALL = {
     "espeak-ng": "apt-get install espeak-ng",
     "git": "apt-get install git",
     "openssl": "apt-get install openssl",
+    "rg": "apt-get install ripgrep",
     "systemctl": "apt-get install systemd",
     "systemd-analyze": "apt-get install systemd",
     "unshare": "apt-get install util-linux",

@@ -14,11 +14,20 @@ LIMIT_S = 30.0
 LINE_CHARS = 300
 SCRIPT = """
 pattern=$1 target=$2 kind=$3 case=$4 glob=$5
+# What cannot be opened is not worth a word; why it failed altogether is.
+quietly() {
+  said=$(mktemp) || exit 2
+  "$@" 2>"$said"
+  code=$?
+  [ $code -le 1 ] || cat "$said"
+  rm -f "$said"
+  exit $code
+}
 if command -v rg >/dev/null 2>&1; then
   [ "$kind" = text ] && kind=-F || kind=-s
   [ "$case" = any ] && case=-i || case=-s
-  exec rg --no-config -nH --no-heading --color=never --hidden --sort=path --glob '!.git' ${glob:+--glob "$glob"} \\
-    "$kind" "$case" -e "$pattern" -- "$target"
+  quietly rg --no-config -nH --no-heading --color=never --hidden --sort=path ${glob:+--glob "$glob"} \\
+    --glob '!.git' --glob '!.codebutler' "$kind" "$case" -e "$pattern" -- "$target"
 fi
 [ "$kind" = text ] && kind=-F || kind=-E
 [ "$case" = any ] && case=-i || case=
@@ -26,10 +35,12 @@ if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   [ "$target" = . ] && where= || where="${target#./}/"
   if [ -n "$glob" ] && [ -d "$target" ]; then target=":(glob)$where**/$glob"; else target=":(literal)${target#./}"; fi
   [ "$target" = ":(literal)." ] && target=.
-  exec git --no-pager grep -nI --untracked --exclude-standard --no-color "$kind" $case -e "$pattern" -- "$target"
+  quietly git --no-pager grep -nI --untracked --exclude-standard --no-color "$kind" $case -e "$pattern" \\
+    -- "$target" ':(exclude,top).codebutler'
 fi
-exec grep -rnIH "$kind" $case ${glob:+--include="$glob"} --exclude-dir=.git --exclude-dir=node_modules \\
-  --exclude-dir=.venv --exclude-dir=__pycache__ -e "$pattern" -- "$target"
+for name in .git .codebutler node_modules .venv __pycache__; do set -- "$@" "--exclude-dir=$name"; done
+shift 5
+quietly grep -rnIH "$kind" $case ${glob:+--include="$glob"} "$@" -e "$pattern" -- "$target"
 """
 """All three end with 1 where nothing was found, and with 2 or more for an error."""
 

@@ -29,7 +29,7 @@ def relative(workdir: Path, path: str) -> str:
         raise ToolError(f"{path!r}: stay inside the repository, without ..")
     if pure.is_absolute():
         if not pure.is_relative_to(workdir):
-            raise ToolError(f"{path}: not in this repository; paths are relative to {workdir}")
+            raise ToolError(f"{path}: not in this repository: give its path relative to the repository")
         pure = pure.relative_to(workdir)
     if hidden(pure):
         raise ToolError(f"{path}: CodeButler's own files are not yours to see")

@@ -12,11 +12,15 @@ from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Re
 LIMIT_BYTES = 2**20
 LIMIT_S = 30.0
 SCRIPT = """
-if command -v rg >/dev/null 2>&1; then exec rg --files --hidden --sort=path --glob '!.git' -- "$1"; fi
-if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-  exec git -c core.quotePath=false ls-files --cached --others --exclude-standard --deduplicate -- "$1"
+exec 2>/dev/null
+if command -v rg >/dev/null; then
+  exec rg --no-config --files --hidden --glob '!.git' --glob '!.codebutler' -- "$1"
 fi
-find "$1" \\( -name .git -o -name node_modules -o -name .venv -o -name __pycache__ \\) -prune -o -type f -print
+if git rev-parse --is-inside-work-tree >/dev/null; then
+  exec git ls-files --cached --others --exclude-standard --deduplicate -- "$1" ':(exclude,top).codebutler'
+fi
+find "$1" \\( -name .git -o -name .codebutler -o -name node_modules -o -name .venv -o -name __pycache__ \\) -prune \\
+  -o -type f -print
 """
 
 

@@ -13,7 +13,7 @@ from codebutler_worker.agents.claude.instructions import read_inside
 FILES = ("AGENTS.md", "CLAUDE.md")
 ORDERS = """\
 You are CodeButler's own coding agent. A person gave you a task from a chat thread; you carry it out in the repository \
-{workdir}, by yourself, over as many steps as it takes, with the tools you have.
+that is your working directory, by yourself, over as many steps as it takes, with the tools you have.
 
 How you work:
 - Work of more than two steps begins with a plan: add_subgoal for each step, update_subgoal when you begin one and \
@@ -43,7 +43,7 @@ STRICT = "bash runs one program at a time, without a shell. There is no network.
 
 def standing_orders(workdir: Path, appended: str, *, strict: bool) -> str:
     """Everything the session begins with; ``appended`` is what every agent is told here."""
-    parts = [ORDERS.format(workdir=workdir, commands=STRICT if strict else TERMINAL), appended]
+    parts = [ORDERS.format(commands=STRICT if strict else TERMINAL), appended]
     told = ((name, read_inside(workdir, name).strip()) for name in FILES)
     parts += [f"# The repository's {name}\n\n{text}" for name, text in told if text]
     return "\n\n".join(part for part in parts if part)

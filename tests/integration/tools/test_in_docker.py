@@ -1,0 +1,50 @@
+"""The tools in a container, with a real daemon."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from codebutler.clock import SystemClock
+from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.tools.code_search import CodeSearch
+from codebutler_worker.tools.edit_file import EditFile
+from codebutler_worker.tools.list_files import ListFiles
+from codebutler_worker.tools.port import Context, Tool
+from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
+from codebutler_worker.tools.read_files import ReadFiles
+from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
+from codebutler_worker.tools.shell import ShellTerminal
+from tests.containers import give_away
+from tests.integration.tools.conftest import call
+
+
+async def test_everything_works_in_a_container_too(docker_host: str, git_repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (git_repo / ".codebutler").mkdir(mode=0o700)
+    give_away(tmp_path)
+    sandbox = DockerSandbox(host=docker_host)
+    policy = tool_policy(git_repo, tmp_path / "home", "/usr/bin:/bin", {}, "C1:1.0")
+    terminal = ShellTerminal(sandbox, replace(policy, own_terminal=True), SystemClock())
+    context = Context(
+        workdir=git_repo,
+        turn_id="t1",
+        conversation="C1:1.0",
+        programs=SandboxPrograms(sandbox, policy),
+        terminal=terminal,
+    )
+
+    async def text(tool: Tool, **arguments: object) -> str:
+        return (await call(tool, context, json.dumps(arguments))).text
+
+    assert await text(ListFiles()) == "README.md\nsrc/app.py"
+    assert "exit code 0" in await text(RunTerminalCommand(), command="cd src && A=kept")
+    assert '+    return f"hi {name}"' in await text(EditFile(), path="src/app.py", old="hello", new="hi")
+    assert '2\t    return f"hi {name}"' in await text(ReadFiles(), paths=["src/app.py"])
+    assert await text(CodeSearch(), pattern="greet") == "src/app.py:1:def greet(name):"
+    begun = await text(RunTerminalCommand(), command="cat app.py; echo $A; sleep 300", wait_s=1)
+    assert "still running" in begun
+    assert "exit code 130" in await text(RunTerminalCommand(), signal="CTRL_C", wait_s=60)
+    await terminal.close()
+    await sandbox.close()
