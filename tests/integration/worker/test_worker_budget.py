@@ -252,7 +252,9 @@ async def test_the_time_spent_waiting_for_a_person_is_not_worked(tmp_path: Path)
         for _ in range(60):
             await parent.clock.advance(5)
         # Some steps of the clock pass between two looks.
-        assert re.search(r"Your budget for today is used up: [5-9](\.\d)? min of 5 min", (await held(parent, "100.1")).text)
+        assert re.search(
+            r"Your budget for today is used up: [5-9](\.\d)? min of 5 min", (await held(parent, "100.1")).text
+        )
 
 
 async def test_what_a_killed_worker_had_used_is_not_forgotten(tmp_path: Path) -> None:
