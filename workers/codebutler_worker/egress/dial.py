@@ -6,7 +6,8 @@ import asyncio
 import base64
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -39,7 +40,7 @@ async def system_resolve(host: str, port: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(told))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dialer:
     """``env`` may name a proxy that stands before the internet (HTTPS_PROXY, NO_PROXY) and authorities to trust
     (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)."""
@@ -47,6 +48,7 @@ class Dialer:
     env: Mapping[str, str] = field(default_factory=dict)
     resolve: Resolve = system_resolve
     connect: Connect = asyncio.open_connection
+    _tls: ssl.SSLContext | None = None
 
     async def public(self, wanted: Place) -> Streams:
         """A connection to a host on the public internet, or to an address that the configuration names as such.
@@ -63,17 +65,17 @@ class Dialer:
         proxy = self._proxy(wanted)
         tls: dict[str, Any] = {}
         if secure:
-            context = await asyncio.to_thread(self._context)
-            tls = {"ssl": context, "server_hostname": wanted.host}
+            # Some hundred certificates: read once, and not in the loop.
+            self._tls = self._tls or await asyncio.to_thread(self._context)
+            tls = {"ssl": self._tls, "server_hostname": wanted.host}
         if proxy is None:
             return await self._open(wanted.host, wanted.port, **tls)
         reader, writer = await self._through(proxy, wanted)
         if secure:
             try:
-                async with asyncio.timeout(CONNECT_S):
+                async with _closed_on_failure(writer), asyncio.timeout(CONNECT_S):
                     await writer.start_tls(tls["ssl"], server_hostname=wanted.host)
             except (OSError, TimeoutError) as error:
-                writer.close()
                 raise UnreachableError(f"{wanted.host} cannot be reached ({_why(error)})") from None
         return reader, writer
 
@@ -113,15 +115,15 @@ class Dialer:
         secret = base64.b64encode(user.encode()).decode()
         login = f"Proxy-Authorization: Basic {secret}\r\n" if parts.username else ""
         name = wanted.authority
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                writer.write(f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n{login}\r\n".encode("latin-1"))
-                answer = await reader.readuntil(b"\r\n\r\n")
-        except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
-            answer = b""
-        if answer[9:12] != b"200":
-            writer.close()
-            raise UnreachableError(f"the proxy {before.authority} does not connect to {wanted.host}")
+        async with _closed_on_failure(writer):
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    writer.write(f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n{login}\r\n".encode("latin-1"))
+                    answer = await reader.readuntil(b"\r\n\r\n")
+            except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+                answer = b""
+            if answer[9:12] != b"200":
+                raise UnreachableError(f"the proxy {before.authority} does not connect to {wanted.host}")
         return reader, writer
 
     def _proxy(self, wanted: Place) -> str | None:
@@ -141,6 +143,16 @@ class Dialer:
             context.load_verify_locations(cafile=extra)
         context.set_alpn_protocols(["http/1.1"])
         return context
+
+
+@asynccontextmanager
+async def _closed_on_failure(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Also when whoever waits is cancelled."""
+    try:
+        yield
+    except BaseException:
+        writer.transport.abort()
+        raise
 
 
 def _why(error: BaseException) -> str:
