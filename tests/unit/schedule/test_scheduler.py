@@ -121,6 +121,8 @@ async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
         assert key == "job:shop/tests:2026-11-21T11:00:00+00:00"
         assert header.text == "⏰ *tests*: starting…"
         assert (wish.ts, wish.text, wish.user, wish.origin) == (ts, "run: make test", OPERATOR, "schedule")
+        # On whose budget it goes.
+        assert wish.job == "tests"
         assert scheduler.hears("C1")
         scheduler.hear(done(ts))
         await calm()
