@@ -66,8 +66,9 @@ async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
     for found in surveyed:
         yield agent_finding(found, settings.config.agent.default, agent_name(settings.config, found.prefix))
     if checkup.live:
+        added = {rule.prefix for rule in settings.config.commands if rule.mode in ("acp", "headless")}
         for found in surveyed:
-            if found.ready and found.prefix in TURN_AGENTS:
+            if found.ready and found.prefix in (*TURN_AGENTS, *added):
                 yield await _live(agent_name(settings.config, found.prefix), checkup, home)
 
 

@@ -1,0 +1,39 @@
+"""What `codebutler doctor --live` finds out about Kimi Code and about agents of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings, SandboxSection
+from codebutler_worker.checkup import Checkup, look
+from tests.modelserver.server import ModelServer, Reply
+from tests.programs import KIMI_VERSION, path_with_node, require
+
+ACP_AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"
+KEY = "sk-not-a-real-key-0123456789"
+
+
+async def test_each_answers_once_or_says_what_to_do(tmp_path: Path) -> None:
+    binary, python = str(require("kimi")), str(require("python3"))
+    rules = [
+        CommandRule(prefix=name, binary=python, args=(str(ACP_AGENT), temper), mode="acp", description=name)
+        for name, temper in (("other", "plain"), ("locked", "locked"))
+    ]
+    async with ModelServer() as model:
+        model.play(Reply("READY"))
+        config = Config(
+            kimi=KimiSection(binary=binary, api_key=KEY, base_url=f"{model.url}/v1"),
+            sandbox=SandboxSection(mode="none"),
+            commands=tuple(rules),
+        )
+        env = {"PATH": path_with_node()}
+        repo = RepoSettings(name="r", path="", channel_id="", config=config, agent_env=env)
+        checkup = Checkup(group=(repo,), state=str(tmp_path), live=True)
+        found = {(each.area, each.subject): each async for each in look(checkup, tmp_path)}
+    assert found["agents", "kimi"].text == KIMI_VERSION
+    assert found["live", "kimi"].text.startswith("answered in")
+    assert found["live", "other"].level == "ok"
+    assert found["live", "locked"].level == "FAIL"
+    assert "log in by running `python3" in found["live", "locked"].text
+    assert set(model.keys) == {KEY}
+    assert KEY not in str(found)
