@@ -106,7 +106,11 @@ async def test_it_reaches_its_model_and_nobody_else(cell: Cell, caplog: pytest.L
     cell.model.play(Reply("", (page,)), Reply("Finished."))
     events = await run(backend, cell.turn())
     assert isinstance(events[-1], Finished)
-    assert (events[-1].ok, events[-1].text) == (True, "Finished.")
+    assert events[-1].ok
+    assert events[-1].text == (
+        "Finished.\n\n_⚠️ The sandbox did not let it reach `example.org`, `a.example`, `api.anthropic.com`: "
+        "`sandbox.hosts` opens that._"
+    )
     shell, fetched = [event.text for event in events if isinstance(event, ToolResult)]
     assert "Failed to connect" in shell or "Couldn't connect" in shell
     assert "does not let this agent reach example.org:80" in shell

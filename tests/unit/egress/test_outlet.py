@@ -8,7 +8,8 @@ import pytest
 
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, summary
+from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, noted, summary
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,22 @@ async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:
 )
 def test_what_is_in_force_is_told_in_one_line(section: SandboxSection, walls: str, told: str) -> None:
     assert told in summary(section, walls)
+
+
+@pytest.mark.parametrize(
+    ("refused", "note"),
+    [
+        ((), ""),
+        (
+            (Place("a.example", 443), Place("a.example", 80)),
+            "reach `a.example`: `sandbox.hosts` opens that._",
+        ),
+        ((Place("10.0.0.5", 5432), Place("::1", 443)), "reach `10.0.0.5:5432`, `::1`: "),
+        (tuple(Place(f"h{n}.example", 443) for n in range(9)), "`h4.example` and 4 more: "),
+    ],
+)
+def test_whoever_reads_the_answer_learns_what_was_refused(refused: tuple[Place, ...], note: str) -> None:
+    told = noted("Done.", refused)
+    assert told.startswith("Done.")
+    assert note in told
+    assert (told == "Done.") == (not refused)

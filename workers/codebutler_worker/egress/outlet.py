@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.egress.dial import Dialer
-from codebutler_worker.egress.hosts import Hosts
+from codebutler_worker.egress.hosts import PORTS, Hosts, Place
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way
@@ -21,6 +21,7 @@ Kind = Literal["none", "hosts", "open"]
 WITH_DOORS = ("bwrap", "docker")
 """The walls that a way out can be made through."""
 WITHOUT_WALLS = "none"
+NAMED = 5
 NO_DOORS = (
     '{key} "hosts" needs walls with a door: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
 )
@@ -57,6 +58,19 @@ class Outlet:
         if self.kind != "hosts":
             return ""
         return TOLD.format(hosts=", ".join(self.hosts) or "nothing")
+
+
+def noted(text: str, refused: Sequence[Place]) -> str:
+    """An agent's answer, with a line on what it was not let through to. Pure."""
+    if not refused:
+        return text
+    names = [f"`{place.host if place.port in PORTS else place.authority}`" for place in refused]
+    names = list(dict.fromkeys(names))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    note = (
+        f"_⚠️ The sandbox did not let it reach {', '.join(names[:NAMED])}{more}: `sandbox.hosts` opens that._"
+    )
+    return f"{text}\n\n{note}" if text else note
 
 
 def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:

@@ -15,6 +15,7 @@ import socket
 import tempfile
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -63,6 +64,8 @@ class Way:
     def __init__(self, proxy: Proxy) -> None:
         self.network: Network = "open"
         self.port = 0
+        self.refused: list[Place] = []
+        """What the program asked for and may not reach, each once."""
         self._proxy = proxy
         self._server: asyncio.Server | None = None
         self._listener: socket.socket | None = None
@@ -193,7 +196,9 @@ class Egress:
         """``hosts``: through the proxy only; ``open``: the network as it is, and the proxy only where a key is to be
         added. ``uid``: whom the walls' wrapper acts as, where we are root. Raises SandboxUnavailableError.
         """
-        way = Way(Proxy(rules, self.dialer, self._refused))
+        proxy = Proxy(rules, self.dialer)
+        way = Way(proxy)
+        proxy.refused = partial(self._refused, way)
         try:
             if kind == "hosts":
                 way.behind_door(uid)
@@ -206,7 +211,9 @@ class Egress:
         way.prepare()
         return way
 
-    def _refused(self, place: Place) -> None:
+    def _refused(self, way: Way, place: Place) -> None:
+        if place not in way.refused and len(way.refused) < TOLD_AT_MOST:
+            way.refused.append(place)
         if place not in self._told and len(self._told) < TOLD_AT_MOST:
             self._told.add(place)
             log.warning("an agent was refused %s: to open it, %s", place.authority, OPENING)

@@ -28,7 +28,7 @@ from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Limits, Turn
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
-from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Launch, Network, Sandbox
 
@@ -166,7 +166,10 @@ class ClaudeBackend:
                 turn.over.set()
                 del self._turns[request.turn_id]
             # The answer does not wait for the process; whoever reads on until the end does.
-            yield translator.finished(verdict)
+            finished = translator.finished(verdict)
+            if finished.ok and session.way is not None:
+                finished = replace(finished, text=noted(finished.text, session.way.refused))
+            yield finished
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
         finally:
