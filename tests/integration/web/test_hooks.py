@@ -1,4 +1,4 @@
-"""Hooks over real HTTP, and files that really change."""
+"""Hooks over real HTTP."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import hashlib
 import hmac
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 
 import httpx
-import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.schema import DashboardSection
@@ -19,8 +17,7 @@ from codebutler.errors import ChatError
 from codebutler.intake.intake import Outcome
 from codebutler.process.tasks import beside
 from codebutler.schedule.hooks import Hook
-from codebutler.schedule.jobs import Job, Place, parse_file, place_at, place_in
-from codebutler.schedule.watch import Watchers
+from codebutler.schedule.jobs import Place, parse_file, place_in
 from codebutler.web.hooks import MAX_BODY_BYTES, PER_MINUTE, HookServer
 
 SECRET = "a-secret-of-some-length"
@@ -127,27 +124,3 @@ async def test_a_port_in_use_is_stepped_over() -> None:
         async with served(Schedule(), port) as client:
             assert client.base_url.port != port
             assert (await client.post("ci", headers=BEARER)).status_code == 202
-
-
-@pytest.mark.parametrize("changed", ["src/deep/a.py", "Makefile"])
-async def test_a_change_of_a_watched_file_starts_the_job(tmp_path: Path, changed: str) -> None:
-    (tmp_path / "src" / "deep").mkdir(parents=True)
-    file = b"jobs: [{name: t, watch: ['src/*.py', Makefile], command: make}]"
-    job = parse_file(file, "jobs.yaml", place_at(Place("shop", "C1"))).jobs[0]
-    started: asyncio.Queue[Job] = asyncio.Queue()
-    watchers = Watchers(lambda _: tmp_path, started.put_nowait)
-    watchers.use([job])
-    try:
-        async with asyncio.timeout(30):
-            assert await changed_until(tmp_path / changed, started) is job
-    finally:
-        await watchers.close()
-
-
-async def changed_until(file: Path, started: asyncio.Queue[Job]) -> Job:
-    """Change the file until that is noticed: nobody tells when a watcher is up."""
-    while True:
-        file.write_text(file.read_text() + "x" if file.exists() else "")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.5):
-                return await started.get()
