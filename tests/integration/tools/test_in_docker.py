@@ -17,6 +17,7 @@ from codebutler_worker.tools.read_files import ReadFiles
 from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.containers import give_away
+from tests.dockerd import docker
 from tests.integration.tools.conftest import call
 
 
@@ -46,5 +47,7 @@ async def test_everything_works_in_a_container_too(docker_host: str, git_repo: P
     begun = await text(RunTerminalCommand(), command="cat app.py; echo $A; sleep 300", wait_s=1)
     assert "still running" in begun
     assert "exit code 130" in await text(RunTerminalCommand(), signal="CTRL_C", wait_s=60)
+    said = await call(RunTerminalCommand(), context, '{"command": "true"}')
+    assert said.container in docker(docker_host, "ps", "--format", "{{.Names}}").split()
     await terminal.close()
     await sandbox.close()

@@ -64,6 +64,11 @@ class Program(ABC):
         return self._process.returncode
 
     @property
+    def container(self) -> str:
+        """The name of the container that it is in, "" if it is in none."""
+        return "" if self._birth.enclosure is None else self._birth.enclosure.container
+
+    @property
     def limit_hit(self) -> str:
         """One line about the limit that the program or what it started ran into so far, empty if none."""
         if self._stopped or self._birth.enclosure is None:

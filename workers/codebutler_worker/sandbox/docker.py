@@ -182,19 +182,23 @@ class Room:
     """A container, while one program is in it. ``before``: how often its limits had been reached."""
 
     containers: Containers
-    container: Container
+    room: Container
     limits: Limits
     before: dict[str, int]
 
+    @property
+    def container(self) -> str:
+        return self.room.name
+
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         at = argv.index(PLACE)
-        return (*argv[:at], self.container.name, *argv[at + 1 :])
+        return (*argv[:at], self.container, *argv[at + 1 :])
 
     def struck(self) -> str:
-        now = self.container.struck()
+        now = self.room.struck()
         return explain(
             tuple(name for name, times in now.items() if times > self.before.get(name, 0)), self.limits
         )
 
     async def close(self) -> None:
-        await self.containers.leave(self.container)
+        await self.containers.leave(self.room)

@@ -90,6 +90,10 @@ class GroupEnclosure:
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         return outer(argv, self.limits, self.group.doors)
 
+    @property
+    def container(self) -> str:
+        return ""
+
     def struck(self) -> str:
         return explain(self.group.struck(), self.limits)
 

@@ -44,6 +44,10 @@ class SandboxPolicy:
 class Enclosure(Protocol):
     """The limits around one program, from before its start to after its end."""
 
+    @property
+    def container(self) -> str:
+        """The name of the container that the program is in, "" if it is in none."""
+
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """The command that goes inside and becomes ``argv``."""
 

@@ -52,6 +52,7 @@ class Bash:
             argv=words,
             exit_code=ran.exit_code,
             truncated=cut or ran.truncated,
+            container=ran.container,
         )
 
 

@@ -87,7 +87,7 @@ Effect = Ask | Send | Planned | Propose | End
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of a call: ``text`` for the model. The rest is for the agent's log; ``truncated``: the model was not
-    shown all of it."""
+    shown all of it; ``container``: the name of the one it worked in."""
 
     text: str
     ok: bool = True
@@ -95,17 +95,19 @@ class Result:
     argv: tuple[str, ...] = ()
     exit_code: int | None = None
     truncated: bool = False
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
     """A program that ended: what it wrote (stderr among stdout), and its exit code. ``note`` is one line about a limit
-    it ran into, "" if none."""
+    it ran into, "" if none; ``container`` the name of the one it was in."""
 
     output: str
     exit_code: int
     truncated: bool = False
     note: str = ""
+    container: str = ""
 
 
 class Programs(Protocol):
@@ -126,6 +128,7 @@ class Heard:
     exit_code: int | None = None
     cwd: str = ""
     truncated: bool = False
+    container: str = ""
 
 
 class Terminal(Protocol):

@@ -44,6 +44,7 @@ class SandboxPrograms:
         kept = _Kept(limit_bytes)
         try:
             async with await AgentProcess.spawn(launch) as process:
+                container = process.container
                 try:
                     async with asyncio.timeout(limit_s):
                         if stdin:
@@ -59,7 +60,7 @@ class SandboxPrograms:
             raise ToolError(str(error)) from error
         if kept.full:
             code, note = 0, note or "it wrote more than is kept, and was ended"
-        return Ran(kept.text, code, truncated=kept.full, note=note)
+        return Ran(kept.text, code, truncated=kept.full, note=note, container=container)
 
 
 class _Kept:

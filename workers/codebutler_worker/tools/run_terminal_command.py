@@ -66,4 +66,5 @@ def _result(command: str, heard: Heard) -> Result:
         argv=("bash", "-c", command) if command else (),
         exit_code=heard.exit_code,
         truncated=heard.truncated,
+        container=heard.container,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+from dataclasses import replace
 
 from codebutler.clock import Clock
 from codebutler.errors import AgentUnavailableError
@@ -34,6 +35,7 @@ class ShellTerminal:
         self._clock = clock
         self._process: PtyProcess | None = None
         self._word = ""
+        self._container = ""
         self._listener = Listener("")
         self._backlog = Backlog()
         self._number = 0
@@ -92,6 +94,7 @@ class ShellTerminal:
             process = self._process = await PtyProcess.spawn(launch, self._backlog.push)
         except AgentUnavailableError as error:
             raise ToolError(str(error)) from error
+        self._container = process.container
         await process.write(greeting(self._word, self.cwd))
         if (await self._listen(process, START_S)).exit_code is None or self._process is None:
             await self.close()
@@ -122,12 +125,12 @@ class ShellTerminal:
         heard = self._heard(process.returncode or 0)
         note = process.limit_hit or GONE
         await self.close()
-        return Heard(f"{heard.text}\n({note})".lstrip("\n"), heard.exit_code, self.cwd, heard.truncated)
+        return replace(heard, text=f"{heard.text}\n({note})".lstrip("\n"))
 
     def _heard(self, exit_code: int | None) -> Heard:
         text, flood = self._listener.take()
         text, cut = told(text)
-        return Heard(text, exit_code, self.cwd, truncated=cut or flood)
+        return Heard(text, exit_code, self.cwd, truncated=cut or flood, container=self._container)
 
 
 class Backlog:

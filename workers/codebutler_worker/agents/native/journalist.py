@@ -16,7 +16,7 @@ RESULT_CHARS = 2000
 
 
 class AgentLog:
-    """Writes into the turn's session log. ``container_id`` names the walls that the tools work behind."""
+    """Writes into the turn's session log. ``container_id`` names the walls where there is no container."""
 
     def __init__(self, log: SessionLog, clock: Clock, container_id: str) -> None:
         log.ending = ""
@@ -34,7 +34,7 @@ class AgentLog:
             "tool",
             tool=call.name,
             arguments=call.arguments[:ARGUMENT_CHARS],
-            container_id=self._container_id,
+            container_id=result.container or self._container_id,
             argv=list(result.argv),
             duration_s=round(duration_s, 3),
             exit_code=result.exit_code,
