@@ -11,7 +11,14 @@ from typing import Literal
 import msgspec
 import pytest
 
-from codebutler.config.schema import KimiSection, MemorySection, NativeSection, RepoSettings
+from codebutler.config.schema import (
+    AuthorizationRule,
+    AuthorizationSection,
+    KimiSection,
+    MemorySection,
+    NativeSection,
+    RepoSettings,
+)
 from codebutler.model import ButtonClicked, Command, MessagePosted, Post, SlashCommand
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Reply
@@ -378,3 +385,20 @@ async def test_what_reads_like_an_order_is_asked_apart_from_the_rest(
         async with card_of(parent) as (ts, change):
             press(parent, "codebutler.memory_keep", change, ts)
         await parent.until(lambda: memory(tmp_path) == "- Login uses bcrypt\n", flow=True)
+
+
+async def test_whoever_may_not_use_the_agent_does_not_decide_either(
+    tmp_path: Path, model: CompletionsServer
+) -> None:
+    model.play(wants(append("a")))
+    chosen = learning(tmp_path, model, "ask")
+    rule = AuthorizationRule(channels=(CHANNEL,), users=("*",), allowed_prefixes=("run",))
+    config = msgspec.structs.replace(chosen.config, authorization=AuthorizationSection(rules=(rule,)))
+    async with worker(msgspec.structs.replace(chosen, config=config)) as parent:
+        await talk(parent)
+        await silence(parent)
+        async with card_of(parent) as (ts, change):
+            press(parent, "codebutler.memory_keep", change, ts)
+        await parent.post_with("You are not authorized to decide about the memory here.")
+        says(parent, "", "300.1")
+        await parent.post_with("Nothing is remembered here")
