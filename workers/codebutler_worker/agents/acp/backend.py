@@ -21,7 +21,7 @@ from codebutler_worker.agents.acp.watch import Limits
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
-from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Sandbox
 
@@ -187,7 +187,8 @@ class AcpBackend:
         if link.limit_hit:
             log.warning("%s: %s", self.name, link.limit_hit)
             verdict = Verdict("failed", link.limit_hit) if verdict.reason == "failed" else verdict
-        text = turn.translator.answer if verdict.ok else verdict.text
+        refused = link.way.refused if link.way is not None else ()
+        text = noted(turn.translator.answer, refused) if verdict.ok else verdict.text
         total = turn.translator.cost_usd
         usage = self._usage(turn, account)
         return Finished(ok=verdict.ok, text=text, reason=verdict.reason, usage=usage, total_cost_usd=total)
