@@ -14,6 +14,7 @@ from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output, Question, Started, Text, ToolResult, ToolUse
 from codebutler_worker.agents.shell.screen import Terminal
 from codebutler_worker.commands.logs import without_secrets
+from codebutler_worker.present.lines import fenced
 from codebutler_worker.present.terminal import Pages, shown
 from tests.unit.text.test_redact_attacks import SECRET, TOKEN, shows
 from tests.worker_kit import Parent, settings, worker
@@ -133,3 +134,12 @@ async def test_words_that_hide_nothing_come_through(tmp_path: Path) -> None:
         run.finish("All is well: `npm_config_cache` is set, see sk-learn…")
         post = await parent.post_with("All is well")
         assert "`npm_config_cache` is set, see sk-learn…" in post.text
+
+
+@pytest.mark.parametrize("secret", [SECRET, TOKEN])
+def test_a_secret_where_a_block_of_code_is_cut(secret: str) -> None:
+    redactor = Redactor([SECRET])
+    for place in range(8, len(secret)):
+        shown_block, hidden = fenced("x" * (1000 - place - 1) + " " + secret + "y" * 50, 1000)
+        assert hidden
+        assert not shows(secret, redactor.redact(shown_block).replace("&amp;", "&")), place

@@ -171,4 +171,6 @@ def _fenced(text: str) -> tuple[str, int]:
     shown = text[:DETAIL_CHARS]
     while len(body := plain(shown).replace(_FENCE, _CUT_FENCE)) > DETAIL_CHARS:
         shown = shown[: len(shown) * 3 // 4]
-    return body, len(text) - len(shown)
+    hidden = len(text) - len(shown)
+    # Also for the redactor: what stands before it may be half a key.
+    return body + ("…" if hidden else ""), hidden

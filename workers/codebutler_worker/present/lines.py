@@ -63,8 +63,10 @@ def fenced(text: str, limit: int = FENCE_CHARS) -> tuple[str, int]:
     shown = text[:limit]
     while shown and len(body := _body(shown)) > limit:
         shown = shown[: len(shown) * 3 // 4]
-    body = _body(shown)
-    return f"{_FENCE}\n{body}\n{_FENCE}", len(text) - len(shown)
+    hidden = len(text) - len(shown)
+    # Also for the redactor: what stands before it may be half a key.
+    body = _body(shown) + ("…" if hidden else "")
+    return f"{_FENCE}\n{body}\n{_FENCE}", hidden
 
 
 def _body(text: str) -> str:
