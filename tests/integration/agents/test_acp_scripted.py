@@ -140,11 +140,16 @@ async def test_a_session_goes_on_without_its_past_being_told_again(
     assert [event for event in events if isinstance(event, Text)] == [Text("You said: go")]
 
 
-@pytest.mark.parametrize(("temper", "known"), [("plain", "lost"), ("loads", "lost"), ("forgetful", "sess-1")])
-async def test_a_session_that_cannot_go_on_is_replaced(
-    tmp_path: Path, git_repo: Path, temper: str, known: str
-) -> None:
-    events = await run(backend(tmp_path, temper), turn(git_repo, session_id=known))
+async def test_one_without_memory_has_sessions_without_a_name(tmp_path: Path, git_repo: Path) -> None:
+    for known in (None, ""):
+        events = await run(backend(tmp_path, "forgetful"), turn(git_repo, session_id=known))
+        assert events[0] == Started("")
+        assert end(events).ok
+
+
+@pytest.mark.parametrize("temper", ["plain", "loads"])
+async def test_a_session_that_cannot_go_on_is_replaced(tmp_path: Path, git_repo: Path, temper: str) -> None:
+    events = await run(backend(tmp_path, temper), turn(git_repo, session_id="lost"))
     assert events[0] == Started("sess-1", fresh=True)
     assert end(events).ok
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.agents.acp.kind import Account
-from codebutler_worker.agents.acp.ledger import account, account_of, length
+from codebutler_worker.agents.acp.ledger import account_of
 from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, judge_error
 from codebutler_worker.agents.acp.watch import Limits, Watch
 
@@ -65,24 +65,6 @@ def test_a_record_of_nonsense_is_no_failure() -> None:
         b"\xff",
     ]
     assert account_of(b"\n".join(lines), TITLE, LOGIN) == Account()
-
-
-def test_the_record_is_read_from_where_the_turn_began(tmp_path: Path) -> None:
-    first, *_, last = turns()
-    (tmp_path / "wire.jsonl").write_bytes(first + last)
-    assert length(tmp_path, "wire.jsonl") == len(first + last)
-    found = account(tmp_path, "wire.jsonl", len(first), TITLE, LOGIN)
-    assert found is not None
-    assert (found.failure, found.turns) == (None, 4)
-
-
-def test_a_record_that_is_none_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "real").write_bytes(WIRE.read_bytes())
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    (tmp_path / "directory").mkdir()
-    for name in ("link", "directory", "missing", "", "../real"):
-        assert account(tmp_path, name, 0, TITLE, LOGIN) is None
-        assert length(tmp_path, name) == 0
 
 
 def test_only_the_agents_own_time_counts() -> None:

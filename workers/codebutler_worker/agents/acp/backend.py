@@ -116,7 +116,7 @@ class AcpBackend:
                     turn.verdict = STOPPED
                 async with aclosing(turn.events()) as events:
                     async for event in events:
-                        if isinstance(event, Started):
+                        if isinstance(event, Started) and event.session_id:
                             self._claimed.add(event.session_id)
                             before = before if event.session_id == request.session_id else 0
                         yield event

@@ -143,23 +143,24 @@ class Turn:
     async def _session(self, hello: InitializeResponse) -> tuple[SessionModeState | None, bool]:
         """The session of the request, or a new one; whether it is new."""
         earlier, able = self.request.session_id, hello.agent_capabilities
-        if earlier and able is not None:
-            known = able.session_capabilities
-            silent = known is not None and known.resume is not None
-            if silent or able.load_session:
-                try:
-                    resumed = await self.link.continue_session(earlier, self.request.workdir, silent=silent)
-                except RequestError as error:
-                    if error.code == AUTH_REQUIRED:
-                        raise
-                    log.warning(
-                        "%s: the session of %s is lost: %s", self._kind.name, self.request.conversation, error
-                    )
-                else:
-                    self.link.tell(Started(earlier))
-                    return resumed.modes, False
+        known = able.session_capabilities if able is not None else None
+        silent = known is not None and known.resume is not None
+        remembers = silent or (able is not None and bool(able.load_session))
+        if earlier and remembers:
+            try:
+                resumed = await self.link.continue_session(earlier, self.request.workdir, silent=silent)
+            except RequestError as error:
+                if error.code == AUTH_REQUIRED:
+                    raise
+                log.warning(
+                    "%s: the session of %s is lost: %s", self._kind.name, self.request.conversation, error
+                )
+            else:
+                self.link.tell(Started(earlier))
+                return resumed.modes, False
         session = await self.link.new_session(self.request.workdir)
-        self.link.tell(Started(session.session_id, fresh=earlier is not None))
+        # One without memory is told earlier turns with each, by a session that has no name.
+        self.link.tell(Started(session.session_id if remembers else "", fresh=bool(earlier)))
         return session.modes, True
 
     async def _choose(self, modes: SessionModeState | None) -> bool:
