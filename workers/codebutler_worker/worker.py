@@ -161,6 +161,8 @@ class Worker:
         reached("stored.after")
         for tag, text in todo.log:
             self._desk.report.log(tag, text)
+        for record in todo.audit:
+            self._desk.report.audit(record)
         self._scheduler.stop(todo.stop, todo.stopped_by, forced=todo.forced)
         self._scheduler.steer(todo.steer)
         self._scheduler.type(todo.typed)

@@ -186,6 +186,8 @@ async def test_who_may_not_use_the_session_may_not_type_into_it(tmp_path: Path) 
         await parent.until(lambda: parent.reactions("100.2") == ["x"])
         assert typist.typed == []
         assert "not authorized" in thread(parent)[-1]
+        (audit,) = parent.said(Audit)
+        assert (audit.user, audit.kind, audit.decision) == (USER, "claude", "refused: no rule allows it")
         run.does(done())
 
 
@@ -206,6 +208,11 @@ async def test_a_shells_lines_are_judged_each_and_keys_are_not(tmp_path: Path) -
             await parent.until(lambda ts=ts, mark=mark: parent.reactions(ts) == [mark])  # type: ignore[misc]
             assert not said or thread(parent)[-1] == said
         assert typist.typed == ["ls\nls -l", "^C"]
+        refused = [(audit.text, audit.decision) for audit in parent.said(Audit)]
+        assert refused == [
+            ("ls sudo rm -rf /", "refused: on the blocklist"),
+            ("ls make", "refused: not on the allowlist"),
+        ]
         run.does(done())
 
 

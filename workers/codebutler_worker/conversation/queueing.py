@@ -14,7 +14,7 @@ from datetime import timedelta
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
 from codebutler.model import File
-from codebutler.protocol.messages import LogTag
+from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.conversation.desk import Draft, Place, iso
 from codebutler_worker.conversation.naming import agent_name, conversation_id
 from codebutler_worker.conversation.states import LIVE, move
@@ -107,6 +107,7 @@ class Todo:
     typed: tuple[Typed, ...] = ()
     forgotten: tuple[str, ...] = ()
     log: tuple[tuple[LogTag, str], ...] = ()
+    audit: tuple[Audit, ...] = ()
 
     def logged(self, tag: LogTag, text: str) -> Todo:
         return replace(self, log=(*self.log, (tag, text)))

@@ -11,6 +11,7 @@ from codebutler.config.programs import is_session
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.config.shells import is_shell, objection_to_lines
+from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.desk import Draft
 from codebutler_worker.conversation.naming import prefixes_of
 from codebutler_worker.conversation.queueing import (
@@ -23,7 +24,8 @@ from codebutler_worker.conversation.queueing import (
     place_of,
 )
 from codebutler_worker.conversation.states import LIVE
-from codebutler_worker.present.lines import plain
+from codebutler_worker.present.lines import one_line, plain
+from codebutler_worker.store.rows import TurnRow
 
 LATE = "🕰️ You wrote this while I was away: it was not typed. Write it again if it still counts."
 GONE = "The session has ended: nothing was typed."
@@ -41,10 +43,10 @@ def type_in(draft: Draft, config: Config, said: Incoming) -> Todo | None:
     if turn is None:
         return None
     place = place_of(turn)
-    refused = ""
+    refused = why = ""
     if not rules_allow(config, said.user, said.channel, prefixes_of(turn.agent)):
         # The parent has let it in as a prompt for the default agent.
-        refused = f"You are not authorized to use {plain(turn.agent)} here."
+        refused, why = f"You are not authorized to use {plain(turn.agent)} here.", "no rule allows it"
     elif said.late:
         refused = LATE
     elif not said.text.strip():
@@ -55,9 +57,17 @@ def type_in(draft: Draft, config: Config, said: Incoming) -> Todo | None:
         keep_message(draft, said, None)
         draft.post(place, refused)
         draft.react(place, said.ts, FAILED)
-        return Todo()
+        return Todo(audit=(_refusal(said, turn, why),) if why else ())
     keep_message(draft, said, turn.id)
     return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
+
+
+def _refusal(said: Incoming, turn: TurnRow, why: str) -> Audit:
+    """The parent let it in as a prompt, and wrote that down."""
+    text = one_line(said.text, 1000)
+    return Audit(
+        user=said.user, thread=turn.thread_ts, kind=turn.agent, text=text, decision=f"refused: {why}"
+    )
 
 
 def _objection(config: Config, text: str) -> str:
