@@ -185,7 +185,7 @@ TASKS = (
             says("It ended."),
         ),
         lambda repo: text(repo, "result") == "ended\n",
-        ("started\n(still running)", "(exit code 0"),
+        ("(still running)", "(exit code 0"),
     ),
     Task(
         "a job that hangs is interrupted and the work goes on",

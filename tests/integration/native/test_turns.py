@@ -247,6 +247,27 @@ async def test_permission_modes_mean_what_they_mean_everywhere(
         assert ("Bash", {"command": "echo x > ran"}) in approvals(list(events))
 
 
+async def test_calls_of_one_answer_are_asked_for_together(studio: Studio) -> None:
+    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.model.play(says("", WRITE, LOOK, RUN, ("write_file", {"path": 3})), says("Done."))
+    request = studio.request("work")
+    asked: list[str] = []
+    async with asyncio.timeout(60):
+        async for event in studio.agent().start(request):
+            if isinstance(event, Approval):
+                asked.append(event.id)
+            if len(asked) == 2:
+                assert not (studio.repo / "made").exists()
+                assert [
+                    await studio.agent().answer(request.turn_id, each, Answer(True)) for each in asked
+                ] == [True] * 2
+                asked.append("answered")
+    assert len(asked) == 3
+    assert (studio.repo / "made").exists()
+    assert (studio.repo / "ran").exists()
+    assert len(studio.told()) == 4
+
+
 async def test_what_is_refused_is_not_done_and_the_model_hears_why(studio: Studio) -> None:
     studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
     studio.answer = lambda event: Answer(False, "not there") if isinstance(event, Approval) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -69,17 +69,16 @@ class Acting:
         self._tools = {tool.name: tool for tool in tools}
         self._context = context
         self._mode: PermissionMode = mode
-        self._count = 0
+        self._use_ids: dict[str, str] = {}
+        self._foreseen: set[str] = set()
         self.definitions = tuple(definition(tool) for tool in self._tools.values())
         self.definition_tokens = int(len(msgspec.json.encode(self.definitions)) / BYTES_PER_TOKEN)
 
     async def events(self, call: Call, plan: tuple[PlanStep, ...]) -> AsyncGenerator[AgentEvent | Done]:
         """Any number of events, then one Done. Raises CutOffError and SandboxUnavailableError."""
-        self._count += 1
-        use_id = f"{self._context.turn_id}-{self._count}"
+        use_id = self._use_id(call)
         try:
-            tool = self._tool(call.name)
-            args = parse(tool, call.arguments)
+            tool, args = self._understood(call)
         except ToolError as error:
             yield ToolUse(use_id, call.name, "")
             yield Done(use_id, Result(str(error), ok=False))
@@ -92,8 +91,9 @@ class Acting:
             yield Done(use_id, Result(PLANNING, ok=False))
             return
         if verdict == "ask":
-            self.waits.expect(use_id)
-            yield Approval(use_id, described.tool, summary, described.input)
+            if use_id not in self._foreseen:
+                self.waits.expect(use_id)
+                yield Approval(use_id, described.tool, summary, described.input)
             answer = await self.waits.answered(use_id)
             if not answer.allow:
                 why = f": {answer.text}" if answer.text else "."
@@ -103,10 +103,30 @@ class Acting:
         async for event in self._settle(use_id, described, result):
             yield event
 
-    def _tool(self, name: str) -> Tool:
-        if name not in self._tools:
-            raise ToolError(f"there is no tool {name!r}: there are {', '.join(self._tools)}")
-        return self._tools[name]
+    async def foresee(self, calls: Sequence[Call]) -> AsyncGenerator[AgentEvent]:
+        """Ask for leave for several calls at once: people decide about them together."""
+        for call in calls if len(calls) > 1 else ():
+            try:
+                tool, args = self._understood(call)
+            except ToolError:
+                continue  # told when its turn comes
+            described = tool.describe(args)
+            if ruling(self._mode, described.kind or tool.kind) == "ask":
+                use_id = self._use_id(call)
+                self._foreseen.add(use_id)
+                self.waits.expect(use_id)
+                yield Approval(use_id, described.tool, one_line(described.summary), described.input)
+
+    def _use_id(self, call: Call) -> str:
+        """What people and their answers know the call by; a model's own ids may be anything."""
+        return self._use_ids.setdefault(call.id, f"{self._context.turn_id}-{len(self._use_ids) + 1}")
+
+    def _understood(self, call: Call) -> tuple[Tool, Arguments]:
+        """Raises ToolError."""
+        if call.name not in self._tools:
+            raise ToolError(f"there is no tool {call.name!r}: there are {', '.join(self._tools)}")
+        tool = self._tools[call.name]
+        return tool, parse(tool, call.arguments)
 
     async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
         try:

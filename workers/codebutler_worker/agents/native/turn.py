@@ -162,6 +162,9 @@ class Turn:
         if event.said.content.strip():
             yield Text(event.said.content)
         yield self.usage
+        async with aclosing(self._acting.foresee(self.progress.open)) as asked:
+            async for each in asked:
+                yield each
 
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""
