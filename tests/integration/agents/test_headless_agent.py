@@ -14,9 +14,12 @@ from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text
 from codebutler_worker.agents.headless.backend import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.shell.command import Surroundings
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.e2e.test_sessions import running
+from tests.modelserver.server import ModelServer, Reply
+from tests.programs import path_with_node, require
 
 DEADLINE_S = 60.0
 TURN = "0123456789abcdef"
@@ -158,3 +161,26 @@ async def test_a_stop_ends_it(git_repo: Path) -> None:
         await stopping
     assert end(events) == Finished(ok=False, text="Stopped.", reason="stopped")
     await backend.close()
+
+
+async def test_a_real_one_with_its_settings_in_the_home(tmp_path: Path, git_repo: Path) -> None:
+    binary, home = require("kimi"), tmp_path / "person"
+    (home / ".kimi-code").mkdir(parents=True)
+    async with ModelServer() as model:
+        model.play(Reply("Hello from the model."))
+        (home / ".kimi-code" / "config.toml").write_text(
+            'default_model = "m"\ntelemetry = false\n'
+            f'[providers.p]\ntype = "kimi"\nbase_url = "{model.url}/v1"\napi_key = "sk-dummy"\n'
+            '[models.m]\nprovider = "p"\nmodel = "m"\nmax_context_size = 262144\n'
+        )
+        rule = CommandRule(
+            prefix="kc",
+            binary=str(binary),
+            args=("-p", "{prompt}"),
+            mode="headless",
+            home_paths=(".kimi-code",),
+        )
+        sandbox = BwrapSandbox(program=require("bwrap"))
+        backend = HeadlessBackend(rule, sandbox, Surroundings(home, path_with_node()), SystemClock(), 600)
+        events = await turn(backend, git_repo, "say hello")
+    assert end(events) == Finished(ok=True, text="• Hello from the model.", reason="done")
