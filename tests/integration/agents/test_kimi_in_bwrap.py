@@ -26,6 +26,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
 )
+from codebutler_worker.agents.leftovers import descendants
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from tests.modelserver.server import Call, ModelServer, Reply
@@ -184,3 +185,32 @@ async def test_in_plan_mode_nothing_is_changed(cell: Cell) -> None:
     assert any(isinstance(event, ToolUse) and event.name == "Write" for event in events)
     assert not (cell.repo / "x").exists()
     assert end(events).text == "Planned."
+
+
+async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
+    backend = cell.backend()
+    cell.model.play(shell("touch begun; nohup setsid sleep 300 & python3 -c 'import time; time.sleep(300)'"))
+    events = backend.start(cell.turn())
+    async with asyncio.timeout(DEADLINE_S):
+        async for event in events:
+            if isinstance(event, ToolUse):
+                break
+        while not (cell.repo / "begun").exists():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.02)
+    [turn] = backend._turns.values()
+    inside = await descendants(turn.link.pid)
+    assert inside
+    async with asyncio.timeout(DEADLINE_S):
+        stop = asyncio.create_task(backend.stop("t"))
+        rest = [event async for event in events]
+        await stop
+    assert isinstance(rest[-1], Finished)
+    assert rest[-1].reason == "stopped"
+    assert not [pid for pid in inside if alive(pid)]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

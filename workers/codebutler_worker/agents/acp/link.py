@@ -128,6 +128,10 @@ class Link:
         """Start the process; ``record`` gets all it writes. Raises AgentUnavailableError if it cannot be started."""
         return cls(await AgentProcess.spawn(launch, record=record))
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def stderr(self) -> str:
         """The last of what it wrote there before it ended."""
         return await self._process.last_words()
