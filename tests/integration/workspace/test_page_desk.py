@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import FilePayload, Locator, Page, expect
+from playwright.async_api import FilePayload, Locator, Page, Route, expect
 from slack_sdk.errors import SlackApiError
 
 from codebutler.workspace.faults import Fault
@@ -238,6 +238,23 @@ async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None
         await stage.server.until(lambda: stage.server.hub.connections == 1, 30)
         stage.server.say(channel, "are you back?")
         await stage.server.until(lambda: stage.server.hub.counts.sent > first)
+
+
+async def test_an_answer_that_is_faster_than_the_sending_opens_its_thread(stage: Stage) -> None:
+    channel, name = stage.channel()
+    async with stage.page(name) as page:
+
+        async def answer_first(route: Route) -> None:
+            sent = await route.fetch()
+            stage.post(channel, text="at once", thread_ts=(await sent.json())["ts"])
+            await expect(page.locator("#replies")).to_contain_text("at once")
+            await route.fulfill(response=sent)
+
+        await page.route("**/api/chat.postMessage", answer_first)
+        await box_of(page, name).fill("quick?")
+        await page.keyboard.press("Enter")
+        await expect(box_of(page, name)).to_have_value("")
+        await expect(page.locator("#replies")).to_contain_text("at once")
 
 
 async def test_what_the_app_is_doing_stands_under_the_thread(stage: Stage) -> None:

@@ -85,6 +85,11 @@ export class Composer {
     return !this.box.value && !this.attachments.files.length;
   }
 
+  /** Whether nobody is writing here: what is being sent is written already, and its answer may be faster. */
+  get isIdle() {
+    return this.busy || this.isEmpty;
+  }
+
   /** Whether a person is writing here at this moment. */
   get isInUse() {
     return !this.isEmpty && document.activeElement === this.box;

@@ -171,7 +171,7 @@ export class Page {
   /** The first answer to one's own message opens its thread, where there is room for it and nobody is just writing. */
   #offerThread(root) {
     if (root === this.said) this.said = null;
-    const idle = this.channelComposer.isEmpty && this.threadComposer.isEmpty && !document.querySelector("dialog[open]");
+    const idle = this.channelComposer.isIdle && this.threadComposer.isIdle && !document.querySelector("dialog[open]");
     if (idle && root !== this.model.thread && matchMedia("(min-width: 861px)").matches) this.model.openThread(root);
   }
 
