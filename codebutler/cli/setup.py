@@ -41,7 +41,9 @@ def run(
         list[str] | None, typer.Option(help="A Slack user ID that may use the agents; may be repeated.")
     ] = None,
     openai_key: Annotated[str, typer.Option(help="OpenAI API key: voice messages and images.")] = "",
-    kimi_key: Annotated[str, typer.Option(help="Kimi API key: the built-in agent and auto-memory.")] = "",
+    kimi_key: Annotated[
+        str, typer.Option(help="Kimi API key: Kimi Code, the built-in agent, auto-memory.")
+    ] = "",
     api_url: Annotated[str, typer.Option(help="Another Slack-compatible server's API.")] = "",
 ) -> None:
     """Connect to Slack: tokens, and who may use it. Asks for what is missing when run in a terminal."""

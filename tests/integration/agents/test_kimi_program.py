@@ -93,6 +93,15 @@ async def test_a_script_without_its_interpreter_says_which(tmp_path: Path) -> No
     assert found.note == "kimi needs nodule, which is not in CodeButler's PATH"
 
 
+async def test_a_rule_may_name_another_program(tmp_path: Path) -> None:
+    binary = script(tmp_path / "elsewhere", f"#!/bin/sh\necho {KIMI_VERSION}\n", "my-kimi")
+    rule = CommandRule(prefix="kimi", binary=str(binary), mode="acp")
+    config = Config(kimi=KimiSection(api_key="k"), commands=(rule,))
+    assert (await of(tmp_path, "/usr/bin", config)).ready
+    other = CommandRule(prefix="kimi", binary="nowhere-to-be-found", args=("acp",), mode="acp")
+    assert not (await of(tmp_path, path_with_node(), Config(commands=(other,)))).ready
+
+
 async def test_agents_of_the_configuration_are_surveyed_too(tmp_path: Path) -> None:
     there = CommandRule(prefix="gem", binary=str(script(tmp_path / "bin", "", "gem")), mode="acp")
     gone = CommandRule(prefix="gone", binary="nowhere-to-be-found", mode="acp")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from codebutler.clock import Clock
-from codebutler.config.schema import CommandRule, Config, RepoSettings
+from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.other import Other
@@ -19,7 +21,7 @@ def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path,
     config = settings.config
     rule = rule_of(config, name)
     kind = (
-        Kimi(config.kimi, home, settings.agent_env)
+        Kimi(kimi_of(config), home, settings.agent_env)
         if rule is None
         else Other(rule, home, settings.agent_env, config.session.timeout_minutes)
     )
@@ -33,3 +35,10 @@ def rule_of(config: Config, name: str) -> CommandRule | None:
     """The configured agent of that name; None for our own way to Kimi Code, which the built-in rule stands for."""
     found = next((rule for rule in config.commands if rule.prefix == name and rule.mode == "acp"), None)
     return None if found is not None and found.prefix == Kimi.name and not found.args else found
+
+
+def kimi_of(config: Config) -> KimiSection:
+    """Kimi Code's settings; a rule that replaces the built-in one names another program."""
+    rules = (rule for rule in config.commands if rule.prefix == Kimi.name and rule.mode == "acp")
+    rule = next(rules, None)
+    return config.kimi if rule is None else msgspec.structs.replace(config.kimi, binary=rule.binary)

@@ -9,6 +9,7 @@ from pathlib import Path
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.kimi import Kimi
+from codebutler_worker.agents.acp.made import kimi_of
 from codebutler_worker.agents.acp.probe import ask_version
 from codebutler_worker.agents.acp.programs import look_up
 from codebutler_worker.agents.acp.versions import dotted, judge, version_in
@@ -19,7 +20,7 @@ LOGIN = "log in by running `kimi login` on this machine, or set kimi.apiKey"
 
 async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
     """Kimi Code: its program, its version, its key or login."""
-    section, repo = settings.config.kimi, Path(settings.path)
+    section, repo = kimi_of(settings.config), Path(settings.path)
     kimi = Kimi(section, home, settings.agent_env)
     try:
         found = kimi.find(repo)
