@@ -145,6 +145,15 @@ class Agent:
         self.say(f"{edit} {self.permission(which, colours)}")
         return {"stopReason": "end_turn"}
 
+    def play_hasty(self, told: str) -> Message:
+        """Asks, and does not wait for the answer."""
+        options = [option("yes", "allow_once"), option("no", "reject_once")]
+        given = {"sessionId": SESSION, "toolCall": {"toolCallId": "c1", "title": "Do it"}, "options": options}
+        send({"id": 7, "method": "session/request_permission", "params": given})
+        self.update(sessionUpdate="tool_call_update", toolCallId="c1", status="failed")
+        self.say(self.receive()["result"]["outcome"]["outcome"])
+        return {"stopReason": "end_turn"}
+
     def play_reaches(self, told: str) -> Message:
         given = {"sessionId": SESSION, "path": "/etc/passwd"}
         refused = [self.ask(method, given) for method in ("fs/read_text_file", "terminal/create", "made/up")]

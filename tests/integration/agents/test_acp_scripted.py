@@ -29,6 +29,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
     Usage,
+    Withdrawn,
 )
 from tests.walls import NoWalls
 
@@ -109,6 +110,13 @@ async def test_leave_is_asked_of_people_and_remembered_by_us_alone(tmp_path: Pat
     [question] = [event for event in events if isinstance(event, Question)]
     assert (question.text, question.options) == ("Which?", ("Red", "Blue"))
     assert end(events).text == "id-yes id-Blue"
+
+
+async def test_what_is_no_longer_asked_is_withdrawn(tmp_path: Path, git_repo: Path) -> None:
+    events = await run(backend(tmp_path, "hasty"), turn(git_repo))
+    [asked] = [event for event in events if isinstance(event, Approval)]
+    assert Withdrawn(asked.id) in events
+    assert end(events).text == "cancelled"
 
 
 async def test_what_no_option_says_is_said_when_it_ends(tmp_path: Path, git_repo: Path) -> None:

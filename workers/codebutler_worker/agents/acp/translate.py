@@ -205,6 +205,13 @@ class Translator:
         return summarise(known.given, self._workdir) or titled
 
 
+def over_in(heard: SessionNotification) -> str:
+    """The id of the call that ended, "" if none did."""
+    update = heard.update
+    ended = isinstance(update, ToolCallStart | ToolCallProgress) and update.status in _OVER
+    return update.tool_call_id if ended else ""
+
+
 def is_choice(request: RequestPermissionRequest) -> bool:
     """Whether it asks for more than yes or no: there are several ways of saying yes once."""
     return sum(option.kind == "allow_once" for option in request.options) > 1

@@ -9,16 +9,24 @@ from collections.abc import AsyncGenerator
 
 from acp.exceptions import RequestError
 from acp.meta import PROTOCOL_VERSION
-from acp.schema import InitializeResponse, SessionModeState
+from acp.schema import InitializeResponse, SessionModeState, SessionNotification
 from pydantic import ValidationError
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.acp.kind import Kind
 from codebutler_worker.agents.acp.link import Asked, Heard, Link, Pause
-from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for
+from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for, over_in
 from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, crash, judge_error, judge_stop, no_agent
 from codebutler_worker.agents.acp.watch import Limits, Watch
-from codebutler_worker.agents.backend import AgentEvent, Answer, Reason, Started, TurnRequest, Usage
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Answer,
+    Reason,
+    Started,
+    TurnRequest,
+    Usage,
+    Withdrawn,
+)
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 
 TICK_S = 1.0
@@ -193,7 +201,17 @@ class Turn:
                 self._asked[request_id] = heard
                 return self.translator.asked(request_id, request)
             case _:
-                return self.translator.feed(heard)
+                return [*self._withdrawn(heard), *self.translator.feed(heard)]
+
+    def _withdrawn(self, heard: SessionNotification) -> list[AgentEvent]:
+        """What it no longer waits for: the call that it asked about is over."""
+        if not (call_id := over_in(heard)):
+            return []
+        gone = [key for key, asked in self._asked.items() if asked.request.tool_call.tool_call_id == call_id]
+        for request_id in gone:
+            del self._asked[request_id]
+            self.link.answer(request_id, None)
+        return [Withdrawn(request_id) for request_id in gone]
 
     def _rest(self) -> list[AgentEvent]:
         """What was said before the end and not heard yet."""
