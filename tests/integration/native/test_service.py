@@ -53,6 +53,7 @@ async def test_the_request_is_what_the_api_wants(server: CompletionsServer, mode
     body = server.requests[0]
     assert (body["model"], body["stream"], body["stream_options"]) == ("kimi", True, {"include_usage": True})
     assert body["tools"] == list(tools)
+    assert "max_completion_tokens" not in body
     assert body["messages"] == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "hello"},
@@ -75,9 +76,11 @@ async def test_a_longer_conversation_begins_with_the_very_same_bytes(
 
 
 async def test_reasoning_goes_back_to_those_who_want_it(server: CompletionsServer) -> None:
-    model = OpenAIModel(Endpoint(server.base_url, "kimi", KEY, replay_reasoning=True), SystemClock())
+    endpoint = Endpoint(server.base_url, "kimi", KEY, replay_reasoning=True, answer_tokens=32_000)
+    model = OpenAIModel(endpoint, SystemClock())
     await complete(model, Prompt((*PROMPT.messages, Assistant("Hi.", (), "thoughts"), User("more"))))
     assert server.requests[0]["messages"][2]["reasoning_content"] == "thoughts"
+    assert server.requests[0]["max_completion_tokens"] == 32_000
     await model.close()
 
 

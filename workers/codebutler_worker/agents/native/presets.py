@@ -20,11 +20,15 @@ class Preset:
     context: int
     needs_key: bool = True
     replay_reasoning: bool = False
+    answer_tokens: int | None = None
 
 
 PRESETS = {
-    # platform.kimi.ai: thinking models want their reasoning back as long as a task goes on.
-    KIMI: Preset("https://api.moonshot.ai/v1", "kimi-k2.6", 256_000, replay_reasoning=True),
+    # platform.kimi.ai: thinking models want their reasoning back as long as a task goes on. How long an answer may be
+    # is told as Kimi Code tells it (2.1.0), since a file that is written is an answer, too.
+    KIMI: Preset(
+        "https://api.moonshot.ai/v1", "kimi-k2.6", 256_000, replay_reasoning=True, answer_tokens=32_000
+    ),
     GROQ: Preset("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", 128_000),
     OPENAI: Preset("https://api.openai.com/v1", "", 128_000),
     # What Ollama takes by default is much less than its models could: OLLAMA_CONTEXT_LENGTH.
@@ -55,7 +59,7 @@ def target(config: Config) -> Target:
         raise AgentUnavailableError("the native agent has no model: set native.model")
     if preset.needs_key and own and not key:
         raise AgentUnavailableError(f"the native agent has no key: set native.apiKey{_hint(native.preset)}")
-    endpoint = Endpoint(base_url, model, key, preset.replay_reasoning)
+    endpoint = Endpoint(base_url, model, key, preset.replay_reasoning, preset.answer_tokens)
     return Target(endpoint, native.context_tokens or preset.context)
 
 

@@ -33,12 +33,13 @@ HIDDEN = "[key]"
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a model is. ``key`` "" = the service needs none. ``replay_reasoning``: it wants its own reasoning back
-    with each request."""
+    with each request. ``answer_tokens``: how long an answer may be, None = what the service thinks best."""
 
     base_url: str
     model: str
     key: str = field(default="", repr=False)
     replay_reasoning: bool = False
+    answer_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,12 @@ class OpenAIModel:
 
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
         """Any number of Waiting, then one Reply. Raises ModelError. Closing the iterator cancels the request."""
-        body = wire.body(self._endpoint.model, prompt, replay_reasoning=self._endpoint.replay_reasoning)
+        body = wire.body(
+            self._endpoint.model,
+            prompt,
+            replay_reasoning=self._endpoint.replay_reasoning,
+            answer_tokens=self._endpoint.answer_tokens,
+        )
         for retries in itertools.count():
             try:
                 reply = await self._try(body)

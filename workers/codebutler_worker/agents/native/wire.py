@@ -67,10 +67,12 @@ class Chunk(msgspec.Struct):
     error: Any = None
 
 
-def body(model: str, prompt: Prompt, *, replay_reasoning: bool) -> bytes:
+def body(model: str, prompt: Prompt, *, replay_reasoning: bool, answer_tokens: int | None = None) -> bytes:
     """The request. What never changes comes first and messages are only ever appended, so that a service finds the
     beginning of each request in its cache."""
     request: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
+    if answer_tokens is not None:
+        request["max_completion_tokens"] = answer_tokens
     if prompt.tools:
         request["tools"] = prompt.tools
     request["messages"] = [spelled(message, replay_reasoning) for message in prompt.messages]
