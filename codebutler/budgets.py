@@ -32,5 +32,5 @@ class Budgets:
         return tuple(msgspec.structs.replace(one, used=0.0) if is_over else one for one in told.limits)
 
     def words(self, repo: str, now: datetime) -> str:
-        """``$1.20 of $5.00, 3 turns of 10 turns``; "" without any limit."""
+        """``$1.20 of $5.00, 3 of 10 turns``; "" without any limit."""
         return ", ".join(used_of(one.unit, one.used, one.limit) for one in self.used(repo, now))

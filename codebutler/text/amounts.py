@@ -25,8 +25,9 @@ def amount(unit: Unit, number: float) -> str:
 
 
 def used_of(unit: Unit, used: float, limit: float) -> str:
-    """``$1.20 of $5.00``."""
-    return f"{amount(unit, used)} of {amount(unit, limit)}"
+    """``$1.20 of $5.00``, ``3 of 10 turns``."""
+    shown = amount(unit, used).partition(" ")[0] if unit in ("tokens", "turns") else amount(unit, used)
+    return f"{shown} of {amount(unit, limit)}"
 
 
 def _thousands(number: int) -> str:

@@ -84,7 +84,7 @@ async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: P
         await parent.until(lambda: any(beat.queued == 1 for beat in parent.said(Heartbeat)))
         parent.says("third", "300.1")
         card = await held(parent, "300.1")
-        assert "Your budget for today is used up: 1 turn of 1 turn." in card.text
+        assert "Your budget for today is used up: 1 of 1 turn." in card.text
         await parent.clock.advance(TO_MIDNIGHT_S)
         run = await parent.run(0)
         assert run.request.prompt == "second"

@@ -25,7 +25,7 @@ def used_up_text(line: Line) -> str:
 
 
 def overview(lines: Sequence[Line]) -> str:
-    """``Budget today: repository $1.20 of $5.00, 3 turns of 10 turns · you …``; "" without any limit."""
+    """``Budget today: repository $1.20 of $5.00, 3 of 10 turns · you …``; "" without any limit."""
     shown = []
     for scope, name in _NAMES.items():
         parts = [used_of(line.unit, line.used, line.limit) for line in lines if line.scope == scope]

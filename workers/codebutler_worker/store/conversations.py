@@ -110,7 +110,7 @@ class Turns:
         return every(self._connection, query, TurnRow, limit=limit, conversation=conversation)
 
     def cost_since(self, moment: str) -> tuple[int, float]:
-        """How many turns have ended since ``moment`` (ISO 8601), and what they cost in USD as far as is known."""
+        """How many turns that ran ended since ``moment`` (ISO 8601), and what they cost in USD, as far as is known."""
         count, usd = self._connection.execute(_cost_since(), {"given_moment": moment}).one()
         return int(count), float(usd)
 
@@ -185,7 +185,7 @@ def _newest(*names: str) -> Select[Any]:
 def _cost_since() -> Select[Any]:
     columns = tables.turns.c
     sums = select(func.count(), func.coalesce(func.sum(columns.cost_usd), 0.0))
-    return sums.where(columns.finished_at >= given("moment"))
+    return sums.where(columns.finished_at >= given("moment"), columns.started_at.is_not(None))
 
 
 def _newest_first(*names: str) -> Select[Any]:
