@@ -144,6 +144,8 @@ async def test_forged_and_foreign_values_do_nothing(tmp_path: Path) -> None:
             action_ts="601.1",
         )
         await parent.stored(parent.deliver(foreign))
+        told = await parent.post_with("This button does nothing any more")
+        assert told.only_for == USER
         assert parent.backend.answers == []
         assert parent.said(Heartbeat)[-1].waiting == 1
 

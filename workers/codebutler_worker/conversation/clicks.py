@@ -13,6 +13,7 @@ from codebutler_worker.conversation.aside import is_crowded
 from codebutler_worker.conversation.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.desk import Draft, Place
 from codebutler_worker.conversation.handover import talks
+from codebutler_worker.conversation.lapsed import lapsed
 from codebutler_worker.conversation.naming import agent_name, prefixes_of
 from codebutler_worker.conversation.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.queueing import (
@@ -53,7 +54,7 @@ _FINAL: Mapping[str, tuple[str, ...]] = {"failed": (FAILED,), "stopped": (STOPPE
 
 
 def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
-    """Do what the button says. A button of another channel's turn, or of none we know, does nothing.
+    """Do what the button says. A button of another channel's turn, or of none we know, does nothing, and says so.
 
     To continue or undo is to use the turn's agent, which the rules may not grant to whoever clicks; the parent, which
     let the click in, does not know the turn.
@@ -66,7 +67,7 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     turn_id, _, other = event.value.partition(ANOTHER)
     turn = draft.uow.turns.get(turn_id) if handler else None
     if handler is None or turn is None or turn.channel_id != event.channel:
-        return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
+        return lapsed(draft, event)
     agent = agent_name(config, other) if other else turn.agent
     if other and not talks(config, agent):
         # A shell would take as a command what was asked of an agent.

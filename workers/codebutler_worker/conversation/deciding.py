@@ -23,6 +23,7 @@ from codebutler_worker.conversation.calls import (
     with_vote,
 )
 from codebutler_worker.conversation.desk import Draft
+from codebutler_worker.conversation.lapsed import lapsed
 from codebutler_worker.conversation.naming import conversation_id, prefixes_of
 from codebutler_worker.conversation.polls import answer_poll, close_polls
 from codebutler_worker.conversation.queueing import DONE, Todo, Verdict, place_of
@@ -71,7 +72,7 @@ def decide_click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
         rows = [row for row in rows if row.state == "pending"] or rows[:1]
     done = [_click_one(draft, config, event, row, choice) for row in rows]
     if not done:
-        return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
+        return lapsed(draft, event)
     return Todo(
         verdicts=tuple(verdict for todo in done for verdict in todo.verdicts),
         log=tuple(line for todo in done for line in todo.log),
@@ -82,7 +83,7 @@ def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: Approval
     turn = draft.uow.turns.get(row.turn_id)
     is_answer = event.action_id == ANSWER_ACTION
     if turn is None or turn.channel_id != event.channel:
-        return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
+        return lapsed(draft, event)
     if is_answer and row.tool == POLL_TOOL and row.state == "pending":
         return answer_poll(draft, config, event, row, turn)
     if is_answer != (row.tool in QUESTIONS):

@@ -1,0 +1,23 @@
+"""A button about something that is not known here (any more): whoever pressed it is told so, and nothing happens."""
+
+from __future__ import annotations
+
+from codebutler.model import ButtonClicked
+from codebutler_worker.conversation.desk import Draft, Place
+from codebutler_worker.conversation.queueing import Todo
+from codebutler_worker.present.lines import one_line
+
+LAPSED = (
+    "This button does nothing any more: what it was about is not known here. `!list` shows what is; "
+    "or write what you want."
+)
+
+
+def lapsed(draft: Draft, event: ButtonClicked) -> Todo:
+    """Told to that person alone, and not again while it is still on its way."""
+    root = event.thread_ts or event.message_ts
+    conversation = f"{event.channel}:{root}"
+    waiting = (row for row in draft.uow.outbox.pending() if row.conversation == conversation)
+    if not any(LAPSED in row.payload for row in waiting):
+        draft.post(Place(conversation, root, only_for=event.user), LAPSED)
+    return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
