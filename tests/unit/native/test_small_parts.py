@@ -44,6 +44,11 @@ def test_a_key_goes_nowhere_but_where_it_belongs() -> None:
         config({"base_url": "https://else.example/v1", "model": "m"}, kimi=kimi, openai=openai)
     )
     assert elsewhere.endpoint.key == ""
+    assert (elsewhere.endpoint.replay_reasoning, elsewhere.endpoint.answer_tokens, elsewhere.context) == (
+        False,
+        None,
+        64_000,
+    )
     found = target(config({"preset": "openai", "model": "m"}, kimi=kimi, openai=openai))
     assert (found.endpoint.key, found.endpoint.base_url) == ("o", "https://api.openai.com/v1")
     assert "key=" not in repr(found.endpoint)

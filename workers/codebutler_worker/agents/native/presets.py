@@ -35,6 +35,9 @@ PRESETS = {
     OLLAMA: Preset("http://127.0.0.1:11434/v1", "", 32_000, needs_key=False),
 }
 
+OTHER = Preset("", "", 64_000, needs_key=False)
+"""A service that is known by its address only: what it takes is found out when it is too much."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -53,11 +56,13 @@ def target(config: Config) -> Target:
     preset = PRESETS[native.preset]
     base_url = native.base_url or _base_url(config, preset)
     own = base_url == _base_url(config, preset)
+    if not own:
+        preset = OTHER
     key = native.api_key or (_key(config) if own else "")
     model = native.model or (_model(config, preset) if own else "")
     if not model:
         raise AgentUnavailableError("the native agent has no model: set native.model")
-    if preset.needs_key and own and not key:
+    if preset.needs_key and not key:
         raise AgentUnavailableError(f"the native agent has no key: set native.apiKey{_hint(native.preset)}")
     endpoint = Endpoint(base_url, model, key, preset.replay_reasoning, preset.answer_tokens)
     return Target(endpoint, native.context_tokens or preset.context)
