@@ -59,7 +59,7 @@ async def test_r01_what_was_learned_is_asked_kept_and_told(tmp_path: Path, git_r
         told = json.dumps(model.requests[-1])
         assert "<memory>" in told
         assert f"- {FACT}" in told
-        assert f'MEM  small: append "{FACT}"' in built.log().replace("[sample] ", "")
+        assert f'MEM  small: append "{FACT}" (asked first)' in built.log().replace("[sample] ", "")
 
 
 async def test_r02_a_skill_of_the_repository_waits_for_trust(tmp_path: Path, git_repo: Path) -> None:

@@ -111,7 +111,9 @@ def decide(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     draft.edit_ts(place, event.message_ts, decided_card(changes_of(row), verdict))
     if not keep:
         return Todo().logged("MEM", f"{event.user} dropped what was learned")
-    return Todo(errands=(_errand(draft, place, row, LEARNED),))
+    return Todo(errands=(_errand(draft, place, row, LEARNED),)).logged(
+        "MEM", f"{event.user} kept what was learned"
+    )
 
 
 async def answer(desk: Desk, errand: ErrandRow) -> Reply:
@@ -129,8 +131,9 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
         each for each in (*applied.made, *(change for change, _ in applied.refused)) if _holds(each, facts)
     ]
     await desk.commit(partial(_made, row=row, changes=holding))
-    for change in holding:
-        desk.report.log("MEM", logged(row.user_id or "learned", change))
+    if how == ASKED:
+        for change in holding:
+            desk.report.log("MEM", logged(row.user_id, change))
     return Reply((Message(made_text(holding)),) if how == ASKED else ())
 
 

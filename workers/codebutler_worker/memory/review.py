@@ -125,11 +125,12 @@ class Reviews:
             if is_full(memory, FULL_SHARE):
                 memory = await self._consolidate(model, memory)
             changes = await self._ask(model, memory, said)
+        ask = self._desk.settings.config.memory.review == "ask"
         for change in changes:
-            self._desk.report.log("MEM", logged(model.name, change))
+            waits = " (asked first)" if ask or suspicion(change.new) else ""
+            self._desk.report.log("MEM", logged(model.name, change) + waits)
         if said and not changes:
             self._desk.report.log("MEM", f"{model.name}: nothing new")
-        ask = self._desk.settings.config.memory.review == "ask"
         errands = await self._desk.commit(
             partial(_learned, conversation=conversation, ended=ended, changes=changes, ask=ask)
         )
