@@ -29,7 +29,7 @@ MAX_RECENT = 10
 MAX_REPOS = 40
 NEEDS = {
     "waiting": "🔐 waits for an answer",
-    "interrupted": "⏸ was interrupted",
+    "interrupted": "⏸ asks whether to go on",
     "parked": "⏳ waits for its limit",
 }
 SIGNS = {"running": "👀", "queued": "⏳", "done": "✅", "failed": "❌", "stopped": "🛑"}
