@@ -20,6 +20,7 @@ from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.survey import Survey, survey
 from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.conversation.naming import prefixes_of
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.port import Lasting, Sandbox
@@ -67,8 +68,8 @@ class Roster:
                 return self._made[name]
         make = _configured(self._settings.config, name) or _MAKERS.get(name)
         if make is None:
-            works = " and ".join(f"`{known}:`" for known in _MAKERS)
-            raise AgentUnavailableError(f"`{name}` is not available here yet: {works} are.")
+            works = ", ".join(f"`{(prefixes_of(known) or (known,))[-1]}:`" for known in _MAKERS)
+            raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
         async with self._making:
             if name not in self._made:
                 self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)

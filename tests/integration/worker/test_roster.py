@@ -50,6 +50,7 @@ async def test_what_does_not_work_here_is_said_in_one_line(tmp_path: Path) -> No
     with pytest.raises(AgentUnavailableError, match=f"`{name}` is not available here yet") as caught:
         await agents.get(name)
     assert "`claude:`" in str(caught.value)
+    assert "`agent:`" in str(caught.value)
     assert "\n" not in str(caught.value)
     await agents.close()
 
