@@ -45,6 +45,7 @@ KEPT_VARIABLES = frozenset(
         "TMPDIR",
         "TERM",
         "CODEBUTLER_HOME",
+        "DOCKER_HOST",
         killpoints.VARIABLE,
     }
 )

@@ -33,6 +33,7 @@ GONE_S = 0.5
 IDLE_CONTAINERS = 8
 """How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
 OWNER = "codebutler.owner"
+CONVERSATION = "codebutler.conversation"
 MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"
 # Reads until its other end is gone, which is when we are.
 WATCH = 'cat > /dev/null; left=$("$@" ps -aq --filter "label=$0"); [ -z "$left" ] || "$@" rm -f $left'
@@ -76,7 +77,7 @@ def _why(stderr: str, code: int) -> str:
     said = lines[0].removeprefix("docker: ").removeprefix("Error response from daemon: ") if lines else ""
     if "No such image" in said or "Unable to find image" in said:
         return MISSING
-    return f"docker does not work here: {said[:300] or f'exit code {code}'}"
+    return f"docker does not work here: {said[:300].rstrip('.?') or f'exit code {code}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,8 @@ class Containers:
             raise
 
     async def _run(self, name: str, recipe: Recipe) -> Container:
-        options = ("--detach", "--rm", "--pull=never", f"--name={name}", f"--label={OWNER}={self._owner}")
+        labels = (f"--label={OWNER}={self._owner}", f"--label={CONVERSATION}={recipe.conversation}")
+        options = ("--detach", "--rm", "--pull=never", f"--name={name}", *labels)
         await self._docker.run("run", *options, *recipe.options, RUNNER, *IDLE)
         pid, full_id = (await self._docker.run("inspect", "--format", "{{.State.Pid}} {{.Id}}", name)).split()
         return Container(name, recipe, int(pid), await asyncio.to_thread(groups_of, int(pid), full_id))

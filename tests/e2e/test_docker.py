@@ -1,0 +1,50 @@
+"""The whole product with its agents in containers of a real docker daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from codebutler_worker.sandbox.containers import CONVERSATION
+from tests.containers import ORDINARY_ID, give_away
+from tests.dockerd import docker
+from tests.e2e.house import house
+
+QUICK = {"debounceSeconds": 0, "default": "rehearsal"}
+
+
+async def test_a_conversation_has_a_container_until_it_is_reset_or_its_supervisor_dies(
+    tmp_path: Path, git_repo: Path, docker_host: str
+) -> None:
+    async with house(tmp_path, "sample", extra_env={"DOCKER_HOST": docker_host}) as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK, sandbox={"mode": "docker"})
+        # All but our own directory, which the worker wants to itself.
+        for path in git_repo.iterdir():
+            if path.name != ".codebutler":
+                give_away(path)
+        os.chown(git_repo, ORDINARY_ID, ORDINARY_ID)
+        await built.supervise()
+
+        def containers(of: str = "") -> int:
+            """All of them, or those of one thread's conversation."""
+            told = docker(docker_host, "ps", "--format", f'{{{{.Label "{CONVERSATION}"}}}}|')
+            return sum(of in line for line in told.splitlines())
+
+        ts = await built.say(channel, "create made.txt with hello")
+        assert await built.outcome(channel, ts) == "white_check_mark", [
+            m["text"] for m in built.answers(channel, ts)
+        ]
+        assert (git_repo / "made.txt").read_text() == "hello\n"
+        assert (git_repo / "made.txt").stat().st_uid == git_repo.stat().st_uid
+        assert containers(ts) == 1
+        await built.say(channel, "!reset", ts)
+        await built.until("the container gone", lambda: containers(ts) == 0 or None)
+        second = await built.say(channel, "wait 600")
+        await built.until("its container", lambda: containers(second) == 1 or None)
+        assert built.supervisor is not None
+        os.kill(built.supervisor.pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while containers():  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.1)
