@@ -18,6 +18,8 @@ from codebutler.schedule.hooks import Hook
 
 MAX_BODY_BYTES = 2**20
 PER_MINUTE = 30
+BODY_S = 30.0
+"""A caller that sends its body more slowly is let go: whoever may connect could keep us busy."""
 PORTS = 20
 
 log = logging.getLogger("codebutler.web")
@@ -34,11 +36,14 @@ class Callee(Protocol):
 class HookServer:
     """Listens once there is a hook. ``use`` says so; ``run`` is its life."""
 
-    def __init__(self, callee: Callee, place: DashboardSection, clock: Clock) -> None:
+    def __init__(
+        self, callee: Callee, place: DashboardSection, clock: Clock, *, body_s: float = BODY_S
+    ) -> None:
         self._callee = callee
         self._place = place
         self._clock = clock
         self._wanted = asyncio.Event()
+        self._body_s = body_s
         self._calls: dict[str, list[float]] = {}
         self.url = ""
         self.listening = asyncio.Event()
@@ -97,17 +102,21 @@ class HookServer:
 
     def _app(self) -> Callable[..., object]:
         from starlette.applications import Starlette
-        from starlette.requests import Request
+        from starlette.requests import ClientDisconnect, Request
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
 
         async def post(request: Request) -> Response:
-            body = b""
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    return PlainTextResponse("the body is larger than 1 MiB\n", 413)
-            status, line = await self.call(request.path_params["name"], request.headers, body)
+            body = bytearray()
+            try:
+                async with asyncio.timeout(self._body_s):
+                    async for chunk in request.stream():
+                        body += chunk
+                        if len(body) > MAX_BODY_BYTES:
+                            return PlainTextResponse("the body is larger than 1 MiB\n", 413)
+            except (TimeoutError, ClientDisconnect):
+                return PlainTextResponse("the body did not come\n", 408, {"Connection": "close"})
+            status, line = await self.call(request.path_params["name"], request.headers, bytes(body))
             return PlainTextResponse(f"{line}\n", status)
 
         return Starlette(routes=[Route("/hooks/{name}", post, methods=["POST"])])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import logging
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import httpx
+import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.schema import DashboardSection
@@ -45,8 +47,8 @@ class Schedule:
 
 
 @asynccontextmanager
-async def served(schedule: Schedule, port: int = 0) -> AsyncIterator[httpx.AsyncClient]:
-    server = HookServer(schedule, DashboardSection(port=port), SystemClock())
+async def served(schedule: Schedule, port: int = 0, body_s: float = 30) -> AsyncIterator[httpx.AsyncClient]:
+    server = HookServer(schedule, DashboardSection(port=port), SystemClock(), body_s=body_s)
     server.use(schedule.hooks)
     async with beside(server.run(), name="hooks"), asyncio.timeout(30):
         await server.listening.wait()
@@ -114,6 +116,25 @@ async def test_a_flood_and_a_failure_are_told() -> None:
         schedule.broken = False
         statuses = [(await client.post("ci", headers=BEARER)).status_code for _ in range(PER_MINUTE + 1)]
     assert statuses == [202] * (PER_MINUTE - 1) + [429] * 2
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture, gone: bool
+) -> None:
+    schedule = Schedule()
+    with caplog.at_level(logging.ERROR):
+        async with served(schedule, body_s=0.2) as client, asyncio.timeout(30):
+            reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+            head = f"POST /hooks/ci HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
+            writer.write(f"{head}Content-Length: 1000\r\n\r\nhalf".encode())
+            await writer.drain()
+            if not gone:
+                assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+            writer.close()
+            assert (await client.post("ci", headers=BEARER)).status_code == 202
+    assert len(schedule.calls) == 1
+    assert caplog.records == []
 
 
 async def test_a_port_in_use_is_stepped_over() -> None:
