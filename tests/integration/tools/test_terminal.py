@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from codebutler_worker.agents.leftovers import descendants
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.port import Context, Result
 from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
 from tests.integration.tools.conftest import call
@@ -76,10 +77,10 @@ async def test_what_draws_over_itself_is_shown_as_it_is_in_the_end(context: Cont
     assert result.text.startswith("100%\nred\n")
 
 
-async def test_nothing_is_left_after_a_thousand_commands(context: Context) -> None:
+async def test_nothing_is_left_after_a_thousand_commands(context: Context, sandbox: Sandbox) -> None:
     await run(context, "true")
     before = held()
-    for number in range(1000):
+    for number in range(1000 if sandbox.name == "bwrap" else 50):
         result = await run(context, f"echo {number}")
         assert result.text.startswith(f"{number}\n")
     assert held() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -51,6 +52,16 @@ def test_an_answer_that_is_kept_back_is_said() -> None:
     assembler.feed('{"choices": [{"delta": {}, "finish_reason": "content_filter"}]}')
     with pytest.raises(ModelError, match="content_filter"):
         assembler.reply()
+
+
+def test_a_call_that_was_cut_off_is_no_call() -> None:
+    assembler = Assembler()
+    for at, arguments in enumerate(("{}", '{"content": "half a fi')):
+        call = {"index": at, "id": f"c{at}", "function": {"name": "write_file", "arguments": arguments}}
+        assembler.feed(json.dumps({"choices": [{"delta": {"tool_calls": [call]}}]}))
+    assembler.feed('{"choices": [{"delta": {}, "finish_reason": "length"}]}')
+    reply = assembler.reply()
+    assert (reply.cut, [call.id for call in reply.said.calls]) == (True, ["c0"])
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,12 @@ class Assembler:
             Call(building.id or f"call_{number}", building.name, "".join(building.arguments) or "{}")
             for number, building in enumerate(self._calls)
         )
+        cut = self.finish == "length"
+        if cut and calls and not _is_json(calls[-1].arguments):
+            # Half a file is not what the model meant to write.
+            calls = calls[:-1]
         said = Assistant("".join(self._text), calls, "".join(self._reasoning))
-        return Reply(said, tokens_of(self._usage), cut=self.finish == "length")
+        return Reply(said, tokens_of(self._usage), cut=cut)
 
     def _take(self, choice: Choice) -> None:
         self._usage = choice.usage or self._usage
@@ -179,6 +183,14 @@ class Assembler:
             self._calls.append(found)
         found.id = found.id or part.id or ""
         return found
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return True
 
 
 def tokens_of(usage: UsagePart) -> Tokens:
