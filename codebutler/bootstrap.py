@@ -109,6 +109,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     api = await stack.enter_async_context(SlackApi(slack.bot_token, slack.api_base_url))
     table = RepoTable.read(around.home, around.env)
     parts = await _parts(around, api, table, listeners, stack)
+    listeners.redact = parts.redactor.redact
     parent = Parent(parts, table)
     audited = AuditedRouter(
         LocalRouter(parts.supervisor), parts.audit, around.clock, parts.services.nothing_starts

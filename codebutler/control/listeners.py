@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,6 +28,8 @@ class Listener:
     def __init__(self, channel: str, ts: str, thread_ts: str, *, command: bool) -> None:
         self.channel = channel
         self.thread_ts = thread_ts
+        self.redact: Callable[[str], str] = str
+        """What a terminal shows may be copied anywhere: it holds no more than Slack does."""
         self._ts = ts
         self._command = command
         self._progress: set[str] = set()
@@ -47,7 +49,7 @@ class Listener:
             spoken = await self._queue.get()
             said = self._said(spoken)
             if said is not None:
-                yield said
+                yield Said(text=self.redact(said.text), progress=said.progress)
             if said is not None and self._command:
                 yield Done()
                 return
@@ -87,6 +89,8 @@ class Listeners:
     """All who listen now."""
 
     def __init__(self) -> None:
+        self.redact: Callable[[str], str] = str
+        """What listeners hear goes through it."""
         self._all: list[Hearer] = []
 
     def add(self, hearer: Hearer) -> None:
@@ -96,6 +100,7 @@ class Listeners:
     @contextmanager
     def added(self, listener: Listener) -> Iterator[Listener]:
         """``listener`` hears its channel while the context lives."""
+        listener.redact = self.redact
         self._all.append(listener)
         try:
             yield listener

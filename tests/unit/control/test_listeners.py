@@ -6,7 +6,8 @@ import asyncio
 
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.wire import Done, Said
-from codebutler.model import Operation, Post, React, Update
+from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.text.redact import Redactor
 
 BUTTONS = ({"type": "actions", "elements": []},)
 
@@ -62,3 +63,13 @@ async def test_markdown_reads_better_than_its_fallback() -> None:
         (Post(text="*bold*", thread_ts="1.1", blocks=(block,)), "1.2"),
     )
     assert replies[0] == Said(text="**bold**")
+
+
+async def test_a_terminal_shows_no_secret_either() -> None:
+    listeners, listener = Listeners(), Listener("C1", "1.1", "1.1", command=True)
+    listeners.redact = Redactor(["held-value-0123"]).redact
+    with listeners.added(listener):
+        upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread_ts="1.1")
+        listeners.tell("C1", upload, "")
+        async with asyncio.timeout(30):
+            assert [reply async for reply in listener.replies()] == [Said(text="key: [redacted]"), Done()]
