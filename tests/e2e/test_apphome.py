@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from playwright.async_api import expect
+
 from tests.e2e.house import House, house
-from tests.e2e.test_approvals import LEAVE, asking, model_env, touch
+from tests.e2e.test_approvals import asking, model_env, touch
 from tests.e2e.test_matrix import rehearsal
+from tests.e2e.test_page import PATIENCE_MS, page_at
 from tests.modelserver.server import ModelServer, Reply
 
 
@@ -41,21 +44,16 @@ async def test_leave_is_given_there_for_what_waits(tmp_path: Path, git_repo: Pat
     async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
         channel = await asking(built, git_repo)
         model.play(touch(git_repo), Reply("All done."))
-        person, dialogs = built.workspace.workspace.person, built.workspace.dialogs
-        dialogs.open_home(person, {"tab": "home"})
         ts = await built.say(channel, "make a trace")
-
-        def row() -> tuple[str, str] | None:
-            view = built.workspace.house.views.home(person.id)
-            for block in view.blocks if view else ():
-                if any(each.get("action_id") == LEAVE for each in block.get("elements", ())):
-                    return view.id if view else "", str(block["block_id"])
-            return None
-
-        view_id, block_id = await built.until("the button in the home", row)
-        assert f"touch {git_repo}/trace" in shown(built, person.id)
-        await dialogs.act(person, {"view_id": view_id, "block_id": block_id, "action_id": LEAVE})
+        async with page_at(built.workspace.url) as (page, errors):
+            await page.get_by_role("button", name="CodeButler", exact=True).click()
+            home = page.locator("#home")
+            await expect(home).to_contain_text(f"touch {git_repo}/trace", timeout=PATIENCE_MS)
+            assert not (git_repo / "trace").exists()
+            await home.get_by_role("button", name="Allow").click()
+            await expect(home).to_contain_text("Everything is taken care of", timeout=PATIENCE_MS)
+            await expect(home.get_by_role("button", name="Allow")).to_have_count(0)
+            assert errors == []
         await built.answer(channel, ts, "All done.")
         assert (git_repo / "trace").exists()
-        await built.answer(channel, ts, f"✅ Allowed by {person.name}")
-        await built.until("nothing that waits", lambda: row() is None or None)
+        await built.answer(channel, ts, f"✅ Allowed by {built.workspace.workspace.person.name}")

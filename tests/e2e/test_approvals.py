@@ -18,7 +18,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from playwright.async_api import expect
+
 from tests.e2e.house import House, Message, house, whole_text
+from tests.e2e.test_page import PATIENCE_MS, page_at
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 
@@ -84,18 +87,20 @@ async def test_p02_deny_with_a_reason(tmp_path: Path, git_repo: Path) -> None:
         channel = await asking(built, git_repo)
         model.play(touch(git_repo), Reply("Then not."))
         ts = await built.say(channel, "make a trace")
-        message, value = await card(built, channel, ts, "codebutler.deny_reason")
-        await built.click(channel, message["ts"], "codebutler.deny_reason", value)
-        person = built.workspace.workspace.person
-        views = built.workspace.house.views
-        [form] = await built.until("the form", lambda: views.stack(person.id) or None)
-        words = {"reason": {"codebutler.reason": "the disk is precious"}}
-        await built.workspace.dialogs.submit(person, {"view_id": form.id, "values": words})
-        await built.answer(channel, ts, "Then not.")
+        await card(built, channel, ts, "codebutler.deny_reason")
+        async with page_at(built.workspace.url, width=390, height=780) as (page, errors):
+            await page.locator(".replies").click()
+            await page.get_by_role("button", name="Deny with a reason…").click()
+            form = page.get_by_role("dialog", name="Deny with a reason")
+            await form.get_by_label("Why not, or what instead?").fill("the disk is precious")
+            await form.get_by_role("button", name="Deny", exact=True).click()
+            denied = page.locator("#replies .message", has_text="🚫 Denied by you: the disk is precious")
+            await expect(denied).to_be_visible(timeout=PATIENCE_MS)
+            await expect(denied.get_by_role("button", name="Allow")).to_have_count(0)
+            await expect(page.locator("#replies")).to_contain_text("Then not.", timeout=PATIENCE_MS)
+            assert errors == []
         assert await built.outcome(channel, ts) == "white_check_mark"
         assert "the disk is precious" in model.said()
-        await built.answer(channel, ts, f"Denied by {person.name}: the disk is precious")
-        assert views.stack(person.id) == []
         assert not (git_repo / "trace").exists()
 
 
