@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.agents.native.loop import (
+    CUT,
     MOST_ERRORS,
     Act,
     AskModel,
@@ -97,6 +98,13 @@ def test_an_answer_that_is_none_is_asked_for_again_until_it_is_an_error(reply: R
     assert isinstance(found, AskModel)
     assert found.nudge
     assert step(after(reply, reply, reply), LIMITS) == Leave("errors")
+
+
+def test_what_was_cut_off_is_said_once_the_rest_is_done() -> None:
+    progress = replied(Progress(), answer("", "one", cut=True), 0.0)
+    assert isinstance(step(progress, LIMITS), Act)
+    assert step(acted(progress, ok=True), LIMITS) == AskModel(CUT)
+    assert step(after(answer("", "one", cut=True), answer("", "two")), LIMITS) == AskModel()
 
 
 def test_it_ends_when_the_money_or_the_tokens_are_spent_but_not_before_what_was_called_is_done() -> None:

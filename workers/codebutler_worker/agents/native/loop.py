@@ -108,7 +108,7 @@ def replied(progress: Progress, reply: Reply, cost_usd: float | None) -> Progres
         last_error=(CUT if reply.cut else EMPTY) if broken else progress.last_error,
         open=said.calls,
         worked=False,
-        nudge=(CUT if reply.cut else EMPTY) if broken else "",
+        nudge=CUT if reply.cut else EMPTY if empty else "",
         closed=not said.calls and not broken,
         answer=said.content.strip() or progress.answer,
         tokens=progress.tokens + reply.tokens,
