@@ -175,3 +175,42 @@ def test_no_due_time_is_run_twice_whatever_the_clock_does(steps: list[float], cr
 def test_nothing_is_due_before_its_time(hours: float) -> None:
     one = job()
     assert due_at(one, book_of(one), at(hours)).jobs[KEY].begun is None
+
+
+@given(
+    st.sampled_from(["*/17 * * * *", "30 */5 * * *", "0 3 * * *", "0 12 * * 1"]),
+    st.floats(0.01, 60),
+    st.sampled_from([0, 1, 6, 24, 72]),
+)
+def test_what_was_missed_runs_if_its_last_time_is_not_too_long_ago(
+    line: str, away_hours: float, catch_up_hours: int
+) -> None:
+    one = job(line, f", catchUpHours: {catch_up_hours}")
+    now, last = at(away_hours), None
+    moment = START
+    while (after := one.next(moment)) is not None and after <= now:
+        last = moment = after
+    begun = runs(due_at(one, book_of(one), now), {KEY: one}, "owner")
+    late_s = (now - last).total_seconds() if last is not None else None
+    assert bool(begun) is (late_s is not None and late_s <= max(60, catch_up_hours * 3600))
+
+
+def test_a_job_of_every_minute_is_begun_with_few_looks_at_its_calendar() -> None:
+    one = Counting(job("* * * * *"))
+    due_at(one, book_of(one), at(30))  # type: ignore[arg-type]  # a job that counts
+    assert one.looks < 40
+
+
+class Counting:
+    """A job that counts how often it is asked for its next time."""
+
+    def __init__(self, inner: Job) -> None:
+        self._inner = inner
+        self.looks = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def next(self, moment: datetime) -> datetime | None:
+        self.looks += 1
+        return self._inner.next(moment)
