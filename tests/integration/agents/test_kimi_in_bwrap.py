@@ -206,6 +206,7 @@ async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
         await stop
     assert isinstance(rest[-1], Finished)
     assert rest[-1].reason == "stopped"
+    assert rest[-1].usage.input_tokens == 100
     assert not [pid for pid in inside if alive(pid)]
 
 

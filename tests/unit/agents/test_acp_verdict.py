@@ -54,6 +54,8 @@ def test_the_record_owns_up_to_failures() -> None:
 
 def test_the_record_says_what_was_used() -> None:
     last = account_of(turns()[-1], TITLE, LOGIN)
+    assert last.ended == 1
+    assert account_of(turns()[-1].split(b'{"type":"turn.ended"')[0], TITLE, LOGIN).ended == 0
     assert (last.input_tokens, last.output_tokens, last.turns) == (400, 80, 4)
 
 

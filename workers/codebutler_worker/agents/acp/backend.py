@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
 from importlib import import_module
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from codebutler_worker.agents.acp.turn import Turn
 
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
+HURRY_S = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -124,17 +125,20 @@ class AcpBackend:
             finally:
                 turn.over.set()
                 del self._turns[request.turn_id]
-            # Its record is whole only when it has ended.
-            await link.end(at_once=at_once)
+            # The answer does not wait for the process; whoever reads on until the end does.
             yield await self._finished(turn, before)
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
         finally:
             sessions = {request.session_id or "", link.session_id if link else ""}
-            ending = asyncio.create_task(self._end(sessions, link), name=f"end:{request.turn_id}")
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-            await asyncio.shield(ending)
+            ending = self._end(sessions, link, at_once=at_once)
+            await asyncio.shield(self._keep(ending, f"end:{request.turn_id}"))
+
+    def _keep(self, ending: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(ending, name=name)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
 
     async def _open(self, request: TurnRequest, record: SessionLog) -> Turn:
         """A process for the turn. Raises CodeButlerError if there can be none."""
@@ -155,10 +159,10 @@ class AcpBackend:
         request = replace(request, system_prompt=prompt)
         return Turn(request, link, self._kind, self._clock, self._limits)
 
-    async def _end(self, sessions: set[str], link: Link | None) -> None:
+    async def _end(self, sessions: set[str], link: Link | None, *, at_once: bool) -> None:
         try:
             if link is not None:
-                await link.end(at_once=True)
+                await link.end(at_once=at_once)
         finally:
             self._claimed -= sessions
 
@@ -178,10 +182,12 @@ class AcpBackend:
                 link.ignored,
                 link.dropped_lines,
             )
-        account = None
-        if link.session_id:
-            session_id, workdir = link.session_id, turn.request.workdir
-            account = await asyncio.to_thread(self._kind.account, session_id, workdir, before)
+        account = await self._account(turn, before)
+        if account is not None and account.ended < turn.prompts:
+            # What it has not written down yet, it does as it ends. Who stops a turn does not wait long for that.
+            ending = self._keep(link.end(at_once=not verdict.ok), f"end early:{turn.request.turn_id}")
+            await asyncio.wait({ending}, timeout=None if verdict.ok else HURRY_S)
+            account = await self._account(turn, before)
         if verdict.reason == "done":
             verdict = self._doubted(turn, account)
         if link.limit_hit:
@@ -192,6 +198,12 @@ class AcpBackend:
         total = turn.translator.cost_usd
         usage = self._usage(turn, account)
         return Finished(ok=verdict.ok, text=text, reason=verdict.reason, usage=usage, total_cost_usd=total)
+
+    async def _account(self, turn: Turn, before: int) -> Account | None:
+        session_id, workdir = turn.link.session_id, turn.request.workdir
+        if not session_id:
+            return None
+        return await asyncio.to_thread(self._kind.account, session_id, workdir, before)
 
     def _doubted(self, turn: Turn, account: Account | None) -> Verdict:
         """An end without a word, or one that the agent's own record contradicts, is no success."""

@@ -16,12 +16,13 @@ from codebutler_worker.sandbox.port import Launch, Sandbox
 @dataclass(frozen=True, slots=True)
 class Account:
     """What the agent's own record says of a turn, where the protocol says nothing: what it used, and the failure
-    that it does not own up to."""
+    that it does not own up to. ``ended``: so many prompts it has seen to their end."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     turns: int = 0
     failure: Verdict | None = None
+    ended: int = 0
 
 
 class Kind(Protocol):

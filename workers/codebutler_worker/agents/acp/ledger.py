@@ -42,6 +42,7 @@ class Line(Struct):
     error: Failure | None = None
 
 
+_MARKS = (b'"usage.record"', b'"turn.ended"')
 _DECODER = msgspec.json.Decoder(Line)
 
 
@@ -66,11 +67,11 @@ def account(root: Path, relative: str, since_bytes: int, title: str, login: str)
 
 def account_of(data: bytes, title: str, login: str) -> Account:
     """Pure: the record of a turn, line by line; what is not understood is passed over."""
-    into = out = calls = 0
+    into = out = calls = ended = 0
     failed: Failure | None = None
     for line in data.split(b"\n"):
         # Most lines hold whole prompts and are not of interest.
-        if b'"usage.record"' not in line and b'"turn.ended"' not in line:
+        if not any(mark in line for mark in _MARKS):
             continue
         said = _decoded(line)
         if said is None:
@@ -81,9 +82,10 @@ def account_of(data: bytes, title: str, login: str) -> Account:
             out += used.output
             calls += 1
         elif said.type == "turn.ended":
+            ended += 1
             failed = (said.error or Failure()) if said.reason == "failed" else None
     verdict = judge_error(0, f"{failed.message} ({failed.code})", title, login) if failed else None
-    return Account(into, out, calls, verdict)
+    return Account(into, out, calls, verdict, ended)
 
 
 def _decoded(line: bytes) -> Line | None:

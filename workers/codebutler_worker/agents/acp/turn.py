@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Turn:
-    """Owned by the backend, which yields ``events`` and then reads ``verdict`` and ``usage``."""
+    """Owned by the backend, which yields ``events`` and then reads ``verdict``, ``usage`` and ``prompts``."""
 
     def __init__(self, request: TurnRequest, link: Link, kind: Kind, clock: Clock, limits: Limits) -> None:
         self.request = request
@@ -42,6 +42,7 @@ class Turn:
         self.translator = Translator(request.workdir)
         self.verdict: Verdict | None = None
         self.usage = Usage()
+        self.prompts = 0
         self.over = asyncio.Event()
         self._kind = kind
         self._clock = clock
@@ -139,6 +140,7 @@ class Turn:
         while True:
             # In one text, and never with a slash first: that would be a command of the agent's.
             text = "\n\n".join(texts)
+            self.prompts += 1
             response = await self.link.prompt([f" {text}" if text.startswith("/") else text])
             if response.usage is not None:
                 self._count(response.usage.input_tokens, response.usage.output_tokens)
