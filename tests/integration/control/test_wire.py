@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import stat
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -60,6 +63,44 @@ async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(tmp_path:
     async with control_server(path, Scripted()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
+
+
+PEER = """
+import socket, sys
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(sys.argv[1])
+peer.settimeout(60)
+try:
+    peer.sendall(b'{"do":"status"}\\n')
+    sys.stdout.write(peer.recv(1000).decode())
+except ConnectionError:
+    pass
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+async def test_another_user_hears_nothing_even_where_the_files_mode_would_let_them_in() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        Path(directory).chmod(0o755)
+        path = Path(directory) / "s.sock"
+        async with control_server(path, Scripted()):
+            path.chmod(0o666)
+            for uid, heard in (("4321", b""), ("0", b"repos")):
+                process = await asyncio.create_subprocess_exec(
+                    *(
+                        "setpriv",
+                        f"--reuid={uid}",
+                        "--clear-groups",
+                        "/usr/bin/python3",
+                        "-c",
+                        PEER,
+                        str(path),
+                    ),
+                    stdout=asyncio.subprocess.PIPE,
+                )
+                said, _ = await process.communicate()
+                assert process.returncode == 0
+                assert (heard in said) if heard else said == b""
 
 
 async def test_without_a_supervisor_the_error_says_how_to_start_one(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,48 @@ def test_only_regular_files_of_a_bounded_size_are_read(root: Path) -> None:
     for path in ("pipe", "a"):
         with pytest.raises(OSError, match=r"regular file|directory"):
             read_regular(root, path, 100)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize("swapped", ["a/b/file", "a/b"])
+def test_a_link_swapped_in_meanwhile_is_never_followed(root: Path, swapped: str, portable: bool) -> None:
+    """Another thread puts a link in the file's or its directory's place, and back, as fast as it can."""
+    place, aside, link = root / swapped, root / "aside", root / "lure"
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("outside")
+    link.symlink_to(outside if swapped == "a/b" else outside / "file")
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            place.rename(aside)
+            link.rename(place)
+            place.rename(link)
+            aside.rename(place)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    seen: Counter[str] = Counter()
+    try:
+        while min(seen["inside"], seen["refused"]) < 20 and seen.total() < 300_000:
+            seen[_read(root, "a/b/file", portable)] += 1
+    finally:
+        over.set()
+        swapper.join()
+    assert seen["inside"] >= 20
+    assert seen["refused"] >= 20
+    assert seen["outside"] == 0
+
+
+def _read(root: Path, relative: str, portable: bool) -> str:
+    try:
+        descriptor = open_beneath(root, relative, os.O_RDONLY, portable=portable)
+    except UnsafePathError:
+        return "refused"
+    except FileNotFoundError:
+        return "missing"
+    try:
+        return os.read(descriptor, 100).decode()
+    finally:
+        os.close(descriptor)
