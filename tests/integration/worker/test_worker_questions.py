@@ -171,3 +171,18 @@ async def test_the_answers_outlive_the_worker_on_their_card(tmp_path: Path) -> N
         press(parent, value(card, "Done"), "500.2", picked=(value(card, "Roof"),))
         await parent.post_with("That card is closed.")
         assert parent.backend.runs == []
+        notice = await parent.post_with("The machine stopped")
+        parent.deliver(
+            ButtonClicked(
+                channel=CHANNEL,
+                user=USER,
+                message_ts="9000.000009",
+                action_id="codebutler.retry",
+                value=value(notice, "Continue"),
+                action_ts="600.1",
+                thread_ts="100.1",
+            )
+        )
+        again = await parent.run(0)
+        assert "Which colour? -> Blue" in again.request.prompt
+        assert "Which parts?" not in again.request.prompt

@@ -70,3 +70,10 @@ def test_a_message_of_files_alone_is_their_notes() -> None:
 def test_the_agent_is_told_how_to_send_a_file_as_it_is_understood() -> None:
     told = parts_of(system_prompt("/r", ""))
     assert [part for part in told if isinstance(part, Envelope)] == [Envelope("file", "path/of/the/file")]
+
+
+def test_what_was_answered_before_the_end_is_told_where_it_goes_on() -> None:
+    answered = [("Which colour?", "Blue"), ("How big?", "as big as\na house")]
+    prompt = user_prompt([Said("paint it", known=True)], "interrupted", answered)
+    assert "Which colour? -> Blue\nHow big? -> as big as\na house" in prompt
+    assert user_prompt([Said("paint it")], "", answered) == "paint it"

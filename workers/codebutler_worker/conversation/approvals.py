@@ -21,6 +21,7 @@ from codebutler_worker.conversation.calls import (
     called_with,
     canonical,
     digest_of,
+    given_of,
     pattern_of,
 )
 from codebutler_worker.conversation.cards import card_of
@@ -35,6 +36,7 @@ from codebutler_worker.store.unit_of_work import UnitOfWork
 EXPIRY_S = 1800.0
 TOGETHER_S = 2.0
 MOST_TOGETHER = 5
+LOOKED_AT = 20
 CARD_CHARS = 6_000
 """Of the calls that share a card, as they are stored; Slack bounds a message's blocks."""
 EXPIRED = "⌛ Nobody decided within 30 minutes: refused."
@@ -128,6 +130,19 @@ def _attach(draft: Draft, place: Place, plan: str) -> None:
             place,
             Upload(filename="plan.md", title="The whole plan", content=content, thread_ts=place.thread_ts),
         )
+
+
+def answers_before(draft: Draft, turn: TurnRow) -> tuple[tuple[str, str], ...]:
+    """What people had answered (question, answer) in the run that this turn goes on with: it may have ended before
+    its agent heard all of it."""
+    earlier = draft.uow.turns.newest(LOOKED_AT, turn.conversation)
+    last = next((each for each in earlier if each.id != turn.id and each.started_at), None)
+    if last is None or last.agent != turn.agent:
+        return ()
+    rows = [row for row in draft.uow.approvals.of_turn(last.id) if row.tool == QUESTION_TOOL]
+    return tuple(
+        (str(given_of(row).get("question", "")), row.reason or "") for row in rows if row.state == "allowed"
+    )
 
 
 def is_granted(draft: Draft, turn: TurnRow, session_id: str, asked: Approval) -> bool:

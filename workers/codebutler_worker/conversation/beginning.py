@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler_worker.conversation.again import LIMIT
+from codebutler_worker.conversation.approvals import answers_before
 from codebutler_worker.conversation.background import Missed, look_back
 from codebutler_worker.conversation.continuing import session_name
 from codebutler_worker.conversation.desk import Draft
@@ -41,6 +42,7 @@ class Begun:
     missed: Missed
     put_back: tuple[str, str | None] | None = None
     facts: tuple[FactRow, ...] = ()
+    answered: tuple[tuple[str, str], ...] = ()
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
         """The messages with what came of their files; agents of ours take their words alone."""
@@ -48,7 +50,7 @@ class Begun:
             return "\n\n".join(said.text for said in self.said)
         # Another agent than the one that met its limit has nothing to go on with: it reads the record.
         continued = "" if self.turn.reason == LIMIT and not self.turn.session_id else self.turn.reason
-        return user_prompt(attached(self.said, files, repo_path), continued or "")
+        return user_prompt(attached(self.said, files, repo_path), continued or "", self.answered)
 
     @property
     def first_ts(self) -> str:
@@ -93,5 +95,6 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
         program,
         look_back(draft, turn, session_id, config),
         to_put_back(draft, turn),
+        answered=answers_before(draft, turn) if turn.reason in ("interrupted", "stopped") else (),
         facts=(*draft.uow.facts.of(REPO_SCOPE), *draft.uow.facts.of(turn.user_id)),
     )

@@ -41,6 +41,7 @@ _STOPPED = """\
 A person stopped your last run, and now lets it go on. Look at what is done and what is not, then go on from \
 there, changing nothing beyond what was asked for before."""
 
+_ANSWERED = "What you had asked is answered; do not ask it again:"
 _LATE = "[written while you were offline]"
 
 
@@ -64,11 +65,16 @@ def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def user_prompt(messages: Sequence[Said], continued: str = "") -> str:
-    """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit", "stopped" or ""."""
+def user_prompt(
+    messages: Sequence[Said], continued: str = "", answered: Sequence[tuple[str, str]] = ()
+) -> str:
+    """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit", "stopped" or "";
+    then ``answered`` are the questions of the last run, each with what a person answered."""
     fresh = [_LATE + " " + said.text if said.late else said.text for said in messages if not said.known]
     opening = {"interrupted": _RESUMED, "limit": _CUT_SHORT, "stopped": _STOPPED}.get(continued)
-    return "\n\n".join([*([opening] if opening else []), *fresh])
+    answers = [f"{one_line(question, 300)} -> {answer}" for question, answer in answered]
+    told = ["\n".join([_ANSWERED, *answers])] if opening and answers else []
+    return "\n\n".join([*([opening] if opening else []), *told, *fresh])
 
 
 def attached(messages: Sequence[Said], files: Sequence[AttachmentRow], repo_path: str) -> list[Said]:

@@ -109,6 +109,10 @@ class Approvals:
         """The question, or None."""
         return one(self._connection, by(tables.approvals, "id"), ApprovalRow, id=approval_id)
 
+    def of_turn(self, turn_id: str) -> list[ApprovalRow]:
+        """Everything that a turn asked, oldest first."""
+        return every(self._connection, _asked_by("turn_id"), ApprovalRow, turn_id=turn_id)
+
     def of_card(self, message_op_id: str) -> list[ApprovalRow]:
         """The questions that one card asks, in its order."""
         return every(self._connection, _asked_by("message_op_id"), ApprovalRow, message_op_id=message_op_id)
