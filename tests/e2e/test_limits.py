@@ -7,6 +7,7 @@
 | P22 | the limit again: another agent goes on with what was asked |
 | P23 | a budget of our own: the second turn of the day waits and says so; with a higher limit it goes on |
 | P24 | nobody does anything: the turn goes on when the limit is over, by the wall clock, and once |
+| P25 | an agent that meets the limit in the middle of its work is stopped; with a higher one its session goes on |
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_approvals import card, model_env
 from tests.faketime import WallClock, family, is_faked
-from tests.modelserver.server import ModelServer, Reply
+from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 
 RETRY = "codebutler.retry"
@@ -110,13 +111,22 @@ async def test_p22_another_agent_goes_on(tmp_path: Path, git_repo: Path) -> None
         assert len(model.requests) == 1
 
 
+def long_day() -> str:
+    """A zone whose day does not end just now."""
+    return "UTC" if datetime.now(UTC).hour < 12 else "Etc/GMT+12"
+
+
+async def raised(built: House, repo: Path, limits: dict[str, object]) -> None:
+    file = repo / ".codebutler" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "budget": limits}))
+    await built.run("trust", "sample")
+
+
 async def test_p23_a_budget_holds_a_turn_until_there_is_room(tmp_path: Path, git_repo: Path) -> None:
     require("bwrap")
     async with house(tmp_path, "sample") as built:
         agent = {"debounceSeconds": 0, "default": "rehearsal"}
-        # A day that does not end just now.
-        zone = "UTC" if datetime.now(UTC).hour < 12 else "Etc/GMT+12"
-        limits = {"timezone": zone, "repo": {"turnsPerDay": 1}}
+        limits = {"timezone": long_day(), "repo": {"turnsPerDay": 1}}
         channel = await built.add_repo(git_repo, "sample", agent=agent, budget=limits)
         await built.supervise()
         first = await built.say(channel, "list the files")
@@ -127,10 +137,7 @@ async def test_p23_a_budget_holds_a_turn_until_there_is_room(tmp_path: Path, git
         assert built.reactions(channel, second) == {"hourglass_flowing_sand"}
         status = await built.until_status(lambda status: status["repos"][0]["budget"] != [])
         assert status["repos"][0]["budget"] == [{"unit": "turns", "used": 1.0, "limit": 1.0}]
-        file = git_repo / ".codebutler" / "config.json"
-        raised = {**json.loads(file.read_text()), "budget": {**limits, "repo": {"turnsPerDay": 2}}}
-        file.write_text(json.dumps(raised))
-        await built.run("trust", "sample")
+        await raised(built, git_repo, {**limits, "repo": {"turnsPerDay": 2}})
         await built.click(channel, message["ts"], RETRY, value)
         await built.answer(channel, second, "A sample repository")
         assert await built.outcome(channel, second) == "white_check_mark"
@@ -163,3 +170,28 @@ async def test_p24_it_goes_on_by_itself_when_the_limit_is_over(tmp_path: Path, g
         await built.until_status(lambda status: sum(status["repos"][0]["turns"].values()) == 0)
         assert len(model.requests) == 2
         assert sum("Hello again." in whole_text(each) for each in built.answers(channel, ts)) == 1
+
+
+async def test_p25_an_agent_that_meets_the_limit_is_stopped(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
+        limits = {"timezone": long_day(), "thread": {"tokensPerDay": 4000}}
+        binary = {"binary": str(require("claude"))}
+        channel = await built.add_repo(
+            git_repo, "sample", agent={"debounceSeconds": 0}, claude=binary, budget=limits
+        )
+        await built.supervise()
+        work = Call("Bash", {"command": f"sleep 600; touch {git_repo}/trace"})
+        model.play(Reply("This takes a while.", (work,), input_tokens=5000), Reply("Back at it."))
+        ts = await built.say(channel, "build it")
+        message, value = await card(built, channel, ts, RETRY)
+        assert "This thread's budget for today is used up: 5.0k of 4.0k tokens." in whole_text(message)
+        await built.until(
+            "its mark", lambda: built.reactions(channel, ts) == {"hourglass_flowing_sand"} or None
+        )
+        await raised(built, git_repo, {**limits, "thread": {"tokensPerDay": 100_000}})
+        await built.click(channel, message["ts"], RETRY, value)
+        await built.answer(channel, ts, "Back at it.")
+        assert await built.outcome(channel, ts) == "white_check_mark"
+        assert "build it" in str(model.requests[-1]["messages"][0])
+        assert not (git_repo / "trace").exists()
