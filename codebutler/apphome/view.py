@@ -21,7 +21,7 @@ from codebutler.text.escape import escape, neutralise
 from codebutler.text.links import message_link
 
 MAX_NEEDS = 20
-MAX_DECISIONS = 60
+MAX_DECISIONS = 40
 """Blocks with which to decide here; what is beyond is decided in its thread."""
 MAX_TEXT = 2800
 LABEL_CHARS = 75
@@ -98,6 +98,8 @@ def _needs(needs: Sequence[tuple[RepoCard, TurnNote]], now: datetime) -> list[di
         if len(decisions) > room:
             decisions = []
         room -= len(decisions)
+        if blocks and (decisions or blocks[-1]["type"] == "actions"):
+            blocks.append({"type": "divider"})
         blocks += [_section(_need(card, turn, now)[:MAX_TEXT]), *decisions]
     left = len(needs) - MAX_NEEDS
     return [*blocks, *([_section(f"… and {left} more")] if left > 0 else [])]

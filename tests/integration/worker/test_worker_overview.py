@@ -46,7 +46,7 @@ async def test_what_is_asked_is_told_with_its_card(tmp_path: Path) -> None:
         assert "touch a" in asked.text
         run.does(COLOUR)
         note = await told(parent, "waiting", asked=2)
-        assert note.asked[1].text == "Which &lt;colour&gt;?"
+        assert note.asked[1].text == "🤔 Which &lt;colour&gt;?"
         assert (note.asked[1].options, note.asked[1].is_question) == (("Red", "Blue"), True)
 
 
@@ -59,7 +59,7 @@ async def test_what_has_to_be_read_or_ticked_on_its_card_is_not_told(tmp_path: P
         assert [(asked.text, asked.options) for asked in note.asked] == [
             ("", ()),
             ("", ()),
-            ("Which parts?", ()),
+            ("🤔 Which parts?", ()),
         ]
 
 

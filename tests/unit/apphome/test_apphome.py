@@ -126,6 +126,11 @@ def test_small_figures_read_well() -> None:
     assert "claude · $0.00 · 5 min ago" in shown
 
 
+def test_what_is_decided_stands_apart_from_the_next() -> None:
+    kinds = [block["type"] for block in home([card(note("interrupted"), note("parked"))], "", NOW)]
+    assert kinds[1:6] == ["section", "actions", "divider", "section", "actions"]
+
+
 def test_what_is_done_has_no_buttons() -> None:
     assert buttons(home([card(note("done"), note("running"))], "", NOW)) == []
 

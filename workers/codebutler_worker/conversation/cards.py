@@ -52,7 +52,11 @@ def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
         options = tuple(one_line(option, LABEL_CHARS) for option in options_of(row))
         few = len(options) <= HOME_OPTIONS and given_of(row).get("several") is not True
         return Asked(
-            id=row.id, card_ts=card_ts, text=plain(question), options=options if few else (), is_question=True
+            id=row.id,
+            card_ts=card_ts,
+            text=f"🤔 {plain(question)}",
+            options=options if few else (),
+            is_question=True,
         )
     text = "" if row.tool == PLAN_TOOL else _item(row).texts[0]
     whole = len(text) <= HOME_CHARS and CUT not in text
