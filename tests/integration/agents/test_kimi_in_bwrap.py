@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import SystemClock
-from codebutler.config.schema import KimiSection, PermissionMode, SandboxSection
+from codebutler.config.schema import KimiSection, PermissionMode, Price, SandboxSection
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import (
@@ -47,9 +47,9 @@ class Cell:
         settings = KimiSection(
             binary=str(self.binary), api_key=KEY, base_url=f"{self.model.url}/v1", permission_mode=mode
         )
-        backend = AcpBackend(
-            Kimi(settings, self.home, {"PATH": path_with_node()}), BwrapSandbox(), SystemClock()
-        )
+        prices = {"kimi-k2.6": Price(input=1000, output=10_000)}
+        kimi = Kimi(settings, self.home, {"PATH": path_with_node()}, prices)
+        backend = AcpBackend(kimi, BwrapSandbox(), SystemClock())
         backend.outlet = for_agents(SandboxSection(mode="bwrap"), "bwrap", {})
         return backend
 
@@ -106,6 +106,7 @@ async def test_it_works_in_the_repository_and_nowhere_else_without_its_key(cell:
     assert (end(events).ok, end(events).text) == (True, "Finished.")
     used = end(events).usage
     assert (used.input_tokens, used.output_tokens, used.turns) == (200, 40, 2)
+    assert used.cost_usd == pytest.approx(0.2 + 0.4)
     assert (cell.repo / "work.txt").read_text() == "done\n"
     assert (cell.home / ".kimi-code" / "config.toml").read_text() == "telemetry = false\n"
     [said] = [event.text for event in events if isinstance(event, ToolResult)]

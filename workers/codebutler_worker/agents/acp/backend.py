@@ -217,7 +217,7 @@ class AcpBackend:
     def _usage(self, turn: Turn, account: Account | None) -> Usage:
         usage, total = turn.usage, turn.translator.cost_usd
         if account is not None and usage == Usage():
-            usage = Usage(account.input_tokens, account.output_tokens, None, account.turns)
+            usage = Usage(account.input_tokens, account.output_tokens, account.cost_usd, account.turns)
         if total is not None:
             usage = replace(usage, cost_usd=max(0.0, total - turn.request.cost_before_usd))
         return usage

@@ -8,9 +8,10 @@ import logging
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from codebutler.config.schema import KimiSection, PermissionMode
+from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp import ledger
 from codebutler_worker.agents.acp.kind import Account
@@ -18,7 +19,9 @@ from codebutler_worker.agents.acp.probe import probe
 from codebutler_worker.agents.acp.programs import Program, look_up, program
 from codebutler_worker.agents.acp.versions import INSTALL
 from codebutler_worker.agents.backend import TurnRequest
+from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.presets import KIMI, PRESETS
+from codebutler_worker.agents.native.prices import cost_usd, price_of
 from codebutler_worker.egress.service import BEARER, Service
 from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -54,7 +57,8 @@ log = logging.getLogger(__name__)
 
 
 class Kimi:
-    """Kimi Code in one repository. ``home`` is the user's; ``agent_env`` may hold proxies and the PATH."""
+    """Kimi Code in one repository. ``home`` is the user's; ``agent_env`` may hold proxies and the PATH; ``prices`` are
+    USD for a million tokens, by model."""
 
     name = "kimi"
     title = "Kimi Code"
@@ -62,11 +66,18 @@ class Kimi:
     login = LOGIN
     hosts: tuple[str, ...] = LOGIN_HOSTS
 
-    def __init__(self, settings: KimiSection, home: Path, agent_env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: KimiSection,
+        home: Path,
+        agent_env: Mapping[str, str],
+        prices: Mapping[str, Price] | None = None,
+    ) -> None:
         self.timeout_s = settings.timeout * 60
         self.mode = MODES[settings.permission_mode]
         # With a key the model is told by the environment.
         self.model = "" if settings.api_key else settings.model
+        self._prices = prices or {}
         self._settings = settings
         self._home = home
         self._agent_env = agent_env
@@ -123,7 +134,7 @@ class Kimi:
         """How it reaches its model: through our proxy with a token, where there is one, else with the key itself."""
         if service is None:
             return {}
-        env = {"KIMI_MODEL_NAME": self._settings.model or PRESETS[KIMI].model}
+        env = {"KIMI_MODEL_NAME": self._named}
         if not way.port:
             key = {"KIMI_MODEL_API_KEY": self._settings.api_key, "KIMI_MODEL_BASE_URL": service.base_url}
             return {**env, **key}
@@ -139,7 +150,17 @@ class Kimi:
 
         A failed model call is, over the protocol, a turn that ended well without a word.
         """
-        return ledger.account(self._code, record_of(session_id, workdir), since_bytes, self.title, self.login)
+        path = record_of(session_id, workdir)
+        found = ledger.account(self._code, path, since_bytes, self.title, self.login)
+        if found is None or not self._settings.api_key:
+            return found
+        # A key is paid by the token; of what a login's subscription costs nothing is known.
+        used = Tokens(input=found.input_tokens, cached_input=found.cached_tokens, output=found.output_tokens)
+        return replace(found, cost_usd=cost_usd(used, price_of(self._prices, self._named)))
+
+    @property
+    def _named(self) -> str:
+        return self._settings.model or PRESETS[KIMI].model
 
     @property
     def _code(self) -> Path:

@@ -16,13 +16,16 @@ from codebutler_worker.sandbox.port import Launch, Sandbox
 @dataclass(frozen=True, slots=True)
 class Account:
     """What the agent's own record says of a turn, where the protocol says nothing: what it used, and the failure
-    that it does not own up to. ``ended``: so many prompts it has seen to their end."""
+    that it does not own up to. ``ended``: so many prompts it has seen to their end.
+    ``cached_tokens`` are among the ``input_tokens``."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     turns: int = 0
     failure: Verdict | None = None
     ended: int = 0
+    cached_tokens: int = 0
+    cost_usd: float | None = None
 
 
 class Kind(Protocol):

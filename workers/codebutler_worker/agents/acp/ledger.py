@@ -67,7 +67,7 @@ def account(root: Path, relative: str, since_bytes: int, title: str, login: str)
 
 def account_of(data: bytes, title: str, login: str) -> Account:
     """Pure: the record of a turn, line by line; what is not understood is passed over."""
-    into = out = calls = ended = 0
+    into = out = calls = ended = cached = 0
     failed: Failure | None = None
     for line in data.split(b"\n"):
         # Most lines hold whole prompts and are not of interest.
@@ -79,13 +79,14 @@ def account_of(data: bytes, title: str, login: str) -> Account:
         if said.type == "usage.record" and said.usage is not None:
             used = said.usage
             into += used.input_other + used.input_cache_read + used.input_cache_creation
+            cached += used.input_cache_read
             out += used.output
             calls += 1
         elif said.type == "turn.ended":
             ended += 1
             failed = (said.error or Failure()) if said.reason == "failed" else None
     verdict = judge_error(0, f"{failed.message} ({failed.code})", title, login) if failed else None
-    return Account(into, out, calls, verdict, ended)
+    return Account(into, out, calls, verdict, ended, cached)
 
 
 def _decoded(line: bytes) -> Line | None:

@@ -21,7 +21,7 @@ def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path,
     config = settings.config
     rule = rule_of(config, name)
     kind = (
-        Kimi(kimi_of(config), home, settings.agent_env)
+        Kimi(kimi_of(config), home, settings.agent_env, config.native.prices)
         if rule is None
         else Other(rule, home, settings.agent_env, config.session.timeout_minutes)
     )
