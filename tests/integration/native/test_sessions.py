@@ -25,7 +25,7 @@ from codebutler_worker.agents.native.model import (
     Told,
     User,
 )
-from codebutler_worker.agents.native.sessions import Sessions
+from codebutler_worker.agents.native.sessions import Journal, Sessions
 from codebutler_worker.agents.native.wire import body
 from tests.integration.native.conftest import Studio, end, says, session_of
 
@@ -177,6 +177,15 @@ async def test_without_room_for_its_session_an_agent_does_nothing(studio: Studio
     assert (finished.ok, finished.reason) == (False, "unavailable")
     assert "cannot be kept" in finished.text
     assert studio.model.asked == []
+
+
+def test_a_full_disk_is_said_in_one_line() -> None:
+    journal = Journal(os.open("/dev/full", os.O_WRONLY), "native-x")
+    with pytest.raises(
+        StoreError, match=r"^the agent's session cannot be kept: No space left on device: make room$"
+    ):
+        journal.append([Said(User("x"))])
+    journal.close()
 
 
 def test_tokens_add_up() -> None:

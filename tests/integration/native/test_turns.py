@@ -173,6 +173,27 @@ async def test_a_stop_ends_it_in_the_middle_of_a_command_and_the_session_goes_on
     assert "nobody knows what came of this call" in studio.told()[0]
 
 
+async def test_a_stop_ends_it_while_it_asks(studio: Studio) -> None:
+    studio.model.play(says("", ("ask_user", {"question": "Which?"})))
+    request = studio.request("work")
+    found = []
+    async with asyncio.timeout(60):
+        async for event in studio.agent().start(request):
+            found.append(event)
+            if isinstance(event, Question):
+                await studio.agent().stop(request.turn_id)
+    assert end(found).reason == "stopped"
+
+
+async def test_its_time_is_limited(studio: Studio) -> None:
+    studio.habits = Habits(limits=Limits(most_turns=9), timeout_s=1.5)
+    wait = ("run_terminal_command", {"command": "sleep 300", "wait_s": 300})
+    finished = end(await studio.run("work", says("", wait)))
+    assert (finished.ok, finished.reason) == (False, "timeout")
+    assert "native.timeout" in finished.text
+    assert studio.log()[-1]["stopped_reason"] == "timeout"
+
+
 async def test_a_model_that_fails_is_a_result(studio: Studio) -> None:
     for trouble, reason in (
         ("auth", "auth"),
