@@ -61,6 +61,8 @@ class Run:
         self.started_s = started_s
         self.events: asyncio.Queue[AgentEvent | Exception] = asyncio.Queue()
         self.closed = asyncio.Event()
+        self.leave = asyncio.Event()  # its program ends at once, unless the test clears this
+        self.leave.set()
 
     def does(self, *events: AgentEvent) -> None:
         for event in events:
@@ -98,6 +100,7 @@ class ScriptedBackend:
                     raise event
                 yield event
                 if isinstance(event, Finished):
+                    await run.leave.wait()
                     return
         finally:
             run.closed.set()

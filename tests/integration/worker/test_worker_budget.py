@@ -12,7 +12,7 @@ import pytest
 from codebutler.config.schema import BudgetSection, Limit, RepoSettings
 from codebutler.model import Command, MessageDeleted, MessageEdited, MessagePosted, Post, Prompt
 from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, StopTurns
-from codebutler_worker.agents.backend import Question, Started, Text, Usage
+from codebutler_worker.agents.backend import Finished, Question, Started, Text, Usage
 from tests.integration.worker.test_worker_parking import buttons, press
 from tests.ledger import rows
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
@@ -310,3 +310,19 @@ async def test_a_stop_by_a_person_is_a_stop(tmp_path: Path) -> None:
         parent.channel.send(StopTurns(user=USER))
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
         assert not told(parent)
+
+
+async def test_the_final_figures_are_written_last(tmp_path: Path) -> None:
+    store = tmp_path / ".codebutler" / "store.db"
+    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=9))) as parent:
+        parent.says("build it", "100.1")
+        run = await parent.run(0)
+        run.leave.clear()
+        final = Usage(200, 20, 0.5, 2)
+        run.does(Started("session-1"), Usage(100, 10, 0.1, 1), Finished(True, "Done.", "done", final))
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+        for _ in range(20):
+            await parent.clock.advance(1)
+            await asyncio.sleep(0.01)
+        assert rows(store, "SELECT cost_usd, input_tokens FROM turns") == [(0.5, 200)]
+        run.leave.set()

@@ -101,6 +101,8 @@ class Turn:
         self._display.start()
         try:
             await _first(drive, self._outcome)
+            # What it last wrote down must not come after the final figures.
+            watching.cancel()
             await self._display.settle()
             await self._conclude(self._verdict(drive))
             await asyncio.wait({drive}, timeout=STREAM_END_S)
