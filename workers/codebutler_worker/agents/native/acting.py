@@ -42,13 +42,14 @@ NO_ANSWER = "The person did not answer."
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The call is over. ``end``: and so is the turn."""
+    """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time."""
 
     use_id: str
     result: Result
     records: tuple[Record, ...] = ()
     end: End | None = None
     again: bool = False
+    duration_s: float = 0.0
 
 
 class Acting:
@@ -99,9 +100,11 @@ class Acting:
                 why = f": {answer.text}" if answer.text else "."
                 yield Done(use_id, Result(f"The person refused this call{why}", ok=False))
                 return
+        began_s = self.clock.monotonic()
         result = await self.waits.work(self._run(tool, args, plan))
+        took_s = self.clock.monotonic() - began_s
         async for event in self._settle(use_id, described, result):
-            yield event
+            yield replace(event, duration_s=took_s) if isinstance(event, Done) else event
 
     async def foresee(self, calls: Sequence[Call]) -> AsyncGenerator[AgentEvent]:
         """Ask for leave for several calls at once: people decide about them together."""

@@ -175,7 +175,6 @@ class Turn:
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
 
     async def _act(self, call: Call) -> AsyncGenerator[AgentEvent]:
-        began_s = self._clock.monotonic()
         async with aclosing(self._acting.events(call, self._session.history.plan)) as events:
             async for event in events:
                 if not isinstance(event, Done):
@@ -187,7 +186,7 @@ class Turn:
                 self.progress = loop.acted(self.progress, ok=result.ok, error=result.text, again=event.again)
                 if event.end is not None and not self._said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
-                self._log.called(call, result, self._clock.monotonic() - began_s)
+                self._log.called(call, result, event.duration_s)
                 good = result.ok and result.exit_code in (None, 0)
                 yield ToolResult(event.use_id, good, result.text)
 
