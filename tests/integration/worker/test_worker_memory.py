@@ -400,3 +400,38 @@ async def test_whoever_may_not_use_the_agent_does_not_decide_either(
         await parent.post_with("You are not authorized to decide about the memory here.")
         says(parent, "", "300.1")
         await parent.post_with("Nothing is remembered here")
+
+
+async def test_what_does_not_fit_any_more_is_told_on_the_card(
+    tmp_path: Path, model: CompletionsServer
+) -> None:
+    model.play(wants(append("one more")))
+    async with worker(learning(tmp_path, model, "ask")) as parent:
+        await talk(parent)
+        await silence(parent)
+        async with card_of(parent) as (ts, change):
+            full = "".join(f"- fact {at}\n" for at in range(200))
+            (tmp_path / ".codebutler" / "memory.md").write_text(full)
+            press(parent, "codebutler.memory_keep", change, ts)
+        await parent.until(
+            lambda: any("as far as it fits" in update.text for update in parent.updates), flow=True
+        )
+        assert memory(tmp_path) == full
+
+
+async def test_a_file_that_cannot_be_written_is_told_and_keep_can_be_pressed_again(
+    tmp_path: Path, model: CompletionsServer
+) -> None:
+    model.play(wants(append("a")))
+    file = tmp_path / ".codebutler" / "memory.md"
+    async with worker(learning(tmp_path, model, "ask")) as parent:
+        await talk(parent)
+        await silence(parent)
+        async with card_of(parent) as (ts, change):
+            file.mkdir()
+            press(parent, "codebutler.memory_keep", change, ts)
+            await parent.post_with("is not a regular file: remove it")
+            file.rmdir()
+            press(parent, "codebutler.memory_keep", change, ts, times="2")
+        await parent.until(lambda: memory(tmp_path) == "- a\n", flow=True)
+        await parent.until(lambda: any("Kept by Ana" in update.text for update in parent.updates), flow=True)

@@ -17,6 +17,7 @@ import msgspec
 
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
+from codebutler.errors import CodeButlerError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.lines import suspicion
 from codebutler.memory.operations import Change, apply, facts_of
@@ -35,13 +36,16 @@ from codebutler_worker.present.memory import (
     made_text,
 )
 from codebutler_worker.present.progress import Message
-from codebutler_worker.store.memory_rows import MemoryChangeRow, MemoryLineRow
+from codebutler_worker.store.memory_rows import ChangeState, MemoryChangeRow, MemoryLineRow
 from codebutler_worker.store.rows import ErrandRow
 
 ERRAND = "memory"
 LEARNED = "learned"
 """In an errand: nobody has asked for it, so nobody is answered."""
 ASKED = "asked"
+KEPT = "kept:"
+"""In an errand: before the ts of the card on which somebody decided."""
+FULL = "the memory is full, or has changed meanwhile. `!memory forget N` makes room."
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
 
 
@@ -75,6 +79,7 @@ def learn(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], *, ask:
     if ask or not fit:
         return []
     draft.uow.memories.add(replace(row, changes=encoded(fit), state="wanted"))
+    _credit(draft, row, fit)
     return [_errand(draft, place, row, LEARNED)]
 
 
@@ -91,6 +96,7 @@ def want(draft: Draft, place: Place, channel_id: str, user: str, changes: Sequen
         user_id=user,
     )
     draft.uow.memories.add(row)
+    _credit(draft, row, changes)
     return _errand(draft, place, row, ASKED)
 
 
@@ -105,49 +111,73 @@ def decide(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
         return Todo().logged("WRN", f"{event.user} may not decide about the memory")
     if row.state != "proposed":
         return Todo()  # the card says what became of it
-    by, keep = plain(event.user_name or event.user), event.action_id == KEEP_ACTION
-    draft.uow.memories.set_state(row.id, "wanted" if keep else "dropped")
-    verdict = f"✅ Kept by {by}." if keep else f"🗑️ Dropped by {by}."
+    if event.action_id == KEEP_ACTION:
+        draft.uow.memories.set_state(row.id, "wanted")
+        _credit(draft, row, changes_of(row))
+        # The card says so when it is written.
+        kept = _errand(draft, place, row, f"{KEPT}{event.message_ts}", event.user_name or event.user)
+        return Todo(errands=(kept,)).logged("MEM", f"{event.user} kept what was learned")
+    draft.uow.memories.set_state(row.id, "dropped")
+    verdict = f"🗑️ Dropped by {plain(event.user_name or event.user)}."
     draft.edit_ts(place, event.message_ts, decided_card(changes_of(row), verdict))
-    if not keep:
-        return Todo().logged("MEM", f"{event.user} dropped what was learned")
-    return Todo(errands=(_errand(draft, place, row, LEARNED),)).logged(
-        "MEM", f"{event.user} kept what was learned"
-    )
+    return Todo().logged("MEM", f"{event.user} dropped what was learned")
 
 
 async def answer(desk: Desk, errand: ErrandRow) -> Reply:
-    """Write a wanted change into the file, then mark it as made. Raises CodeButlerError if the file cannot be
-    written."""
+    """Write a wanted change into the file, then mark it as made and tell whoever wanted it. Raises CodeButlerError if
+    the file cannot be written."""
     how, _, change_id = errand.argument.partition(" ")
     row = await desk.commit(lambda draft: draft.uow.memories.get(change_id))
-    if row is None or row.state != "wanted":
+    if row is None or row.state not in ("wanted", "made"):
         return Reply(())
     changes = changes_of(row)
-    applied = await asyncio.to_thread(MemoryFile(Path(desk.settings.path)).change, partial(apply, changes))
-    # What an earlier life of this worker has written already counts, too.
+    if row.state == "wanted":
+        try:
+            changes = await _write(desk, changes)
+        except CodeButlerError:
+            # The card still has its buttons; whatever else was wanted can be said again.
+            state: ChangeState = "proposed" if how.startswith(KEPT) else "dropped"
+            await desk.commit(lambda draft: draft.uow.memories.set_state(change_id, state))
+            raise
+        card_ts = how.removeprefix(KEPT) if how.startswith(KEPT) else ""
+        await desk.commit(partial(_made, row=row, changes=changes, card_ts=card_ts, by=errand.user_id))
+        if how == ASKED:
+            for change in changes:
+                desk.report.log("MEM", logged(row.user_id, change))
+    return Reply((Message(made_text(changes)),) if how == ASKED else ())
+
+
+async def _write(desk: Desk, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Those of the changes that hold afterwards; what an earlier life of this worker has written counts, too."""
+    file = MemoryFile(Path(desk.settings.path))
+    applied = await asyncio.to_thread(file.change, partial(apply, changes))
+    for change, why in applied.refused:
+        desk.report.log("DBG", f"not remembered ({why}): {change.new or change.old}")
     facts = set(facts_of(applied.text))
-    holding = [
-        each for each in (*applied.made, *(change for change, _ in applied.refused)) if _holds(each, facts)
-    ]
-    await desk.commit(partial(_made, row=row, changes=holding))
-    if how == ASKED:
-        for change in holding:
-            desk.report.log("MEM", logged(row.user_id, change))
-    return Reply((Message(made_text(holding)),) if how == ASKED else ())
+    tried = (*applied.made, *(change for change, _ in applied.refused))
+    return tuple(change for change in tried if _holds(change, facts))
 
 
-def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change]) -> None:
+def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], card_ts: str, by: str) -> None:
     draft.uow.memories.set_state(row.id, "made", encoded(changes))
+    if card_ts:
+        fits = len(changes) == len(changes_of(row))
+        verdict = f"✅ Kept by {plain(by)}." if fits else f"⚠️ Kept by {plain(by)}, as far as it fits: {FULL}"
+        card_place = Place(row.conversation, row.thread_ts or None)
+        draft.edit_ts(card_place, card_ts, decided_card(changes, verdict))
+    gone = {change.old for change in changes if change.old} - {change.new for change in changes}
+    draft.uow.memories.forget_lines(gone)
+
+
+def _credit(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change]) -> None:
+    """Tell where the new facts come from, before they are written: whoever sees one in the file may ask."""
     known = draft.uow.memories.lines()
-    draft.uow.memories.forget_lines(change.old for change in changes if change.old)
     for change in changes:
         if change.new and change.new not in known:
-            draft.uow.memories.put_line(
-                MemoryLineRow(
-                    line=change.new, channel_id=row.channel_id, thread_ts=row.thread_ts, added_at=draft.stamp
-                )
+            line = MemoryLineRow(
+                line=change.new, channel_id=row.channel_id, thread_ts=row.thread_ts, added_at=draft.stamp
             )
+            draft.uow.memories.put_line(line)
 
 
 def _holds(change: Change, facts: set[str]) -> bool:
@@ -156,14 +186,14 @@ def _holds(change: Change, facts: set[str]) -> bool:
     )
 
 
-def _errand(draft: Draft, place: Place, row: MemoryChangeRow, how: str) -> ErrandRow:
+def _errand(draft: Draft, place: Place, row: MemoryChangeRow, how: str, user: str = "") -> ErrandRow:
     errand = ErrandRow(
         id=uuid.uuid4().hex,
         name=ERRAND,
         argument=f"{how} {row.id}",
         conversation=place.conversation,
         thread_ts=place.thread_ts,
-        user_id=row.user_id,
+        user_id=user or row.user_id,
         only_for=place.only_for,
         created_at=draft.stamp,
     )
