@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,14 +163,14 @@ class Link:
 
     async def new_session(self, workdir: Path) -> NewSessionResponse:
         """Begin a session."""
-        given = {"cwd": str(workdir), "mcpServers": []}
+        given = {"cwd": os.path.realpath(workdir), "mcpServers": []}
         session = NewSessionResponse.model_validate(await self._ask("session_new", given))
         self.session_id = session.session_id
         return session
 
     async def continue_session(self, session_id: str, workdir: Path, *, silent: bool) -> LoadSessionResponse:
         """Go on with an earlier session; without ``silent`` the agent tells all of it again, which is not heard."""
-        given = {"sessionId": session_id, "cwd": str(workdir), "mcpServers": []}
+        given = {"sessionId": session_id, "cwd": os.path.realpath(workdir), "mcpServers": []}
         answer = await self._ask("session_resume" if silent else "session_load", given)
         self.session_id = session_id
         return LoadSessionResponse.model_validate(answer or {})
@@ -294,6 +295,6 @@ class Link:
         """End the process by closing its stdin, which is how these agents end with their tools, then by force.
         ``at_once``: in mid turn."""
         await self._connection.close()
-        await self._process.stop(eof_s=0.5 if at_once else 2.0, term_s=1.0)
+        await self._process.stop(eof_s=0.5 if at_once else 2.0, term_s=0.5 if at_once else 1.0)
         if self.way is not None:
             await self.way.close()

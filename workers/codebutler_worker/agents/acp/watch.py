@@ -18,7 +18,7 @@ class Limits:
     timeout_s: float
     start_s: float = 60.0
     stall_s: float = 600.0
-    stop_s: float = 2.0
+    stop_s: float = 1.5
 
 
 class Watch:
