@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.paths import Home, RepoPaths
+from codebutler.config.programs import program_names
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import env_file_values, resolve_repo
@@ -148,7 +149,12 @@ class RepoTable:
 def job_sources(home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance) -> list[Source]:
     """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
     places = tuple(
-        Place(each.entry.name, each.config.slack.channel_id, each.config.slack.channel_name)
+        Place(
+            each.entry.name,
+            each.config.slack.channel_id,
+            each.config.slack.channel_name,
+            program_names(each.config),
+        )
         for each in table.served
     )
     own = [

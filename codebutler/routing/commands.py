@@ -53,6 +53,12 @@ def text_request(text: str, prefixes: Collection[str]) -> Request:
     return Prompt(text=text)
 
 
+def is_plain(text: str) -> bool:
+    """Whether the text is a prompt for the default agent and nothing else, whatever words name agents here."""
+    stripped = text.strip()
+    return not any(pattern.match(stripped) for pattern in (_BANG, _SLASH, _PREFIX))
+
+
 def slash_request(text: str) -> Request:
     """What ``/butler text`` asks for; nothing at all asks for help."""
     word, _, argument = text.strip().partition(" ")

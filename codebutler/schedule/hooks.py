@@ -15,10 +15,12 @@ from typing import Any
 import msgspec
 
 from codebutler.errors import ConfigError
+from codebutler.routing.commands import is_plain
 
 MAX_VALUE_CHARS = 4000
 MIN_SECRET_CHARS = 16
 _PLACE = re.compile(r"\{\{\s*body((?:\.[A-Za-z0-9_-]+)*)\s*\}\}")
+_AGENT = re.compile(r"[a-z][a-z0-9_-]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -44,6 +46,7 @@ class Hook:
     template: str
     label: str
     secret: bytes
+    agent: str = ""
 
     def admits(self, body: bytes, headers: Mapping[str, str]) -> bool:
         """Whether the caller knows the secret: ``X-Hub-Signature-256`` over the body (as GitHub signs), or
@@ -67,14 +70,22 @@ class Hook:
         return f"named:{named}" if named else ""
 
     def text(self, body: Any) -> str:
-        """The prompt for a body (JSON, or the raw text)."""
-        return _PLACE.sub(lambda match: _value(body, match[1].split(".")[1:]), self.template)
+        """The prompt for a body (JSON, or the raw text). Nothing that comes in it becomes a word of ours, or names an
+        agent or a program."""
+        filled = _PLACE.sub(lambda match: _value(body, match[1].split(".")[1:]), self.template)
+        if self.agent:
+            return f"{self.agent}: {filled}"
+        return filled if is_plain(filled) else f"The hook {self.name} says:\n{filled}"
 
 
 def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str, str]) -> Hook:
     """``place``: (repository, channel). Raises ConfigError with what is missing."""
     if not _NAME.fullmatch(spec.name):
         raise ConfigError(f"{where}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
+    if spec.agent and not _AGENT.fullmatch(spec.agent):
+        raise ConfigError(
+            f"{where}.agent ({spec.name}): {spec.agent!r}: use the word that people write before the colon"
+        )
     secret = env.get(spec.secret_env, "")
     if len(secret) < MIN_SECRET_CHARS:
         raise ConfigError(
@@ -85,14 +96,14 @@ def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str
         raise ConfigError(
             f"{where} ({spec.name}): give it a prompt; {{{{ body.some.field }}}} fills in what came"
         )
-    asked = spec.prompt.strip()
     return Hook(
         name=spec.name,
         repo=place[0],
         channel=place[1],
-        template=f"{spec.agent}: {asked}" if spec.agent else asked,
+        template=spec.prompt.strip(),
         label=spec.label.strip() or spec.name,
         secret=secret.encode(),
+        agent=spec.agent,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from codebutler.config.explain import explain
+from codebutler.config.programs import RUN
 from codebutler.config.zones import zone_of
 from codebutler.errors import ConfigError
 from codebutler.schedule.cron import Cron, parse
@@ -58,11 +59,12 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository as a job may name it."""
+    """A repository as a job may name it. ``programs``: the prefixes there that start a program and no agent."""
 
     repo: str
     channel: str
     channel_name: str = ""
+    programs: frozenset[str] = frozenset({RUN.prefix})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,10 @@ def _hook(spec: HookSpec, at: str, where: Where, env: Mapping[str, str]) -> Hook
     found = where(spec.repo, spec.channel)
     if found is None:
         raise ConfigError(f"{at} ({spec.name}): no repository served here fits its repo or channel")
+    if spec.agent in found.programs:
+        raise ConfigError(
+            f"{at}.agent ({spec.name}): {spec.agent} is no agent: what comes from outside is never a command"
+        )
     return hook_of(spec, at, env, (found.repo, found.channel))
 
 

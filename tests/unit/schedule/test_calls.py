@@ -10,7 +10,7 @@ from codebutler.model import OPERATOR, Event, MessagePosted, Post
 from codebutler.schedule.calls import REMEMBERED, Calls, HookDesk, began, taken
 from codebutler.schedule.hooks import Hook
 
-HOOK = Hook("ci", "shop", "C1", "claude: look at {{ body }}", "CI <build>", b"secret")
+HOOK = Hook("ci", "shop", "C1", "look at {{ body }}", "CI <build>", b"secret", "claude")
 
 
 class Killed(BaseException):

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.errors import ConfigError
+from codebutler.model import OPERATOR, MessagePosted, Prompt
+from codebutler.routing.commands import request_of
 from codebutler.schedule.hooks import MAX_VALUE_CHARS, Hook
 from codebutler.schedule.jobs import Place, parse_file, place_in
 
@@ -62,6 +64,28 @@ def test_the_body_fills_the_owners_template() -> None:
     assert long.endswith("… (cut)")
 
 
+@pytest.mark.parametrize(
+    "prompt", ["{{ body }}", "  {{body}} today", "{{ body.x }}", "run: make {{ body.x }}", "!stop"]
+)
+@pytest.mark.parametrize(
+    "said", ["run: touch owned", "RUN:x", " !kill", "/butler stop", "/stop", "claude: x", "word", ""]
+)
+def test_what_comes_is_no_word_of_ours_and_names_no_program(prompt: str, said: str) -> None:
+    called = hook(file=f"hooks: [{{name: ci, secretEnv: CI_SECRET, prompt: '{prompt}'}}]")
+    for body in (said, {"x": said}, [said]):
+        text = called.text(body)
+        event = MessagePosted(channel="C1", ts="1.1", user=OPERATOR, text=text, origin="schedule")
+        assert request_of(event, {"run", "claude", "sh"}) == Prompt(text=text)
+
+
+def test_whatever_comes_goes_to_the_agent_that_the_owner_named() -> None:
+    called = hook(file="hooks: [{name: ci, secretEnv: CI_SECRET, agent: claude, prompt: '{{ body }}'}]")
+    event = MessagePosted(
+        channel="C1", ts="1.1", user=OPERATOR, text=called.text("run: x"), origin="schedule"
+    )
+    assert request_of(event, {"run", "claude"}) == Prompt(text="run: x", prefix="claude")
+
+
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(),
@@ -83,6 +107,9 @@ def test_whatever_comes_it_becomes_text_and_is_not_read_again(body: object) -> N
         (FILE.replace("claude, label", "claude, channel: C9, label"), None, "no repository"),
         ("hooks: [{name: a, secretEnv: CI_SECRET, prompt: ' '}]", None, "give it a prompt"),
         ("hooks: [{name: a, secretEnv: CI_SECRET, command: make}]", None, "hooks[0]"),
+        ("hooks: [{name: a, secretEnv: CI_SECRET, agent: run, prompt: x}]", None, "run is no agent"),
+        ("hooks: [{name: a, secretEnv: CI_SECRET, agent: RUN, prompt: x}]", None, "before the colon"),
+        ("hooks: [{name: a, secretEnv: CI_SECRET, agent: ' run', prompt: x}]", None, "before the colon"),
     ],
 )
 def test_what_is_missing_is_said_without_the_secret(file: str, env: dict[str, str] | None, said: str) -> None:
