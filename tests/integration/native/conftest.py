@@ -17,7 +17,7 @@ from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Start
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.made import tools
-from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens
+from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens, Told
 from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
@@ -96,11 +96,8 @@ class Studio:
 
     def told(self, at: int = -1) -> list[str]:
         """What the results said that the model was asked with."""
-        return [
-            message.content
-            for message in self.model.asked[at].messages
-            if message.__class__.__name__ == "Told"
-        ]
+        messages = self.model.asked[at].messages
+        return [message.content for message in messages if isinstance(message, Told)]
 
 
 def end(events: Sequence[AgentEvent]) -> Finished:

@@ -46,11 +46,14 @@ async def test_a_task_is_carried_out_step_by_step(studio: Studio) -> None:
 
 async def test_the_model_is_told_its_orders_and_the_task(studio: Studio) -> None:
     (studio.repo / "AGENTS.md").write_text("Use tabs.")
+    (studio.home / "secret").write_text("not for models")
+    (studio.repo / "CLAUDE.md").symlink_to(studio.home / "secret")
     await studio.run("be polite", says("Done."))
     orders, task = studio.model.asked[0].messages
     assert isinstance(orders, System)
     assert "Be kind." in orders.content
     assert "Use tabs." in orders.content
+    assert "not for models" not in orders.content
     assert task == User("be polite")
     names = [tool["function"]["name"] for tool in studio.model.asked[0].tools]
     assert "run_terminal_command" in names
