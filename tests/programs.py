@@ -22,6 +22,7 @@ INSTALL = {
     "chromium": "apt-get install chromium",
     "bc": "apt-get install bc",
     "curl": "apt-get install curl",
+    "perl": "apt-get install perl",
     "python3": "apt-get install python3",
     "bwrap": "apt-get install bubblewrap",
     "docker": "apt-get install docker.io",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import HELD_AT_MOST, Egress, Way
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
 from tests.programs import require
 
 PUBLIC = "93.184.216.34"
@@ -72,10 +73,15 @@ def egress(internet: Internet) -> Egress:
     return Egress(Dialer({}, internet.resolve, internet.connect))
 
 
-async def inside(way: Way, policy: SandboxPolicy, script: str) -> tuple[int, str]:
-    sandbox = BwrapSandbox(program=require("bwrap"))
+async def inside(
+    way: Way, policy: SandboxPolicy, script: str, sandbox: BwrapSandbox | None = None
+) -> tuple[int, str]:
+    sandbox = sandbox or BwrapSandbox(program=require("bwrap"))
     asked = replace(policy, network=way.network, env={**policy.env, **way.env})
-    launch = sandbox.wrap(("sh", "-c", script), asked)
+    return await ended(sandbox.wrap(("sh", "-c", script), asked))
+
+
+async def ended(launch: Launch) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *launch.argv,
         stdin=asyncio.subprocess.DEVNULL,
@@ -179,15 +185,39 @@ async def test_a_program_that_never_starts_leaves_nothing_either(egress: Egress)
     assert not directory.exists()
 
 
-async def test_what_was_started_is_the_program_itself(egress: Egress, policy: SandboxPolicy) -> None:
-    """No helper beside it, none of the interpreter's habits."""
-    script = "cat /proc/[0-9]*/comm; grep SigIgn /proc/self/status"
-    async with await egress.open(Rules(), "hosts") as way:
-        code, said = await inside(way, policy, script)
+@pytest.mark.parametrize("interpreter", ["perl", "python"])
+async def test_what_was_started_is_the_program_itself(
+    egress: Egress, policy: SandboxPolicy, interpreter: str
+) -> None:
+    """No helper beside it, none of the interpreter's habits, none of its words."""
+    sandbox = BwrapSandbox(program=require("bwrap"))
+    sandbox._system = replace(sandbox._system, perl=require("perl") if interpreter == "perl" else None)
+    script = (
+        "cat /proc/[0-9]*/comm; ls /proc/self/fd | wc -l; grep SigIgn /proc/self/status; curl -sS $URL; env"
+    )
+    env = {**policy.env, "LC_ALL": "tlh_QO.UTF-8", "URL": "http://docs.example.org/"}
+    async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
+        code, said = await inside(way, replace(policy, env=env), script, sandbox)
     assert code == 0
-    assert "python" not in said
-    assert said.startswith("bwrap\nsh\n")
-    assert "SigIgn:\t0000000000000000" in said
+    assert said.startswith("bwrap\nsh\n4\nSigIgn:\t0000000000000000\nGET / 0 bytes")
+    assert "PERL_BADLANG" not in said
+
+
+@pytest.mark.parametrize("interpreter", ["perl", "python"])
+async def test_what_goes_wrong_inside_is_told(
+    egress: Egress, policy: SandboxPolicy, interpreter: str
+) -> None:
+    sandbox = BwrapSandbox(program=require("bwrap"))
+    sandbox._system = replace(sandbox._system, perl=require("perl") if interpreter == "perl" else None)
+    way = await egress.open(Rules(), "hosts")
+    async with way:
+        launch = sandbox.wrap(("no-such-program", "a b"), replace(policy, network=way.network))
+        assert await ended(launch) == (127, "cannot start no-such-program: No such file or directory\n")
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory, socket.socket(socket.AF_UNIX) as deaf:
+        door = Door(Path(directory) / "door", 3128)
+        deaf.bind(str(door.path))
+        launch = sandbox.wrap(("true",), replace(policy, network=door))
+        assert await ended(launch) == (1, "codebutler: there is no way out of the sandbox\n")
 
 
 async def test_its_exit_code_and_a_missing_program_are_told(egress: Egress, policy: SandboxPolicy) -> None:

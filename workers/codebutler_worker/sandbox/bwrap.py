@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.filterfile import FD, FilterFile
-from codebutler_worker.sandbox.handover import through
+from codebutler_worker.sandbox.handover import QUIET, SENDMSG, swiftly, through
 from codebutler_worker.sandbox.layout import Inside, bwrap_argv
 from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
@@ -20,7 +21,9 @@ from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program, inspect_system
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
-NO_PYTHON = 'the way out of the sandbox needs python3: install it as a system package, or set sandbox.network to "open"'
+NO_INTERPRETER = (
+    'the way out of the sandbox needs perl or python3: install it, or set sandbox.network to "open"'
+)
 SELF_TEST_S = 20.0
 
 # In one shell: not root, alone in its pid namespace, cannot write outside, can write in the directory.
@@ -70,14 +73,23 @@ class BwrapSandbox:
             filter_fd=None if self.filter.missing else FD,
         )
         if isinstance(policy.network, Door):
-            if self._system.python is None:
-                raise SandboxUnavailableError(NO_PYTHON)
-            argv = through(policy.network, self._system.python, argv)
+            argv, quiet = self._through(policy.network, argv)
+            inside = replace(inside, env=(*inside.env, *quiet))
         return Launch(
             argv=self.filter.before(bwrap_argv(argv, inside, checkout, self._system)),
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
         )
+
+    def _through(
+        self, door: Door, argv: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """The command, and what its interpreter needs to be told."""
+        if self._system.perl is not None and self.filter.machine in SENDMSG:
+            return swiftly(door, self._system.perl, self.filter.machine, argv), (QUIET,)
+        if self._system.python is not None:
+            return through(door, self._system.python, argv), ()
+        raise SandboxUnavailableError(NO_INTERPRETER)
 
     async def self_test(self) -> None:
         """Start a shell inside and let it try the walls."""

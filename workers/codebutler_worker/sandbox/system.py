@@ -44,6 +44,7 @@ class System:
     gid: int
     bwrap: Path
     setpriv: Path | None = None
+    perl: Path | None = None
     python: Path | None = None
     roots: tuple[Path, ...] = ()
     links: tuple[tuple[Path, str], ...] = ()
@@ -68,6 +69,7 @@ def inspect_system(bwrap: Path) -> System:
         gid=os.getgid(),
         bwrap=bwrap,
         setpriv=find_program("setpriv"),
+        perl=perl.resolve() if (perl := find_program("perl")) else None,
         python=python.resolve() if (python := find_program("python3")) else None,
         roots=roots,
         links=links,
