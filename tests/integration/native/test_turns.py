@@ -300,6 +300,15 @@ async def test_what_is_refused_is_not_done_and_the_model_hears_why(studio: Studi
     assert studio.told() == ["The person refused this call: not there"]
 
 
+async def test_a_person_who_says_no_is_no_mistake_of_the_models(studio: Studio) -> None:
+    studio.habits = Habits(limits=Limits(most_turns=9), mode="ask")
+    studio.answer = lambda event: Answer(False) if isinstance(event, Approval) else None
+    tries = [
+        says("", ("write_file", {"path": "made", "content": str(at)}), call_id=str(at)) for at in range(4)
+    ]
+    assert end(await studio.run("work", *tries, says("Fine."))).text == "Fine."
+
+
 async def test_a_plan_that_somebody_agrees_to_may_be_carried_out_step_by_step(studio: Studio) -> None:
     studio.habits = Habits(limits=Limits(most_turns=9), mode="plan")
     studio.section = NativeSection(permission_mode="plan")

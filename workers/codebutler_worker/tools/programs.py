@@ -40,6 +40,8 @@ class SandboxPrograms:
         self, argv: tuple[str, ...], *, stdin: bytes = b"", limit_bytes: int = 65_536, limit_s: float = 60.0
     ) -> Ran:
         """Run it and listen; a newline is added to ``stdin``. Raises ToolError if it cannot be started."""
+        if any("\0" in word for word in argv):
+            raise ToolError("no argument can hold a zero byte")
         launch = self._sandbox.wrap((*MERGED, *argv), self._policy)
         kept = _Kept(limit_bytes)
         try:

@@ -42,7 +42,8 @@ NO_ANSWER = "The person did not answer."
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time."""
+    """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time. ``person``: somebody said
+    no, which is no mistake of the model's."""
 
     use_id: str
     result: Result
@@ -50,6 +51,7 @@ class Done:
     end: End | None = None
     again: bool = False
     duration_s: float = 0.0
+    person: bool = False
 
 
 class Acting:
@@ -98,7 +100,7 @@ class Acting:
             answer = await self.waits.answered(use_id)
             if not answer.allow:
                 why = f": {answer.text}" if answer.text else "."
-                yield Done(use_id, Result(f"The person refused this call{why}", ok=False))
+                yield Done(use_id, Result(f"The person refused this call{why}", ok=False), person=True)
                 return
         began_s = self.clock.monotonic()
         result = await self.waits.work(self._run(tool, args, plan))

@@ -183,7 +183,8 @@ class Turn:
                 result = event.result
                 await self._session.keep(*event.records)
                 await self._session.say(Told(call.id, result.text or NOTHING))
-                self.progress = loop.acted(self.progress, ok=result.ok, error=result.text, again=event.again)
+                fine = result.ok or event.person
+                self.progress = loop.acted(self.progress, ok=fine, error=result.text, again=event.again)
                 if event.end is not None and not self._said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
                 self._log.called(call, result, event.duration_s)
