@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| K01 | a thread of Claude Code's goes on with Kimi Code, which knows it, asks leave, and goes on after a restart;
+| Q01 | a thread of Claude Code's goes on with Kimi Code, which knows it, asks leave, and goes on after a restart;
 then with the scripted agent of the configuration |
 """
 
@@ -40,7 +40,7 @@ async def working(built: House, repo: Path, model: ModelServer, agent: Path) -> 
     return channel
 
 
-async def test_k01_kimi_takes_a_thread_over_and_keeps_it(tmp_path: Path, git_repo: Path) -> None:
+async def test_q01_kimi_takes_a_thread_over_and_keeps_it(tmp_path: Path, git_repo: Path) -> None:
     async with ModelServer() as model:
         env = {**model_env(model), "PATH": path_with_node()}
         async with house(tmp_path, "sample", extra_env=env) as built:
