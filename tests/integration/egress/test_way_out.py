@@ -15,6 +15,7 @@ from aiohttp import web
 
 from codebutler_worker.egress.dial import Dialer, Streams
 from codebutler_worker.egress.hosts import Hosts
+from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import HELD_AT_MOST, Egress, Way
@@ -366,3 +367,14 @@ async def test_for_somebody_elses_repository_too(egress: Egress) -> None:
         async with await egress.open(Rules(Hosts(("docs.example.org",))), "hosts", uid=uid) as way:
             code, said = await inside(way, policy, "id -u; curl -sS http://docs.example.org/")
     assert (code, said) == (0, f"{uid}\nGET / 0 bytes")
+
+
+async def test_on_this_machines_own_loopback_it_is_nobodys_proxy(
+    internet: Internet, policy: SandboxPolicy, egress: Egress
+) -> None:
+    outlet = Outlet("open", ("docs.example.org",), walls=True, egress=egress)
+    async with await outlet.open(policy.workdir, service(internet)) as way:
+        through = f"curl -sS -x http://127.0.0.1:{way.port} http://docs.example.org/"
+        _, said = await inside(way, policy, through)
+    assert "does not let this agent reach docs.example.org" in said
+    assert internet.dialled == []

@@ -49,7 +49,9 @@ class Outlet:
         """
         if self.kind == "none" or not self.walls:
             return Way.without_proxy("none" if self.kind == "none" else "open")
-        rules = Rules(Hosts((*self.hosts, *needed)), service)
+        # With an open network the proxy stands where everybody on this machine can ask it: for the service only.
+        listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
+        rules = Rules(Hosts(listed), service)
         uid = workdir.stat().st_uid if os.geteuid() == 0 else None
         return await self.egress.open(rules, self.kind, uid)
 
