@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,6 +22,7 @@ import pytest
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
@@ -160,6 +162,51 @@ async def test_a02_no_link_in_the_place_of_a_mount_leads_out(attacker: Attacker,
     (attacker.repo / ".claude").symlink_to(outside)
     await attacker.fails("touch .claude/made")
     assert list(outside.iterdir()) == []
+
+
+async def test_a02_what_is_mounted_cannot_be_exchanged_by_a_program_that_runs(attacker: Attacker) -> None:
+    """Else it could put a link there after the next start has looked, and before it mounts: a link to the home."""
+    entry = attacker.repo / ".git" / "worktrees" / "x"
+    entry.mkdir(parents=True)
+    for file in ("gitdir", "commondir", "HEAD"):
+        (entry / file).write_text("ref: refs/heads/main\n" if file == "HEAD" else "../..\n")
+    give_away(entry.parent, attacker.repo.stat().st_uid)
+    checkout = inspect_checkout(attacker.repo)
+    mounted = [*checkout.pinned, *checkout.fixed, *checkout.closed, *checkout.shared, checkout.private]
+    assert len(mounted) >= 11
+    kinds = {path: stat.S_IFMT(path.lstat().st_mode) for path in mounted if path is not None}
+    ways = (
+        "mv {0} {0}.2",
+        "mv {0} /tmp/x",
+        "ln -sfT {1} {0}",
+        "rm -f {0}; ln -s {1} {0}",
+        "rmdir {0}; ln -s {1} {0}",
+    )
+    attacker.tried += len(kinds) * len(ways) - 1
+    await attacker.tries("\n".join(way.format(path, attacker.home) for path in kinds for way in ways))
+    assert {path: stat.S_IFMT(path.lstat().st_mode) for path in kinds} == kinds
+    assert not any(path.with_name(f"{path.name}.2").exists() for path in kinds)
+    await attacker.fails(
+        "mkdir .git/worktrees/evil",
+        "ln -s ../../../home .git/worktrees/evil",
+        "touch .git/worktrees/x/gitdir.lock && mv .git/worktrees/x/gitdir.lock .git/worktrees/x/gitdir",
+        "git worktree add -q --detach .evil",
+        "mv .git/hooks .codebutler/files/",
+    )
+    assert [path.name for path in entry.parent.iterdir()] == ["x"]
+
+
+async def test_a07_a_hidden_directory_that_was_moved_away_stops_the_next_start(base: Path) -> None:
+    """Where our own home lies in a repository, the directory around it can be renamed from within."""
+    home = base / "repo" / "a" / "home"
+    home.mkdir(parents=True)
+    (home / "config.json").write_text(SECRET)
+    sandbox = BwrapSandbox((home,), program=require("bwrap"))
+    policy = SandboxPolicy(workdir=base / "repo", home=base / "home", env=ENV, network="none")
+    _, said = await attack(sandbox, policy, "mv a b; cat b/home/config.json")
+    assert SECRET not in said
+    with pytest.raises(SandboxUnavailableError, match="is gone"):
+        sandbox.wrap(("cat", "b/home/config.json"), policy)
 
 
 async def test_a05_what_a_repository_tells_git_to_run_reaches_nothing_outside(

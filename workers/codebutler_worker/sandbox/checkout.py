@@ -22,15 +22,20 @@ from codebutler_worker.sandbox.destinations import (
 PRIVATE = ".codebutler"
 SHARED = ("files", "images")
 POINTER_BYTES = 4096
-CONFIG_BYTES = 2**20
+
+Paths = tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
     """A working directory whose named paths exist and are no symbolic links.
 
-    ``pinned`` are bound onto themselves, so that they cannot be renamed away; ``fixed`` are read-only;
-    ``private`` is hidden but for ``shared``.
+    ``pinned`` are bound onto themselves, so that they cannot be renamed away; ``fixed`` are read-only; ``closed`` are
+    directories in which nothing can be made or taken away, but what is pinned there can be written. ``private`` is
+    hidden but for ``shared``.
+
+    Whatever is named here is named for every program in the directory, also while another one is started: else the
+    first could put a link into its place between our look and the mount.
     """
 
     root: Path
@@ -38,6 +43,7 @@ class Checkout:
     gid: int
     pinned: tuple[Path, ...] = ()
     fixed: tuple[Path, ...] = ()
+    closed: tuple[Path, ...] = ()
     private: Path | None = None
     shared: tuple[Path, ...] = ()
 
@@ -51,7 +57,7 @@ def inspect_checkout(workdir: Path) -> Checkout:
         raise SandboxUnavailableError(f"{workdir} is not a directory, or its path has a symbolic link in it")
     owner = workdir.stat()
     try:
-        pinned, fixed = _git(workdir)
+        pinned, fixed, closed = _git(workdir)
         private, shared = _private(workdir)
     except UnsafePathError as error:
         raise SandboxUnavailableError(
@@ -63,6 +69,7 @@ def inspect_checkout(workdir: Path) -> Checkout:
         gid=owner.st_gid,
         pinned=pinned,
         fixed=fixed,
+        closed=closed,
         private=private,
         shared=shared,
     )
@@ -81,54 +88,48 @@ def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
     return root / PRIVATE, tuple(root / PRIVATE / name for name in shared)
 
 
-def _git(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+def _git(root: Path) -> tuple[Paths, Paths, Paths]:
     found = status_beneath(root, ".git")
     if found is None:
-        return (), ()
+        return (), (), ()
     if stat.S_ISREG(found.st_mode):
         common = _common_directory(root)
-        pinned, fixed = _git_directory(common.parent, common.name)
-        return pinned, (*fixed, root / ".git")
+        pinned, fixed, closed = _git_directory(common.parent, common.name)
+        return pinned, (*fixed, root / ".git"), closed
     return _git_directory(root, ".git")
 
 
-def _git_directory(parent: Path, name: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """What to pin and to fix in a git directory: what makes git run programs, and what leads elsewhere."""
+def _git_directory(parent: Path, name: str) -> tuple[Paths, Paths, Paths]:
+    """What to pin, to fix and to close in a git directory: what makes git run programs, and what leads elsewhere."""
     _require_directory(parent, name)
     git = parent / name
     if status_beneath(git, "commondir"):
         # git would take its configuration, and with it programs to run, from wherever this file says.
         raise SandboxUnavailableError(f"{git}/commondir does not belong in a git directory: remove it")
-    _create_missing(parent, name)
-    _require_directory(git, "hooks")
-    if status_beneath(git, "config.worktree") is None and _has_worktree_configuration(git):
-        _make_file(git, "config.worktree")
-    pinned, fixed = [git], [git / "hooks", git / "config"]
-    if status_beneath(git, "config.worktree"):
-        fixed.append(git / "config.worktree")
-    if status_beneath(git, "worktrees"):
-        for entry in sorted((git / "worktrees").iterdir()):
-            _require_directory(git, f"worktrees/{entry.name}")
-            pinned.append(entry)
-            fixed += [
-                entry / file
-                for file in ("commondir", "gitdir", "config.worktree")
-                if status_beneath(git, f"worktrees/{entry.name}/{file}")
-            ]
-    return tuple(pinned), tuple(fixed)
+    _create_missing(git, directories=("hooks", "worktrees"), files=("config", "config.worktree"))
+    pinned, fixed = [git], [git / "hooks", git / "config", git / "config.worktree"]
+    for entry in sorted((git / "worktrees").iterdir()):
+        _require_directory(git, f"worktrees/{entry.name}")
+        _create_missing(entry, directories=(), files=("config.worktree",))
+        pinned.append(entry)
+        fixed += [
+            entry / file
+            for file in ("commondir", "gitdir", "config.worktree")
+            if status_beneath(git, f"worktrees/{entry.name}/{file}")
+        ]
+    return tuple(pinned), tuple(fixed), (git / "worktrees",)
 
 
-def _create_missing(parent: Path, name: str) -> None:
-    git = parent / name
-    if status_beneath(git, "hooks") is None:
-        _make_directory(git, "hooks", 0o755)
-    if status_beneath(git, "config") is None:
-        _make_file(git, "config")
-
-
-def _has_worktree_configuration(git: Path) -> bool:
-    """Whether git would read a ``config.worktree``; a little too often is no harm."""
-    return b"worktreeconfig" in read_regular(git, "config", CONFIG_BYTES).lower()
+def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[str, ...]) -> None:
+    """What git leaves out until it needs it, so that nobody else can put something there. Empty, it changes
+    nothing: git reads a ``config.worktree`` only where the configuration says so."""
+    for name in directories:
+        if status_beneath(root, name) is None:
+            _make_directory(root, name, 0o755)
+        _require_directory(root, name)
+    for name in files:
+        if status_beneath(root, name) is None:
+            _make_file(root, name)
 
 
 def _make_directory(root: Path, name: str, mode: int) -> None:

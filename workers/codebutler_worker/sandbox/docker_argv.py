@@ -136,7 +136,8 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path) -> list[str]:
     private = [checkout.private] if checkout.private else []
     options = [_bind(checkout.root, place)]
     options += [_bind(path, to) for path, to in _moved(checkout.pinned, checkout.root, place)]
-    options += [_bind(path, to, read_only=True) for path, to in _moved(checkout.fixed, checkout.root, place)]
+    read_only = (*checkout.closed, *checkout.fixed)  # docker mounts what lies deeper later
+    options += [_bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
     options += [_empty(to) for _, to in _moved((*hidden, *private), checkout.root, place)]
     options += [_bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
     return options

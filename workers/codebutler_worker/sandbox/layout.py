@@ -141,10 +141,10 @@ def _home(inside: Inside, system: System) -> list[str]:
 
 def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
     options = ["--bind", str(checkout.root), str(checkout.root)]
-    for path in checkout.pinned:
-        options += ["--bind", str(path), str(path)]
-    for path in checkout.fixed:
-        options += ["--ro-bind", str(path), str(path)]
+    mounts = [(path, "--bind") for path in checkout.pinned]
+    mounts += [(path, "--ro-bind") for path in (*checkout.closed, *checkout.fixed)]
+    for path, option in sorted(mounts, key=lambda mount: len(mount[0].parts)):
+        options += [option, str(path), str(path)]
     for path in inside.hidden:
         if path.is_relative_to(checkout.root):
             options += _empty(path)

@@ -37,9 +37,10 @@ def readable(argv: tuple[str, ...], policy: SandboxPolicy) -> list[Path]:
 
 
 def refuse_links(root: Path, path: Path) -> None:
-    """Raises SandboxUnavailableError if ``path`` goes through a symbolic link below ``root``."""
+    """Raises SandboxUnavailableError if ``path`` is gone or goes through a symbolic link below ``root``."""
     try:
-        status_beneath(root, str(path.relative_to(root)))
+        if status_beneath(root, str(path.relative_to(root))) is None:
+            raise SandboxUnavailableError(f"{path} is gone: look where it was moved, and put it back")
     except UnsafePathError as error:
         raise SandboxUnavailableError(
             f"{path} goes through a symbolic link: name its target instead"
