@@ -144,7 +144,7 @@ def act_of(event: Event, kind: str, decision: str) -> Act:
         channel=event.channel,
         thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
         kind=kind,
-        text=getattr(event, "text", ""),
+        text=getattr(event, "text", "") or getattr(event, "words", ""),
         decision=decision,
     )
 

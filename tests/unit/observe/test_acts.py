@@ -1,0 +1,27 @@
+"""What of an event of the chat stands in the audit log."""
+
+from __future__ import annotations
+
+from codebutler.model import ButtonClicked, MessagePosted
+from codebutler.observe.audit import act_of
+
+PRESS = ButtonClicked(
+    channel="C1",
+    user="U1",
+    message_ts="5.4",
+    action_id="codebutler.deny",
+    value="r1",
+    action_ts="V1",
+    thread_ts="5.1",
+    words="too dear",
+)
+
+
+def test_a_reason_from_a_form_is_kept() -> None:
+    act = act_of(PRESS, "button codebutler.deny", "allowed")
+    assert (act.user, act.channel, act.thread, act.text) == ("U1", "C1", "5.1", "too dear")
+
+
+def test_a_message_is_kept_with_its_thread_or_itself() -> None:
+    act = act_of(MessagePosted(channel="C1", ts="1.1", user="U1", text="hello"), "prompt", "allowed")
+    assert (act.thread, act.text) == ("1.1", "hello")
