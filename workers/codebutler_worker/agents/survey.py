@@ -21,14 +21,13 @@ CREDENTIALS = ".claude/.credentials.json"
 class Survey:
     """One agent: ``prefix`` is what people write before the colon; ``ready``, or ``note`` says what to do.
 
-    ``version`` is "" where there is none to tell; ``planned``: nothing can be done about it yet.
+    ``version`` is "" where there is none to tell.
     """
 
     prefix: str
     ready: bool
     note: str = ""
     version: str = ""
-    planned: bool = False
 
 
 async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
@@ -42,7 +41,7 @@ async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
         *await _protocol(settings, home),
         *_headless(settings),
     ]
-    return tuple(sorted(found, key=lambda one: (not one.ready, one.planned)))
+    return tuple(sorted(found, key=lambda one: not one.ready))
 
 
 async def _claude(settings: RepoSettings, home: Path) -> Survey:

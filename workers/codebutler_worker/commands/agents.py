@@ -34,7 +34,7 @@ async def answer(desk: Desk, _errand: ErrandRow) -> Reply:
 def _line(one: Survey, default: str) -> str:
     is_default = agent_name(Config(), one.prefix) == default
     parts = [
-        f"{'✅' if one.ready else '▫️' if one.planned else '❌'} {code(one.prefix + ':')}",
+        f"{'✅' if one.ready else '❌'} {code(one.prefix + ':')}",
         *([f"version {plain(one.version)}"] if one.version else []),
         *(["ready"] if one.ready else []),
         *([plain(one.note)] if one.note else []),
