@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 
 from tests.e2e.house import house
-from tests.e2e.test_matrix import CLAUDE, claude, model_env
+from tests.e2e.test_matrix import QUICK, claude, model_env
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
@@ -32,14 +32,13 @@ async def test_r01_what_was_learned_is_asked_kept_and_told(tmp_path: Path, git_r
         channel = await built.add_repo(
             git_repo,
             "sample",
-            agent={**CLAUDE, "silenceSeconds": 0.2},
+            agent={**QUICK, "silenceSeconds": 0.2},
             claude={"binary": str(require("claude"))},
             kimi={"apiKey": "sk-kimi-0123456789abcdef", "baseUrl": kimi.base_url, "model": "small"},
             memory={"review": "ask"},
         )
         await built.supervise()
-        model.play(Reply("To staging first."))
-        ts = await built.say(channel, "how do we deploy?")
+        ts = await built.say(channel, "read README.md")
         card = await built.answer(channel, ts, FACT)
         keep = card["blocks"][-1]["elements"][0]
         assert not (git_repo / ".codebutler" / "memory.md").exists()
@@ -54,7 +53,7 @@ async def test_r01_what_was_learned_is_asked_kept_and_told(tmp_path: Path, git_r
         await built.answer(channel, listed, f"1. {FACT}")
 
         model.play(Reply("As you know."))
-        again = await built.say(channel, "and now?")
+        again = await built.say(channel, "claude: and now?")
         await built.answer(channel, again, "As you know.")
         told = json.dumps(model.requests[-1])
         assert "<memory>" in told
