@@ -12,8 +12,8 @@ from codebutler_worker.egress.service import BEARER, Service, parse_headers
 from codebutler_worker.egress.way import HERE
 
 API = "https://api.anthropic.com"
-LOGIN_HOSTS = ("api.anthropic.com", "platform.claude.com", "console.anthropic.com")
-"""What a login needs: the API, and where its token is renewed (Claude Code 2.1.328; before, 2.1.197)."""
+LOGIN_HOSTS = ("api.anthropic.com", "platform.claude.com")
+"""What a login needs: the API, and where its token is renewed (Claude Code 2.1.197 and 2.1.328)."""
 KEYS: Mapping[str, tuple[str, str]] = {
     "ANTHROPIC_API_KEY": ("x-api-key", ""),
     "ANTHROPIC_AUTH_TOKEN": ("authorization", BEARER),
