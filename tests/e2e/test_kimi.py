@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| Q01 | a thread of Claude Code's goes on with Kimi Code, which knows it, asks leave, and goes on after a restart;
+| Q01 | a thread of Claude Code's goes on with Kimi Code, which knows it, asks leave once, and goes on after a restart;
 then with the scripted agent of the configuration |
 """
 
@@ -16,6 +16,7 @@ from tests.e2e.test_approvals import card, model_env
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
 
+SESSION = "codebutler.allow_session"
 ACP_AGENT = Path(__file__).parents[1] / "acpagent" / "agent.py"
 
 
@@ -53,11 +54,12 @@ async def test_q01_kimi_takes_a_thread_over_and_keeps_it(tmp_path: Path, git_rep
             await built.answer(channel, root, "The greeting is in src/app.py.")
 
             make = Call("Bash", {"command": "echo kimi > made.txt", "description": "make it"})
-            model.play(Reply("", (make,)), Reply("Made by Kimi."))
+            # The second time nobody is asked any more.
+            model.play(Reply("", (make,)), Reply("", (make,)), Reply("Made by Kimi."))
             asked = await built.say(channel, "kimi: make the file", thread_ts=root)
-            shown, value = await card(built, channel, root)
+            shown, value = await card(built, channel, root, SESSION)
             assert "echo kimi &gt; made.txt" in str(shown)
-            await built.click(channel, shown["ts"], "codebutler.allow", value)
+            await built.click(channel, shown["ts"], SESSION, value)
             await built.answer(channel, root, "Made by Kimi.")
             assert await built.outcome(channel, asked) == "white_check_mark"
             assert (git_repo / "made.txt").read_text() == "kimi\n"
