@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.runner import RUNNER
+from codebutler_worker.sandbox.containers import OWNER
 from tests.programs import require
 
 START_S = 60.0
@@ -132,6 +133,15 @@ def docker(host: str, *words: str, check: bool = True) -> str:
     )
     assert not check or done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def made_by(host: str, pid: int) -> list[str]:
+    """The running containers of process ``pid``: other test processes may have theirs on the same daemon."""
+    listing = docker(
+        host, "ps", "--no-trunc", "--format", f'{{{{.ID}}}} {{{{.Label "{OWNER}"}}}}'
+    ).splitlines()
+    rows = [row for line in listing if len(row := line.split()) == 2]
+    return [container for container, owner in rows if owner.split("-")[2] == str(pid)]
 
 
 def minimal_root(target: Path) -> Path:

@@ -7,9 +7,9 @@ import os
 import signal
 from pathlib import Path
 
-from codebutler_worker.sandbox.containers import CONVERSATION
+from codebutler_worker.sandbox.containers import CONVERSATION, OWNER
 from tests.containers import ORDINARY_ID, give_away
-from tests.dockerd import docker
+from tests.dockerd import docker, made_by
 from tests.e2e.house import house
 
 QUICK = {"debounceSeconds": 0, "default": "rehearsal"}
@@ -27,10 +27,11 @@ async def test_a_conversation_has_a_container_until_it_is_reset_or_its_superviso
         os.chown(git_repo, ORDINARY_ID, ORDINARY_ID)
         await built.supervise()
 
-        def containers(of: str = "") -> int:
-            """All of them, or those of one thread's conversation."""
-            told = docker(docker_host, "ps", "--format", f'{{{{.Label "{CONVERSATION}"}}}}|')
-            return sum(of in line for line in told.splitlines())
+        def containers(ts: str) -> list[int]:
+            """The workers whose containers a thread's conversation has."""
+            form = f'{{{{.Label "{CONVERSATION}"}}}}|{{{{.Label "{OWNER}"}}}}'
+            rows = [line.split("|") for line in docker(docker_host, "ps", "--format", form).splitlines()]
+            return [int(owner.split("-")[2]) for conversation, owner in rows if ts in conversation]
 
         ts = await built.say(channel, "create made.txt with hello")
         assert await built.outcome(channel, ts) == "white_check_mark", [
@@ -38,13 +39,13 @@ async def test_a_conversation_has_a_container_until_it_is_reset_or_its_superviso
         ]
         assert (git_repo / "made.txt").read_text() == "hello\n"
         assert (git_repo / "made.txt").stat().st_uid == git_repo.stat().st_uid
-        assert containers(ts) == 1
+        assert len(containers(ts)) == 1
         await built.say(channel, "!reset", ts)
-        await built.until("the container gone", lambda: containers(ts) == 0 or None)
+        await built.until("the container gone", lambda: not containers(ts) or None)
         second = await built.say(channel, "wait 600")
-        await built.until("its container", lambda: containers(second) == 1 or None)
+        [worker] = await built.until("its container", lambda: containers(second) or None)
         assert built.supervisor is not None
         os.kill(built.supervisor.pid, signal.SIGKILL)
         async with asyncio.timeout(60):
-            while containers():  # noqa: ASYNC110 - no event tells of it
+            while made_by(docker_host, worker):  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 from codebutler.clock import SystemClock
@@ -13,7 +14,7 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.docker import DockerSandbox
 from tests.containers import give_away
-from tests.dockerd import docker
+from tests.dockerd import made_by
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 
@@ -51,4 +52,4 @@ async def test_it_works_reaches_its_model_only_and_leaves_nothing(
         assert set(model.keys) == {"sk-ant-dummy"}
         await backend.close()
     await sandbox.close()
-    assert docker(docker_host, "ps", "-q") == ""
+    assert made_by(docker_host, os.getpid()) == []

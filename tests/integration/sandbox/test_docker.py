@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +22,7 @@ from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from tests.containers import attack, give_away
-from tests.dockerd import docker
+from tests.dockerd import docker, made_by
 
 ENV = {"PATH": "/usr/bin:/bin"}
 
@@ -44,7 +45,7 @@ def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
 
 
 def running(host: str) -> list[str]:
-    return docker(host, "ps", "-q", "--no-trunc").split()
+    return made_by(host, os.getpid())
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -158,22 +159,24 @@ async def test_nothing_outlives_a_worker_that_is_killed(docker_host: str, policy
     )
     assert worker.stdout is not None
     assert await worker.stdout.readline() == b"up\n"
-    assert len(running(docker_host)) == 1
+    assert len(made_by(docker_host, worker.pid)) == 1
     worker.kill()
     await worker.wait()
-    await until(lambda: running(docker_host) == [])
+    await until(lambda: made_by(docker_host, worker.pid) == [])
 
 
 async def test_the_next_worker_sweeps_what_a_dead_one_left(sandbox: DockerSandbox, docker_host: str) -> None:
     space = Path("/proc/self/ns/pid").stat().st_ino
-    for owner in (f"codebutler-{space}-1-0-dead", f"codebutler-{space + 1}-1-0-elsewhere", "somebody"):
+    owners = [f"codebutler-{space}-1-0-dead", f"codebutler-{space + 1}-1-0-elsewhere", "some-bo-dy"]
+    for owner in owners:
         docker(
             docker_host, "create", f"--label={OWNER}={owner}", f"--name={owner}", "codebutler-runner", "true"
         )
-    assert await sandbox.sweep() == 1
+    assert await sandbox.sweep() >= 1
     left = docker(docker_host, "ps", "-a", "--format", "{{.Names}}").split()
-    assert sorted(left) == [f"codebutler-{space + 1}-1-0-elsewhere", "somebody"]
-    docker(docker_host, "rm", *left)
+    assert owners[0] not in left
+    assert {*owners[1:]} <= {*left}
+    docker(docker_host, "rm", *owners[1:])
 
 
 async def test_who_takes_too_much_is_stopped_and_told(docker_host: str, policy: SandboxPolicy) -> None:
