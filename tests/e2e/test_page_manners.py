@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.e2e.test_page import PATIENCE_MS, page_at
 async def test_a_queued_message_can_be_edited_and_another_deleted(tmp_path: Path, git_repo: Path) -> None:
     async with house(tmp_path, "sample") as built:
         channel = await rehearsal(built, git_repo)
-        root = await built.say(channel, "wait 30 seconds")
+        root = await built.say(channel, "wait 300 seconds")
         await built.answer(channel, root, "Wait")
         async with page_at(built.workspace.url) as (page, errors):
             await page.locator(".replies").click()
@@ -51,7 +52,12 @@ async def test_a_queued_message_can_be_edited_and_another_deleted(tmp_path: Path
             await page.keyboard.press("Escape")
             await expect(page.get_by_label("Reply…")).to_have_value("a draft")
             await expect(page.locator("#thread")).to_be_visible()
+            working = page.locator("#replies .message", has=page.get_by_role("button", name="Stop"))
+            await expect(working).to_contain_text("Wait:", timeout=PATIENCE_MS)
             await page.get_by_role("button", name="Stop").click()
+            stopped = page.locator("#replies .message", has_text=re.compile(r"🛑 [\dms]+ · 1 tool"))
+            await expect(stopped).to_have_count(1, timeout=PATIENCE_MS)
+            await expect(working).to_have_count(0)
             await expect(edited.locator("[data-reaction=white_check_mark]")).to_be_visible(
                 timeout=PATIENCE_MS
             )
