@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 import struct
+import sys
 from pathlib import Path, PurePosixPath
 
 SYS_OPENAT2 = 437  # the same on every Linux architecture
@@ -35,7 +36,8 @@ def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = Fals
         raise UnsafePathError(errno.EXDEV, "not a path below the directory", relative)
     top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if not portable:
+        # Elsewhere the number means another call.
+        if not portable and sys.platform == "linux":
             try:
                 return _openat2(top, relative, flags)
             except NotImplementedError:
