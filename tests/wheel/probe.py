@@ -23,6 +23,7 @@ FILES = [
     ("codebutler", "py.typed"),
     ("codebutler.workspace", "static/index.html"),
     ("codebutler.workspace", "static/js/main.js"),
+    ("codebutler.skills", "bundled/review-diff/SKILL.md"),
 ]
 ABSENT = ["workers", "migrations", "tests", "docs", "bench"]
 

@@ -435,3 +435,41 @@ async def test_a_file_that_cannot_be_written_is_told_and_keep_can_be_pressed_aga
             press(parent, "codebutler.memory_keep", change, ts, times="2")
         await parent.until(lambda: memory(tmp_path) == "- a\n", flow=True)
         await parent.until(lambda: any("Kept by Ana" in update.text for update in parent.updates), flow=True)
+
+
+async def test_the_service_gets_no_secret(tmp_path: Path, model: CompletionsServer) -> None:
+    token = "xoxb-123456789012-abcdefghijkl"
+    model.play(wants({"op": "none"}))
+    async with worker(learning(tmp_path, model)) as parent:
+        (tmp_path / ".codebutler" / "memory.md").write_text(f"- by hand: {token}\n")
+        await talk(parent, asked=f"use {token}", answer=f"The key is {KEY}.")
+        await learned(parent)
+    assert token not in str(model.requests)
+    assert KEY not in str(model.requests)
+    assert "[redacted]" in str(model.requests)
+
+
+async def test_a_refused_key_is_told_once(tmp_path: Path, model: CompletionsServer) -> None:
+    model.play(Reply(status=401))
+    async with worker(learning(tmp_path, model)) as parent:
+        await talk(parent)
+        await silence(parent)
+        await parent.until(lambda: parent.logs("WRN"))
+        await parent.clock.advance(2000)
+        await talk(parent, "200.1")
+        assert len(parent.logs("WRN")) == 1
+        assert KEY not in parent.logs("WRN")[0]
+        assert len(model.requests) == 1
+
+
+async def test_whatever_breaks_in_learning_the_worker_goes_on(
+    tmp_path: Path, model: CompletionsServer
+) -> None:
+    chosen = learning(tmp_path, model)
+    broken = msgspec.structs.replace(chosen.config.kimi, base_url="http://[::1", timeout=1)
+    config = msgspec.structs.replace(chosen.config, kimi=broken)
+    async with worker(msgspec.structs.replace(chosen, config=config)) as parent:
+        await talk(parent)
+        await silence(parent)
+        await parent.until(lambda: [*parent.logs("WRN"), *parent.logs("ERR")])
+        await talk(parent, "200.1")

@@ -20,6 +20,7 @@ from codebutler.errors import CodeButlerError, StoreError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.lines import holds_secret, suspicion
 from codebutler.memory.operations import FULL_SHARE, Change, apply, is_full
+from codebutler.text.redact import Redactor
 from codebutler_worker.conversation.desk import Desk, Draft, iso
 from codebutler_worker.conversation.states import UNFINISHED
 from codebutler_worker.conversation.waiting import wait_for
@@ -37,6 +38,8 @@ LOOKED_BACK = timedelta(hours=24)
 ANSWER_S = 300.0
 AGAIN_S = 300.0
 MAX_ATTEMPTS = 3
+FINAL = frozenset({"auth", "quota", "too_long", "refused"})
+"""Troubles of a model (``ModelError``) that asking again does not mend."""
 
 UNREVIEWED = """
 SELECT EXISTS (
@@ -111,10 +114,12 @@ class Reviews:
                 continue
             try:
                 await self._go_over(model, conversation, ended)
-            except (CodeButlerError, TimeoutError) as error:
-                if isinstance(error, StoreError):
-                    raise
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever breaks in learning, the worker goes on
                 waits.append(await self._failed(conversation, ended, error))
+            finally:
+                await model.close()  # the next conversation may end in hours
         return min(waits, default=None)
 
     async def _go_over(self, model: Model, conversation: str, ended: str) -> None:
@@ -140,7 +145,10 @@ class Reviews:
     async def _ask(self, model: Model, memory: str, said: tuple[Spoken, ...]) -> list[Change]:
         from codebutler_worker.memory import asking
 
-        answer = await self._complete(model, asking.ORDERS, asking.question(memory, said))
+        # The service is a stranger, too: what people pasted and agents repeated stays here.
+        redactor = self._redactor()
+        told = [replace(each, text=redactor.redact(each.text)) for each in said]
+        answer = await self._complete(model, asking.ORDERS, asking.question(redactor.redact(memory), told))
         # Only what will come about is shown, asked and kept.
         return list(self._safe(apply(self._safe(asking.operations(answer)), memory).made))
 
@@ -148,7 +156,8 @@ class Reviews:
         """Make room before it is full. What comes of it must be shorter; nothing but facts that are there can go."""
         from codebutler_worker.memory import asking
 
-        answer = await self._complete(model, asking.CONSOLIDATE, asking.consolidation(memory))
+        told = self._redactor().redact(memory)
+        answer = await self._complete(model, asking.CONSOLIDATE, asking.consolidation(told))
         asked = self._safe(asking.operations(answer, may_remove=True))
         changes = tuple(change for change in asked if not suspicion(change.new))
         if len(apply(changes, memory).text) >= len(memory):
@@ -166,17 +175,19 @@ class Reviews:
         return reply.said.content
 
     def _safe(self, changes: Iterable[Change]) -> tuple[Change, ...]:
-        from codebutler.text.redact import Redactor
-
-        redactor = Redactor(secrets_in(self._desk.settings))
+        redactor = self._redactor()
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
+
+    def _redactor(self) -> Redactor:
+        return Redactor(secrets_in(self._desk.settings))
 
     async def _failed(self, conversation: str, ended: str, error: Exception) -> float:
         """Told in the log; after some attempts the conversation is let be."""
         attempts = self._attempts[conversation] = self._attempts.get(conversation, 0) + 1
-        line = str(error) or "the model took too long"
-        self._desk.report.log("WRN", f"nothing was learned of a conversation: {line}")
-        if attempts >= MAX_ATTEMPTS:
+        known = isinstance(error, CodeButlerError | TimeoutError)
+        line = (str(error) or "the model took too long") if known else repr(error)
+        self._desk.report.log("WRN" if known else "ERR", f"nothing was learned of a conversation: {line}")
+        if attempts >= MAX_ATTEMPTS or getattr(error, "trouble", "") in FINAL:
             del self._attempts[conversation]
             await self._desk.commit(lambda draft: draft.uow.memories.review(conversation, ended))
             return 0.0
