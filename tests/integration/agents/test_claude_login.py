@@ -1,11 +1,15 @@
-"""The real Claude Code with a login of its own: it speaks with Anthropic through our proxy, and we do not listen."""
+"""The real Claude Code and Anthropic's own address: with a login it speaks through our proxy, and we do not listen;
+with a key we speak for it."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection, SandboxSection
@@ -37,7 +41,16 @@ def certificate(directory: Path) -> tuple[Path, ssl.SSLContext]:
     return shown, context
 
 
-async def test_a_login_goes_through_the_proxy(tmp_path: Path, git_repo: Path) -> None:
+LOGIN = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-of-a-subscription"}
+KEY = {"ANTHROPIC_API_KEY": "sk-ant-the-key"}
+
+
+@pytest.mark.parametrize(
+    ("held", "dialled", "keys"), [(LOGIN, PUBLIC, {""}), (KEY, API, {"sk-ant-the-key"})], ids=["login", "key"]
+)
+async def test_it_reaches_anthropic_and_asks_for_nobody_else(
+    tmp_path: Path, git_repo: Path, held: dict[str, str], dialled: str, keys: set[str]
+) -> None:
     binary = require("claude")
     require("bwrap")
     shown, context = certificate(git_repo)
@@ -50,7 +63,8 @@ async def test_a_login_goes_through_the_proxy(tmp_path: Path, git_repo: Path) ->
         async def api(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             far = await asyncio.open_connection("127.0.0.1", port)
             open_ends.extend((writer, far[1]))
-            await both_ways((reader, writer), far)
+            with suppress(asyncio.CancelledError):
+                await both_ways((reader, writer), far)
 
         server = await asyncio.start_server(api, "127.0.0.1", 0, ssl=context)
 
@@ -59,20 +73,22 @@ async def test_a_login_goes_through_the_proxy(tmp_path: Path, git_repo: Path) ->
 
         async def connect(host: str, at: int, **more: object) -> Streams:
             asked.append((host, at))
-            return await asyncio.open_connection(*server.sockets[0].getsockname())
+            return await asyncio.open_connection(*server.sockets[0].getsockname(), **more)  # type: ignore[arg-type]
 
-        env = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-of-a-subscription", "NODE_EXTRA_CA_CERTS": str(shown)}
+        env = {**held, "NODE_EXTRA_CA_CERTS": str(shown)}
         settings = ClaudeSection(binary=str(binary))
         backend = ClaudeBackend(settings, BwrapSandbox(), tmp_path / "home", env, SystemClock())
         chosen = for_agents(SandboxSection(), "bwrap", env)
-        backend.outlet = Outlet(chosen.kind, walls=True, egress=Egress(Dialer({}, resolve, connect)))
+        backend.outlet = Outlet(chosen.kind, walls=True, egress=Egress(Dialer(env, resolve, connect)))
         model.play(Reply("Through."))
         turn = TurnRequest(turn_id="t", conversation="c", prompt="go", workdir=git_repo)
         async with server, asyncio.timeout(60):
             *_, last = [event async for event in backend.start(turn)]
         assert isinstance(last, Finished)
         assert (last.ok, last.text) == (True, "Through.")
-        assert set(asked) == {(PUBLIC, 443)}
+        assert set(asked) == {(dialled, 443)}
+        assert set(model.keys) == keys
+        assert not backend.outlet.egress._told
         await backend.close()
         for end in open_ends:
             end.transport.abort()

@@ -32,7 +32,6 @@ def test_no_key_is_inside() -> None:
         "ANTHROPIC_AUTH_TOKEN": "codebutler-1",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:3128",
         "NO_PROXY": "localhost,127.0.0.1,::1",
-        "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL": "1",
     }
     assert served is not None
     assert served.place == Place("api.anthropic.com", 443)
@@ -40,12 +39,11 @@ def test_no_key_is_inside() -> None:
     assert served.extra == (("X-Team", "real"),)
 
 
-def test_a_service_of_the_owners_keeps_its_path_and_is_not_taken_for_anthropics() -> None:
+def test_a_service_of_the_owners_keeps_its_path() -> None:
     given = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://10.0.0.5:4000/llm", "NO_PROXY": ".corp"}
     env = access.environment(given, service(**given), 40000)
     assert env["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:40000/llm"
     assert env["NO_PROXY"] == ".corp,localhost,127.0.0.1,::1"
-    assert access.OWN_API not in env
 
 
 def test_a_login_of_its_own_stays_with_it() -> None:

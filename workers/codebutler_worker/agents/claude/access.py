@@ -21,8 +21,6 @@ KEYS: Mapping[str, tuple[str, str]] = {
 BASE_URL = "ANTHROPIC_BASE_URL"
 HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 CREDENTIALS = frozenset({*KEYS, BASE_URL, HEADERS})
-# Else features that only Anthropic's own API has would be off.
-OWN_API = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"
 
 
 def service_of(agent_env: Mapping[str, str], token: str) -> Service | None:
@@ -49,6 +47,4 @@ def environment(agent_env: Mapping[str, str], service: Service | None, port: int
     env = {name: service.token for name in KEYS if agent_env.get(name)}
     env[BASE_URL] = service.inside(port)
     env["NO_PROXY"] = ",".join(filter(None, (agent_env.get("NO_PROXY"), HERE)))
-    if service.place is not None and service.place.host == LOGIN_HOSTS[0]:
-        env[OWN_API] = "1"
     return env
