@@ -1,80 +1,75 @@
-"""The same script over the OpenAI-compatible chat completions API. Pure: a reply in, the service's JSON out."""
+"""The script as OpenAI-compatible services say it: chat completions. Pure: a reply in, the service's JSON out."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.modelserver.server import Reply
+    from tests.modelserver.server import Call, Reply
 
-CHUNK = 2000
+Named = Callable[["Call", int], str]
+"""The id of a call, and which one of its reply it is."""
+
+
+def call_id(call: Call, at: int) -> str:
+    """Always the same one."""
+    return f"{call.name}:{at}"
+
+
+def unique_id(call: Call, at: int) -> str:
+    """Another one each time."""
+    return f"call_{uuid.uuid4().hex[:20]}"
 
 
 def error_body(reply: Reply) -> dict[str, Any]:
     """How the service says that it failed."""
-    return {"error": {"message": reply.error, "type": "scripted", "code": str(reply.status)}}
+    return {"error": {"message": reply.error, "type": "scripted"}}
 
 
-def completion(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-    """The whole answer at once."""
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
-    if reply.calls:
-        message["tool_calls"] = tool_calls(reply)
-    choice = {"index": 0, "message": message, "finish_reason": finish(reply)}
-    return {**_head(body, "chat.completion"), "choices": [choice], "usage": usage(reply)}
-
-
-def chunks(body: dict[str, Any], reply: Reply) -> Sequence[dict[str, Any]]:
-    """The answer as the service streams it; usage comes in a chunk of its own, without choices."""
-    head = _head(body, "chat.completion.chunk")
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": reply.text[at : at + CHUNK]} for at in range(0, len(reply.text), CHUNK)]
-    for index, call in enumerate(tool_calls(reply)):
-        given = call["function"]["arguments"]
-        opening = {**call, "index": index, "function": {**call["function"], "arguments": ""}}
-        deltas.append({"tool_calls": [opening]})
-        deltas += [
-            {"tool_calls": [{"index": index, "function": {"arguments": given[at : at + CHUNK]}}]}
-            for at in range(0, len(given), CHUNK)
-        ]
-    found = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    found.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish(reply)}]})
-    found.append({**head, "choices": [], "usage": usage(reply)})
+def events(reply: Reply, piece: int, named: Named = call_id) -> Sequence[dict[str, Any]]:
+    """The reply as OpenAI streams it: role, text, calls in pieces by their index, the end, and the usage."""
+    found = [_delta({"role": "assistant", "content": ""})]
+    found += [_delta({"content": reply.text[at : at + 20]}) for at in range(0, len(reply.text), 20)]
+    for index, call in enumerate(reply.calls):
+        function = {"name": call.name, "arguments": ""}
+        head = {"index": index, "id": named(call, index), "type": "function", "function": function}
+        found.append(_delta({"tool_calls": [head]}))
+    arguments = [_arguments(call) for call in reply.calls]
+    for at in range(0, max(map(len, arguments), default=0), piece):
+        # Parallel calls, interleaved.
+        for index, text in enumerate(arguments):
+            if part := text[at : at + piece]:
+                found.append(_delta({"tool_calls": [{"index": index, "function": {"arguments": part}}]}))
+    found.append(_delta({}, "tool_calls" if reply.calls else "stop"))
+    found.append({"id": "chatcmpl-1", "choices": [], "usage": usage(reply)})
     return found
 
 
-def tool_calls(reply: Reply) -> list[dict[str, Any]]:
-    """The calls as the service names them."""
-    return [
+def whole(reply: Reply, named: Named = call_id) -> dict[str, Any]:
+    """The reply as one object."""
+    calls = [
         {
-            "id": f"call_{uuid.uuid4().hex[:20]}",
+            "id": named(call, at),
             "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(call.input)},
+            "function": {"name": call.name, "arguments": _arguments(call)},
         }
-        for call in reply.calls
+        for at, call in enumerate(reply.calls)
     ]
+    message = {"role": "assistant", "content": reply.text, "tool_calls": calls}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "chatcmpl-1", "choices": [choice], "usage": usage(reply)}
 
 
-def finish(reply: Reply) -> str:
-    return "tool_calls" if reply.calls else "stop"
+def usage(reply: Reply) -> dict[str, Any]:
+    return {"prompt_tokens": reply.input_tokens, "completion_tokens": reply.output_tokens}
 
 
-def usage(reply: Reply) -> dict[str, int]:
-    """Tokens, as the service counts them."""
-    return {
-        "prompt_tokens": reply.input_tokens,
-        "completion_tokens": reply.output_tokens,
-        "total_tokens": reply.input_tokens + reply.output_tokens,
-    }
+def _arguments(call: Call) -> str:
+    return json.dumps(call.input)
 
 
-def _head(body: dict[str, Any], kind: str) -> dict[str, Any]:
-    return {
-        "id": f"chatcmpl-{uuid.uuid4().hex[:20]}",
-        "object": kind,
-        "created": 1_700_000_000,
-        "model": body.get("model"),
-    }
+def _delta(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.modelserver.server import Call, Reply
+from tests.modelserver.chat import error_body, events, whole
+from tests.modelserver.server import Reply
 
 DONE = b"data: [DONE]\n\n"
 
@@ -79,8 +80,7 @@ class CompletionsServer:
             self.keys.append(request.headers.get("authorization", "").removeprefix("Bearer "))
             self._arrived.notify_all()
         if reply.status != 200:
-            error = {"error": {"message": reply.error, "type": "scripted"}}
-            return web.json_response(error, status=reply.status, headers=dict(reply.headers))
+            return web.json_response(error_body(reply), status=reply.status, headers=dict(reply.headers))
         if not body.get("stream"):
             return web.json_response(whole(reply))
         return await self._stream(request, reply)
@@ -107,53 +107,3 @@ class CompletionsServer:
         step = self.chunk_bytes or len(data)
         for at in range(0, len(data), step):
             await response.write(data[at : at + step])
-
-
-def events(reply: Reply, piece: int) -> Sequence[dict[str, Any]]:
-    """The reply as OpenAI streams it: role, text, calls in pieces by their index, the end, and the usage."""
-    found = [_delta({"role": "assistant", "content": ""})]
-    found += [_delta({"content": reply.text[at : at + 20]}) for at in range(0, len(reply.text), 20)]
-    for index, call in enumerate(reply.calls):
-        function = {"name": call.name, "arguments": ""}
-        head = {"index": index, "id": call_id(call, index), "type": "function", "function": function}
-        found.append(_delta({"tool_calls": [head]}))
-    arguments = [_arguments(call) for call in reply.calls]
-    for at in range(0, max(map(len, arguments), default=0), piece):
-        # Parallel calls, interleaved.
-        for index, text in enumerate(arguments):
-            if part := text[at : at + piece]:
-                found.append(_delta({"tool_calls": [{"index": index, "function": {"arguments": part}}]}))
-    found.append(_delta({}, "tool_calls" if reply.calls else "stop"))
-    found.append({"id": "chatcmpl-1", "choices": [], "usage": usage(reply)})
-    return found
-
-
-def whole(reply: Reply) -> dict[str, Any]:
-    """The reply as one object."""
-    calls = [
-        {
-            "id": call_id(call, at),
-            "type": "function",
-            "function": {"name": call.name, "arguments": _arguments(call)},
-        }
-        for at, call in enumerate(reply.calls)
-    ]
-    message = {"role": "assistant", "content": reply.text, "tool_calls": calls}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"id": "chatcmpl-1", "choices": [choice], "usage": usage(reply)}
-
-
-def usage(reply: Reply) -> dict[str, Any]:
-    return {"prompt_tokens": reply.input_tokens, "completion_tokens": reply.output_tokens}
-
-
-def call_id(call: Call, at: int) -> str:
-    return f"{call.name}:{at}"
-
-
-def _arguments(call: Call) -> str:
-    return json.dumps(call.input)
-
-
-def _delta(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    return {"id": "chatcmpl-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}

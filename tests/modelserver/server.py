@@ -117,11 +117,11 @@ class ModelServer:
         if reply.status != 200:
             return web.json_response(chat.error_body(reply), status=reply.status, headers=dict(reply.headers))
         if not body.get("stream"):
-            return web.json_response(chat.completion(body, reply))
+            return web.json_response(chat.whole(reply, chat.unique_id))
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         try:
-            for number, chunk in enumerate(chat.chunks(body, reply)):
+            for number, chunk in enumerate(chat.events(reply, CHUNK, chat.unique_id)):
                 await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
                 if reply.hold and number == 1:
                     await self.release.wait()
