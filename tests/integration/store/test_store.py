@@ -275,8 +275,11 @@ async def test_what_turns_cost_is_summed_from_a_moment_on(store: Store) -> None:
             ("b", "2026-01-02", 0.5),
             ("c", "2026-01-03", None),
         ):
-            uow.turns.add(replace(a_turn(turn_id), state="done", finished_at=finished_at, cost_usd=usd))
+            done = replace(a_turn(turn_id), state="done", started_at=finished_at)
+            uow.turns.add(replace(done, finished_at=finished_at, cost_usd=usd))
         uow.turns.add(a_turn("d"))
+        # Dropped before it ran.
+        uow.turns.add(replace(a_turn("e"), state="stopped", finished_at="2026-01-03"))
 
     await store.run(work)
     assert await store.run(lambda uow: uow.turns.cost_since("2026-01-02")) == (2, 0.5)
