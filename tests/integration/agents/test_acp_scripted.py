@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,23 @@ async def test_one_that_does_not_take_a_cancel_is_ended(tmp_path: Path, git_repo
     assert isinstance(rest[-1], Finished)
     assert rest[-1].reason == "stopped"
     await agent.close()
+
+
+async def test_a_turn_that_is_not_ready_yet_can_be_stopped(tmp_path: Path, git_repo: Path) -> None:
+    waiting, never = asyncio.Event(), asyncio.Event()
+
+    async def ready() -> None:
+        waiting.set()
+        await never.wait()
+
+    agent = backend(tmp_path, "plain")
+    request = replace(turn(git_repo), ready=ready)
+    async with asyncio.timeout(DEADLINE_S):
+        running = asyncio.create_task(run(agent, request))
+        await waiting.wait()
+        await agent.stop("t")
+        assert [event for event in await running if not isinstance(event, Finished)] == []
+    assert end(running.result()).reason == "stopped"
 
 
 async def test_one_session_has_one_turn(tmp_path: Path, git_repo: Path) -> None:

@@ -221,6 +221,9 @@ class Turn:
         return [*events, *self.translator.flush()]
 
     def _due(self, watch: Watch) -> Verdict | None:
+        if self._stopping and not self.link.session_id:
+            # Nothing was begun yet: what is waited for may take its time.
+            return STOPPED
         reason = watch.due(busy=self.translator.busy)
         return self._cut_off(reason) if reason else None
 
