@@ -52,17 +52,17 @@ def facts_of(text: str) -> tuple[str, ...]:
     return tuple(fact for line in text.splitlines() if (fact := _fact(line)))
 
 
-def apply(changes: Sequence[Change], text: str) -> Applied:
+def apply(changes: Sequence[Change], text: str, *, verbatim: bool = False) -> Applied:
     """``text`` with the changes made, one after the other. Doing the same changes again refuses them all.
 
     What is changed has to be there word for word; what is added must not be; and nothing is added to a memory that
-    is full.
+    is full. ``verbatim``: what people once wrote comes back as it was; a model's words are cleaned.
     """
     lines = text.splitlines()
     made: list[Change] = []
     refused: list[tuple[Change, Refusal]] = []
     for change in changes:
-        new = clean(change.new) if change.new else ""
+        new = " ".join(change.new.split()) if verbatim else clean(change.new)
         why = _refusal(change, new, lines)
         if why:
             refused.append((change, why))

@@ -305,17 +305,17 @@ async def test_what_a_person_forgets_is_gone_and_can_be_brought_back(
     tmp_path: Path, model: CompletionsServer
 ) -> None:
     async with worker(learning(tmp_path, model, "off")) as parent:
-        (tmp_path / ".codebutler" / "memory.md").write_text("# Ours\n- a\n- b\n- c\n")
+        (tmp_path / ".codebutler" / "memory.md").write_text("# Ours\n- a\n- `b` <b>\n- c\n")
         says(parent, "forget 2", "100.1")
-        await parent.post_with("no longer: b")
+        await parent.post_with("no longer: `b` &lt;b&gt;")
         assert memory(tmp_path) == "# Ours\n- a\n- c\n"
         says(parent, "undo", "100.2")
-        await parent.until(lambda: "- b" in memory(tmp_path), flow=True)
+        await parent.until(lambda: "- `b` <b>\n" in memory(tmp_path), flow=True)
         says(parent, "undo", "100.3")
-        await parent.until(lambda: "- b" not in memory(tmp_path), flow=True)
+        await parent.until(lambda: "- `b` <b>" not in memory(tmp_path), flow=True)
         says(parent, "forget 9", "100.4")
         await parent.post_with("There is no 9")
-        assert parent.logs("MEM")[0] == 'U0ANA: remove "b"'
+        assert parent.logs("MEM")[0] == 'U0ANA: remove "`b` <b>"'
 
 
 async def test_learning_can_be_undone(tmp_path: Path, model: CompletionsServer) -> None:

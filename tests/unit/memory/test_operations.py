@@ -98,3 +98,9 @@ def test_whatever_is_asked_the_text_stays_bounded_lines_of_facts(
 def test_what_is_there_is_not_added_again(asked: list[Change]) -> None:
     once = apply(asked, "")
     assert apply(asked, once.text).made == ()
+
+
+def test_what_people_wrote_comes_back_as_it_was() -> None:
+    assert apply([Change(new="`make` <all>")], "", verbatim=True).text == "- `make` <all>\n"
+    assert apply([Change(new="`make` <all>")], "").text == "- 'make' ‹all›\n"
+    assert apply([Change(new="two\nlines")], "", verbatim=True).text == "- two lines\n"

@@ -150,12 +150,12 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
 async def _write(desk: Desk, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Those of the changes that hold afterwards; what an earlier life of this worker has written counts, too."""
     file = MemoryFile(Path(desk.settings.path))
-    applied = await asyncio.to_thread(file.change, partial(apply, changes))
+    # What a person takes back are lines of the file; a model's were cleaned when they were learned.
+    applied = await asyncio.to_thread(file.change, partial(apply, changes, verbatim=True))
     for change, why in applied.refused:
         desk.report.log("DBG", f"not remembered ({why}): {change.new or change.old}")
     facts = set(facts_of(applied.text))
-    tried = (*applied.made, *(change for change, _ in applied.refused))
-    return tuple(change for change in tried if _holds(change, facts))
+    return tuple(change for change in changes if _holds(change, facts))
 
 
 def _made(draft: Draft, row: MemoryChangeRow, changes: Sequence[Change], card_ts: str, by: str) -> None:

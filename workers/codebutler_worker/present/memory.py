@@ -33,9 +33,7 @@ def listed(entries: Sequence[Remembered], others: int, limit: int = LIST_CHARS) 
     """All that is remembered, with the numbers to forget it by; ``others`` lines of the file are no facts."""
     lines, size = ["🧠 Every new session is told:"], 0
     for number, entry in enumerate(entries, 1):
-        # What people wrote into the file may hold marks that would run on over the other lines.
-        text = plain(one_line(entry.text, 500)).replace("```", "'''")
-        line = f"{number}. {text}" + (f" · {entry.origin}" if entry.origin else "")
+        line = f"{number}. {_shown(entry.text)}" + (f" · {entry.origin}" if entry.origin else "")
         size += len(line) + 1
         if size > limit:
             lines.append(f"… and {len(entries) - number + 1} more in `.codebutler/memory.md`.")
@@ -50,11 +48,11 @@ def told(change: Change) -> str:
     """A change in one line of mrkdwn."""
     match change.kind:
         case "append":
-            return f"• {plain(change.new)}"
+            return f"• {_shown(change.new)}"
         case "replace":
-            return f"• {plain(change.new)} (instead of: {plain(change.old)})"
+            return f"• {_shown(change.new)} (instead of: {_shown(change.old)})"
         case _:
-            return f"• no longer: {plain(change.old)}"
+            return f"• no longer: {_shown(change.old)}"
 
 
 def logged(who: str, change: Change) -> str:
@@ -93,3 +91,8 @@ def made_text(changes: Sequence[Change]) -> str:
     if not changes:
         return "🧠 Nothing had to be changed: the memory is as you want it."
     return "\n".join(["🧠 Done. `!memory undo` takes it back.", *map(told, changes)])
+
+
+def _shown(fact: str) -> str:
+    """A fact in a line of its own: what people wrote into the file may hold marks that would run on over others."""
+    return plain(one_line(fact, 500)).replace("```", "'''")
