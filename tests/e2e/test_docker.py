@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from codebutler_worker.sandbox.containers import CONVERSATION, OWNER
@@ -13,6 +14,12 @@ from tests.dockerd import docker, made_by
 from tests.e2e.house import house
 
 QUICK = {"debounceSeconds": 0, "default": "rehearsal"}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - docker tells nobody
+            await asyncio.sleep(0.1)
 
 
 async def test_a_conversation_has_a_container_until_it_is_reset_or_its_supervisor_dies(
@@ -41,11 +48,10 @@ async def test_a_conversation_has_a_container_until_it_is_reset_or_its_superviso
         assert (git_repo / "made.txt").stat().st_uid == git_repo.stat().st_uid
         assert len(containers(ts)) == 1
         await built.say(channel, "!reset", ts)
-        await built.until("the container gone", lambda: not containers(ts) or None)
+        await until(lambda: not containers(ts))
         second = await built.say(channel, "wait 600")
-        [worker] = await built.until("its container", lambda: containers(second) or None)
+        await until(lambda: bool(containers(second)))
+        [worker] = containers(second)
         assert built.supervisor is not None
         os.kill(built.supervisor.pid, signal.SIGKILL)
-        async with asyncio.timeout(60):
-            while made_by(docker_host, worker):  # noqa: ASYNC110 - no event tells of it
-                await asyncio.sleep(0.1)
+        await until(lambda: made_by(docker_host, worker) == [])
