@@ -76,10 +76,11 @@ class Marks(Generic[Waiter]):
         names = self._open.setdefault((channel, ts), {})
         mark = names.get(name)
         if mark is None:
-            known = self._known.get((channel, ts, name))
-            # What is set for the first time is not there; what is to be taken away may be.
-            there = False if known is None and wanted and not unsure else known
-            mark = names[name] = Mark(channel, ts, name, there=there)
+            mark = names[name] = Mark(channel, ts, name)
+            mark.there = self._known.get((channel, ts, name))
+            if mark.there is None and mark.brief and wanted and not unsure:
+                # Of the others it is not remembered whether they were set before.
+                mark.there = False
         mark.wanted = wanted
         mark.put_off = mark.put_off and wanted
         mark.waiters.append(waiter)

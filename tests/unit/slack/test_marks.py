@@ -64,6 +64,16 @@ def test_channels_take_turns() -> None:
     assert [mark.channel for mark in serve(marks, "add", 8)] == ["C1", "C2"] * 3 + ["C1"] * 2
 
 
+def test_a_mark_that_was_set_once_and_again_is_looked_for_before_it_counts_as_away() -> None:
+    marks: Marks[str] = Marks()
+    marks.ask("C1", "1.1", DONE, "a", wanted=True, unsure=False)
+    serve(marks, "add", 1)
+    marks.ask("C1", "1.1", DONE, "b", wanted=True, unsure=False)
+    mark = marks.ask("C1", "1.1", DONE, "c", wanted=False, unsure=False)
+    assert not mark.right
+    assert marks.next("look") is mark
+
+
 def test_a_worker_that_asks_without_end_is_forgotten_beyond_a_number() -> None:
     marks: Marks[str] = Marks()
     removals(marks, 10)
