@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect as shapes
 
-from codebutler.config.schema import USER_ID, Config
+from codebutler.config.schema import HOST, USER_ID, Config
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
@@ -17,10 +17,13 @@ _MISSING = re.compile(r"missing required field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"[^.\[\]]+|\[\d*(?:\.\.\.)?\]")
 _PATTERNS = {
     r"^https?://": "a URL that begins with http:// or https://",
-    r"^(?!/|[.]?/*$|.*[.][.]).+$": "a path below the home directory such as .gemini",
-    r"^([CGD][A-Z0-9]{2,})?$": "a Slack channel ID such as C0123ABCD",
+    r"^(?!/|[.]?/*$|.*[.][.]).+\Z": "a path below the home directory such as .gemini",
+    r"^([CGD][A-Z0-9]{2,})?\Z": "a Slack channel ID such as C0123ABCD",
     USER_ID: "a Slack user ID such as U0123ABCD",
-    r"^[a-z][a-z0-9_-]*$": "a lower-case word",
+    HOST: "a host such as example.org, *.example.org or example.org:8443",
+    r"^([a-z]{2})?\Z": "two letters such as en",
+    r"^[a-z0-9][a-z0-9-]*\Z": "the name of a skill",
+    r"^[a-z][a-z0-9_-]*\Z": "a lower-case word",
 }
 _MAX_KEY_CHARS = 40
 
@@ -62,7 +65,7 @@ def _expectation(where: str, what: str) -> str:
     if what.startswith("Invalid enum value"):
         return "expected one of " + ", ".join(expected_words(where))
     for pattern, words in _PATTERNS.items():
-        if pattern in what:
+        if repr(pattern) in what:  # so msgspec quotes it
             return f"expected {words}"
     plain = what.replace("`", "")
     return plain[:1].lower() + plain[1:]

@@ -15,11 +15,11 @@ NotNegative = Annotated[float, Meta(ge=0)]
 DayInSeconds = Annotated[float, Meta(ge=0, le=86_400)]
 YearInMinutes = Annotated[float, Meta(gt=0, le=525_600)]
 Url = Annotated[str, Meta(pattern=r"^https?://")]
-ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?$")]
-USER_ID = r"^[UW][A-Z0-9]{2,}$"
+ChannelID = Annotated[str, Meta(pattern=r"^([CGD][A-Z0-9]{2,})?\Z")]
+USER_ID = r"^[UW][A-Z0-9]{2,}\Z"
 UserID = Annotated[str, Meta(pattern=USER_ID)]
 # Below the home directory, and not the whole of it.
-HomePath = Annotated[str, Meta(pattern=r"^(?!/|[.]?/*$|.*[.][.]).+$")]
+HomePath = Annotated[str, Meta(pattern=r"^(?!/|[.]?/*$|.*[.][.]).+\Z")]
 
 AgentName = Literal["claude", "kimi", "native", "rehearsal"]
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
@@ -93,7 +93,7 @@ class NativeSection(Section, frozen=True):
     """
 
     preset: Literal["kimi", "groq", "openai", "ollama"] = "kimi"
-    base_url: Annotated[str, Meta(pattern=r"^(https?://.*)?$")] = ""
+    base_url: Annotated[str, Meta(pattern=r"^(https?://.*)?\Z")] = ""
     api_key: str = ""
     model: str = ""
     max_turns: Positive = 25
@@ -145,7 +145,7 @@ class OpenAISection(Section, frozen=True):
     base_url: Url = "https://api.openai.com/v1"
     transcription_model: Annotated[str, Meta(min_length=1)] = "whisper-1"
     image_model: Annotated[str, Meta(min_length=1)] = "gpt-image-1"
-    language: Annotated[str, Meta(pattern=r"^([a-z]{2})?$")] = ""
+    language: Annotated[str, Meta(pattern=r"^([a-z]{2})?\Z")] = ""
 
 
 class TavilySection(Section, frozen=True):
@@ -173,7 +173,7 @@ class CommandRule(Section, frozen=True):
     """A prefix that starts a program: ``prefix: text``. ``home_paths``: what of the user's home an agent may read and
     write (its login and sessions)."""
 
-    prefix: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$")]
+    prefix: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*\Z")]
     binary: Annotated[str, Meta(min_length=1)]
     args: tuple[str, ...] = ()
     mode: Literal["headless", "acp", "interactive", "one-shot"] = "one-shot"
@@ -224,7 +224,7 @@ class MemorySection(Section, frozen=True):
 class SkillsSection(Section, frozen=True):
     """``disabled``: skills that no agent is offered, by name."""
 
-    disabled: tuple[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*$")], ...] = ()
+    disabled: tuple[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")], ...] = ()
 
 
 class EnvelopeSection(Section, frozen=True):

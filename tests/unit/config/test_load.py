@@ -78,6 +78,14 @@ def test_a_byte_order_mark_is_no_fault() -> None:
             "config.json: slack.channelID: expected a Slack channel ID such as C0123ABCD",
         ),
         (
+            '{"slack": {"channelID": "C0123ABC\\n"}}',
+            "config.json: slack.channelID: expected a Slack channel ID such as C0123ABCD",
+        ),
+        (
+            '{"sandbox": {"hosts": ["example.org", "no host"]}}',
+            "config.json: sandbox.hosts[1]: expected a host such as example.org, *.example.org or",
+        ),
+        (
             '{"kimi": {"baseUrl": "ftp://x"}}',
             "config.json: kimi.baseUrl: expected a URL that begins with http:// or https://",
         ),
