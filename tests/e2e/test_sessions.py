@@ -98,6 +98,11 @@ async def _s03_much_output(built: House, channel: str) -> None:
 
 
 async def _s04_ctrl_c(built: House, channel: str) -> None:
+    ts = await built.say(channel, "!c grep SigIgn /proc/self/status")
+    ignored = int((await built.answer(channel, ts, "SigIgn:"))["text"].split("SigIgn:")[1].split()[0], 16)
+    assert not ignored & 1 << signal.SIGINT - 1, (
+        "what is ignored at its start no program can be told by Ctrl-C"
+    )
     marker = f"86{os.getpid()}"
     ts = await built.say(channel, f"!c (setsid sleep {marker} &); echo begun; sleep {marker}")
     await built.answer(channel, ts, "begun")
