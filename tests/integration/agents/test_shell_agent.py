@@ -289,7 +289,7 @@ async def test_of_a_program_with_envelopes_only_those_are_told(git_repo: Path) -
 
 
 async def test_the_echo_of_the_instructions_is_no_envelope(git_repo: Path) -> None:
-    script = r"""cat > seen.txt & sleep 4; echo '<<<SLACK>>>mine<<<END_SLACK>>>'; kill $!"""
+    script = "read -r words; sleep 4; echo '<<<SLACK>>>mine<<<END_SLACK>>>'"
     rule = CommandRule(prefix="ai", binary="bash", args=("-c", script), mode="interactive", envelope=True)
     words = "Write <<<SLACK>>> like this <<<END_SLACK>>>."
     told = Told(backend_of(git_repo, rule, Pace(0.3, activation_s=2.5), words), git_repo, "go")
