@@ -17,6 +17,9 @@ NOTICED = timedelta(minutes=1)
 RECENT = timedelta(minutes=30)
 
 
+# What Slack held back comes with the connection, before it is known here that there is one.
+AT_ONCE = timedelta(seconds=1)
+
 # A loop of crashes that goes on all night is remembered by its latest ones.
 MOST_SPANS = 20
 
@@ -61,12 +64,16 @@ def merged(earlier: Absence | None, latest: Absence) -> Absence:
 
 
 def late(absence: Absence, arrivals: Iterable[Arrival]) -> int:
-    """How many of the messages were written in one of the spans and came after it."""
-    spans = [(since.timestamp(), until.timestamp()) for since, until in absence.spans]
-    return sum(
-        any(since <= float(each.ts) < until <= each.received_at.timestamp() for since, until in spans)
-        for each in arrivals
-    )
+    """How many of the messages were written in one of the spans and came after it, or as it ended."""
+    return sum(any(_is_late(each, since, until) for since, until in absence.spans) for each in arrivals)
+
+
+def _is_late(arrival: Arrival, since: datetime, until: datetime) -> bool:
+    written = datetime.fromtimestamp(float(arrival.ts), tz=until.tzinfo)
+    if not since <= written < until:
+        return False
+    held_back = arrival.received_at - written > AT_ONCE
+    return arrival.received_at >= (until - AT_ONCE if held_back else until)
 
 
 def with_interrupted(absence: Absence, channel: str) -> Absence:

@@ -57,6 +57,7 @@ class Homecoming:
         self._is_busy = is_busy
         self._alive_s: float | None = None
         self._away_since: datetime | None = None
+        self._back_at: datetime | None = None
         self._interrupted: list[str] = []
         self._absence: Absence | None = None
         self._listening = False
@@ -75,6 +76,7 @@ class Homecoming:
     def back(self) -> None:
         """Somebody listens again."""
         self._listening = True
+        self._back_at = self._clock.now()
         self._back.set()
 
     def interrupted(self, channel: str) -> None:
@@ -128,7 +130,7 @@ class Homecoming:
 
     async def _come_home(self) -> None:
         since, self._away_since = self._away_since, None
-        now = self._clock.now()
+        now = self._back_at or self._clock.now()
         latest = Absence(id=uuid4().hex, spans=((min(since or now, now), now),))
         try:
             # Before anything is waited for: who dies now leaves it to the next life.

@@ -66,6 +66,14 @@ def test_late_is_what_was_written_meanwhile_and_came_afterwards() -> None:
     assert late(absence, in_time + just_before + afterwards) == 2
 
 
+def test_what_slack_held_back_and_brought_with_the_connection_is_late() -> None:
+    absence = away((0, 4))
+    held_back, just_said = Arrival(ts(1), at(3.995)), Arrival(ts(3.99), at(3.995))
+    long_before = Arrival(ts(0.5), at(0.6))
+    assert late(absence, [held_back]) == 1
+    assert late(absence, [just_said, long_before]) == 0
+
+
 @pytest.mark.parametrize("done", [True, False])
 def test_in_a_loop_of_crashes_a_channel_is_told_once(*, done: bool) -> None:
     absence = replace(away((0, 1)), told=("C1",), done=done)

@@ -146,8 +146,8 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Tod
         return Todo()
     text = _question(draft, turn)
     close_turn(draft, turn.id, DROPPED_REASON)
-    swap_reactions(draft, turn, remove=(), name=STOPPED)
-    draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))
+    told = draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))
+    swap_reactions(draft, turn, remove=(), name=STOPPED, after=told)
     return Todo()
 
 

@@ -129,9 +129,9 @@ class Draft:
         )
         return self.add(place, update, None if target.ts else op_id)
 
-    def edit_ts(self, place: Place, ts: str, message: Message) -> None:
-        """Replace the content of a post of ours whose ts is known."""
-        self.add(place, Update(target_ts=ts, text=message.text, blocks=message.blocks))
+    def edit_ts(self, place: Place, ts: str, message: Message) -> str:
+        """Replace the content of a post of ours whose ts is known; returns the operation's id."""
+        return self.add(place, Update(target_ts=ts, text=message.text, blocks=message.blocks))
 
     def add(self, place: Place, operation: Operation, target_op_id: str | None = None) -> str:
         """Put an operation into the outbox; returns its id."""

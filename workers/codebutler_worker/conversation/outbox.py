@@ -159,12 +159,25 @@ class Outbox:
         return hopeless
 
     def _hold(self, parcel: Parcel) -> bool:
-        """Keep back what has to wait for its target."""
+        """Keep back what has to wait for its target, or for the same mark asked for before, which waits: it would be
+        taken away before it is set."""
         target = parcel.target_op_id
         if target is None or target in self._ts or target not in self._unsettled:
+            target = self._held_mark(parcel)
+        if target is None:
             return False
         self._held.setdefault(target, []).append(parcel)
         return True
+
+    def _held_mark(self, parcel: Parcel) -> str | None:
+        """What an earlier mark of the same name on the same message waits for."""
+        spot = _spot(parcel.operation)
+        if spot is None:
+            return None
+        for target, held in self._held.items():
+            if any(each.number < parcel.number and _spot(each.operation) == spot for each in held):
+                return target
+        return None
 
     def _send_parcel(self, lane: _Lane, parcel: Parcel) -> str:
         """Returns why it can never be sent, "" if it was."""
@@ -200,6 +213,10 @@ class Outbox:
             event.set()
         if not self._unsettled:
             self._drained.set()
+
+
+def _spot(operation: Operation) -> tuple[str, str] | None:
+    return (operation.target_ts, operation.name) if isinstance(operation, React) else None
 
 
 def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str]]:

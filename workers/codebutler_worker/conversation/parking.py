@@ -90,16 +90,18 @@ def resume_due(draft: Draft) -> float | None:
     return min([LOOK_AGAIN_S, *waiting_s]) if waiting_s else None
 
 
-def unpark(draft: Draft, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> None:
-    """The turn waits no more: write why, and say it on its card."""
+def unpark(draft: Draft, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> str | None:
+    """The turn waits no more: write why, and say it on its card. Returns the operation that says it, if any does."""
     state = move(turn.state, "stop")
     draft.uow.turns.update(turn.id, state=state, reason=reason, finished_at=draft.stamp)
-    if turn.progress_op_id:
-        at = datetime.fromisoformat(turn.not_before) if turn.not_before else draft.now.astimezone(UTC)
-        draft.edit(place_of(turn), turn.progress_op_id, decided(parked_text(turn.result or "", at), verdict))
+    if turn.progress_op_id is None:
+        return None
+    at = datetime.fromisoformat(turn.not_before) if turn.not_before else draft.now.astimezone(UTC)
+    told = decided(parked_text(turn.result or "", at), verdict)
+    return draft.edit(place_of(turn), turn.progress_op_id, told)
 
 
 def drop_parked(draft: Draft, turn: TurnRow) -> None:
     """Nobody wants it any more."""
-    unpark(draft, turn, DROPPED, DROPPED_REASON)
-    swap_reactions(draft, turn, remove=(QUEUED,), name=STOPPED)
+    told = unpark(draft, turn, DROPPED, DROPPED_REASON)
+    swap_reactions(draft, turn, remove=(QUEUED,), name=STOPPED, after=told)

@@ -1,0 +1,58 @@
+"""In which order marks leave that wait for something to be said."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from codebutler.model import Operation, Post, React
+from codebutler.protocol.messages import Send
+from codebutler_worker.conversation.outbox import Outbox
+from codebutler_worker.store.rows import OutboxRow
+from codebutler_worker.store.unit_of_work import Store
+
+
+class Forgetful:
+    """A store that keeps nothing."""
+
+    async def run(self, _: Any) -> None:
+        return
+
+
+def row(op_id: str, operation: Operation, after: str | None = None) -> OutboxRow:
+    kind = "post" if isinstance(operation, Post) else "react"
+    payload = msgspec.json.encode(operation).decode()
+    return OutboxRow(
+        op_id=op_id,
+        turn_id="t",
+        conversation="C1:1.0",
+        kind=kind,  # type: ignore[arg-type]  # one of its words
+        payload=payload,
+        target_op_id=after,
+        created_at="",
+    )
+
+
+def react(name: str, *, remove: bool = False) -> React:
+    return React(target_ts="1.0", name=name, remove=remove)
+
+
+async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
+    sent: list[Send] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish([row("card", Post(text="it waits"))])
+    await outbox.publish(
+        [row("wait", react("hourglass"), "card"), row("off", react("eyes", remove=True), "card")]
+    )
+    # Somebody lets it go on at once, while it is not known yet whether the card was posted.
+    await outbox.publish([row("on", react("eyes")), row("unwait", react("hourglass", remove=True))])
+    await outbox.publish([row("answer", Post(text="done"))])
+    await outbox.publish(
+        [row("tick", react("tick"), "answer"), row("end", react("eyes", remove=True), "answer")]
+    )
+    assert [each.op_id for each in sent] == ["card", "answer"]
+    await outbox.sent("answer", "3.0")
+    assert [each.op_id for each in sent[2:]] == ["tick"]
+    await outbox.sent("card", "2.0")
+    assert [each.op_id for each in sent[3:]] == ["wait", "off", "on", "unwait", "end"]
