@@ -20,6 +20,7 @@ from tests.soak.stage import Stage
 
 # Five deaths within ten minutes mean quarantine, which is right and would end the soak for that repository.
 DEATHS_OF_A_WORKER = 3
+END_S = 60.0
 RESTART_S = 0.5
 METHODS = (
     "chat.postMessage",
@@ -46,6 +47,7 @@ class Chaos:
     """``run`` for ever; ``tried`` is the record. The supervisor is started again whenever it ended."""
 
     def __init__(self, stage: Stage, plan: Plan, rng: Random) -> None:
+        self._ending = False
         self.tried: list[Tried] = []
         self._stage = stage
         self._plan = plan
@@ -101,10 +103,20 @@ class Chaos:
 
     async def _end_supervisor(self, kind: str) -> None:
         self._note(kind)
+        self._ending = True
         await self._stage.built.stop(signal.SIGKILL if kind.startswith("kill") else signal.SIGTERM)
         self._deaths.clear()
         await asyncio.sleep(RESTART_S)
         await self._stage.built.start_supervisor()
+        self._ending = False
+
+    async def see_off(self) -> None:
+        """Wait for the end of a supervisor that was told to end when the faults were over; see that there is one."""
+        if self._ending and self._stage.built.supervisor is not None:
+            async with asyncio.timeout(END_S):
+                await self._stage.built.supervisor.wait()
+        if self.pid is None:
+            await self._stage.built.start_supervisor()
 
     def _kill_fork_server(self, kind: str) -> None:
         """The process whose children the workers are."""

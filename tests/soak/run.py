@@ -73,8 +73,7 @@ async def soak(plan: Plan, place: Path) -> Outcome:
             async with _background(chaos.run(), *(people.talk(repo) for repo in built.repos)):
                 await asyncio.sleep(plan.seconds)
             chaos.calm()
-            if chaos.pid is None:
-                await built.built.start_supervisor()
+            await chaos.see_off()
             began_s = time.monotonic()
             await _rest(built, people, plan.settle_s)
             outcome.rest_s = time.monotonic() - began_s
