@@ -49,7 +49,7 @@ def test_a_word_knows_what_may_follow_it(word: str, argument: str, taken: bool) 
 def test_a_wrong_argument_is_answered_with_one_line_that_shows_the_right_one(word: object) -> None:
     line = misuse(word)  # type: ignore[arg-type]  # one of the table's
     assert "\n" not in line
-    assert f"`{word.example}`" in line  # type: ignore[attr-defined]
+    assert f"`{word.example}`" in line  # type: ignore[attr-defined]  # a word with an example
 
 
 @pytest.mark.parametrize(

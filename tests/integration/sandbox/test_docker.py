@@ -187,7 +187,7 @@ async def test_who_takes_too_much_is_stopped_and_told(docker_host: str, policy: 
     ):
         async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", script), policy)) as process:
             process.close_stdin()
-            await until(lambda process=process: bool(process.limit_hit))  # type: ignore[misc]
+            await until(lambda process=process: bool(process.limit_hit))  # type: ignore[misc]  # defaults of a lambda
             assert limit in process.limit_hit
     assert running(docker_host) == []
     await sandbox.close()
@@ -233,4 +233,4 @@ async def test_without_the_image_it_is_said_how_to_build_it(tmp_path: Path) -> N
 async def test_no_limit_is_set_where_none_is_wanted(docker_host: str, policy: SandboxPolicy) -> None:
     sandbox = DockerSandbox(host=docker_host, limits=Limits())
     words = sandbox.wrap(("true",), policy).limiter
-    assert not any(word.startswith(("--memory", "--cpus", "--pids")) for word in words.recipe.options)  # type: ignore[union-attr]
+    assert not any(word.startswith(("--memory", "--cpus", "--pids")) for word in words.recipe.options)  # type: ignore[union-attr]  # there is a recipe

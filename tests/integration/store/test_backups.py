@@ -78,11 +78,11 @@ async def test_a_backup_taken_while_it_is_written_holds_one_moment(path: Path, b
     async with open_store(path, ManualClock()) as store:
         taken: list[int] = []
         for number in range(60):
-            await store.run(lambda uow, n=number: uow.inbox.accept(f"k{2 * n}", n))  # type: ignore[misc]
+            await store.run(lambda uow, n=number: uow.inbox.accept(f"k{2 * n}", n))  # type: ignore[misc]  # defaults of a lambda
             copying = asyncio.create_task(
                 asyncio.to_thread(backups.take_if_due, NOON + timedelta(days=number))
             )
-            await store.run(lambda uow, n=number: uow.inbox.accept(f"k{2 * n + 1}", n))  # type: ignore[misc]
+            await store.run(lambda uow, n=number: uow.inbox.accept(f"k{2 * n + 1}", n))  # type: ignore[misc]  # defaults of a lambda
             file = await copying
             assert file is not None
             taken.append(rows(file))

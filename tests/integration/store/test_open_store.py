@@ -27,7 +27,7 @@ async def path(tmp_path: Path) -> Path:
     path = tmp_path / ".codebutler" / "store.db"
     async with open_store(path, ManualClock()) as store:
         for number in range(300):
-            await store.run(lambda uow, n=number: uow.inbox.accept(f"message:C1:{n:06}.000000", n))  # type: ignore[misc]
+            await store.run(lambda uow, n=number: uow.inbox.accept(f"message:C1:{n:06}.000000", n))  # type: ignore[misc]  # defaults of a lambda
     return path
 
 

@@ -48,10 +48,10 @@ async def recorded(path: Path) -> tuple[list[Step], dict[str, bytes]]:
         async with Store(path, connection, ManualClock(), writer_lock(path).acquire()) as store:
             for number in range(TRANSACTIONS):
                 size = dice.randrange(6000)
-                await store.run(lambda uow, n=number, size=size: take(uow, n, size))  # type: ignore[misc]
+                await store.run(lambda uow, n=number, size=size: take(uow, n, size))  # type: ignore[misc]  # defaults of a lambda
                 recorder.acknowledge(number)
                 if number % 3 == 0:
-                    await store.run(lambda uow, n=number: uow.outbox.posted(f"op-{n}", "9.1"))  # type: ignore[misc]
+                    await store.run(lambda uow, n=number: uow.outbox.posted(f"op-{n}", "9.1"))  # type: ignore[misc]  # defaults of a lambda
                     recorder.acknowledge(("posted", number))
         return recorder.steps, before
 

@@ -85,7 +85,7 @@ async def test_nothing_is_left_after_a_thousand_commands(context: Context, sandb
         assert result.text.startswith(f"{number}\n")
     assert held() == before
     await run(context, "sleep 300 & disown; (setsid sleep 300 &)")
-    await context.terminal.close()  # type: ignore[attr-defined]
+    await context.terminal.close()  # type: ignore[attr-defined]  # the real one
     assert await descendants(os.getpid()) == {}
 
 

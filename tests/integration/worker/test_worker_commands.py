@@ -192,7 +192,7 @@ async def test_continue_asks_which_one_if_there_are_several(tmp_path: Path) -> N
         for number in range(2):
             parent.says(f"work {number}", f"10{number}.1")
             (await parent.run(number)).does(Started("s"), Finished(False, "Limit.", "timeout"))
-            await parent.until(lambda n=number: parent.reactions(f"10{n}.1") == ["x"])  # type: ignore[misc]
+            await parent.until(lambda n=number: parent.reactions(f"10{n}.1") == ["x"])  # type: ignore[misc]  # defaults of a lambda
         command(parent, "continue", "200.1")
         card = await parent.post_with("work 0")
         button = card.blocks[1]["elements"][0]

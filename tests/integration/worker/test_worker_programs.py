@@ -205,7 +205,7 @@ async def test_a_shells_lines_are_judged_each_and_keys_are_not(tmp_path: Path) -
         ):
             ts = f"10{number + 1}.2"
             parent.says(text, ts, MINE)
-            await parent.until(lambda ts=ts, mark=mark: parent.reactions(ts) == [mark])  # type: ignore[misc]
+            await parent.until(lambda ts=ts, mark=mark: parent.reactions(ts) == [mark])  # type: ignore[misc]  # defaults of a lambda
             assert not said or thread(parent)[-1] == said
         assert typist.typed == ["ls\nls -l", "^C"]
         refused = [(audit.text, audit.decision) for audit in parent.said(Audit)]
