@@ -25,7 +25,7 @@ from codebutler.errors import CodeButlerError, SandboxUnavailableError
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.survey import Survey, survey
-from codebutler_worker.conversation.naming import agent_name
+from codebutler_worker.conversation.desk.naming import agent_name
 from codebutler_worker.egress.outlet import for_agents, summary
 from codebutler_worker.egress.trial import try_way_out
 from codebutler_worker.roster import Roster

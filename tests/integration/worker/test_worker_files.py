@@ -7,7 +7,7 @@ from pathlib import Path
 from codebutler.model import ButtonClicked, Command, File, MessageEdited, MessagePosted, Prompt, Upload
 from codebutler.protocol.messages import Audit, Fetch, FetchFailed, FileChunk, FileTranscript, StopTurns
 from codebutler_worker.agents.backend import Finished, Started, Text
-from codebutler_worker.conversation.luggage import ATTEMPTS
+from codebutler_worker.conversation.turn.luggage import ATTEMPTS
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 PNG = b"\x89PNG\r\n\x1a\npixels"

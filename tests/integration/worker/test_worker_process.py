@@ -34,7 +34,7 @@ from codebutler.protocol.messages import (
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.agents.leftovers import MARK, pid_namespace
 from codebutler_worker.bootstrap import serve
-from codebutler_worker.conversation.desk import Agents
+from codebutler_worker.conversation.desk.desk import Agents
 from tests.programs import require
 
 DEADLINE_S = 30.0

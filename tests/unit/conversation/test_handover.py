@@ -5,7 +5,7 @@ from __future__ import annotations
 from codebutler.config.schema import CommandRule, Config
 from codebutler.model import Quoted
 from codebutler_worker.agents.rehearsal.intents import ListFiles, understand
-from codebutler_worker.conversation.handover import (
+from codebutler_worker.conversation.desk.handover import (
     CLOSING,
     RECORD_CHARS,
     Exchange,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.text.envelope import Envelope, parts_of
-from codebutler_worker.conversation.prompt import Said, attached, system_prompt, user_prompt, with_files
+from codebutler_worker.conversation.turn.prompt import Said, attached, system_prompt, user_prompt, with_files
 from codebutler_worker.store.rows import AttachmentRow
 
 

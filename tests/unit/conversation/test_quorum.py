@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codebutler_worker.conversation.quorum import needed_for
+from codebutler_worker.conversation.asking.quorum import needed_for
 
 QUORUM = {"git push": 2, "push --force": 3, "Write prod.env": 2, "": 9}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from codebutler.config.schema import Config
 from codebutler.config.zones import zone_of
 from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines, used_up
-from codebutler_worker.conversation.desk import Draft, iso
-from codebutler_worker.conversation.queueing import BUDGET, HELD, close_turn, key_of, place_of
-from codebutler_worker.conversation.states import move
+from codebutler_worker.conversation.desk.desk import Draft, iso
+from codebutler_worker.conversation.desk.states import move
+from codebutler_worker.conversation.line.queueing import BUDGET, HELD, close_turn, key_of, place_of
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.parking import parked
 from codebutler_worker.store.rows import Account, TurnRow

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
-from codebutler_worker.conversation.desk import Desk, Draft
+from codebutler_worker.conversation.desk.desk import Desk, Draft
+from codebutler_worker.conversation.desk.states import LIVE
 from codebutler_worker.conversation.errands import Reply
-from codebutler_worker.conversation.queueing import Todo
-from codebutler_worker.conversation.states import LIVE
-from codebutler_worker.conversation.trees import changed_by, undo_key
+from codebutler_worker.conversation.line.queueing import Todo
+from codebutler_worker.conversation.turn.trees import changed_by, undo_key
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.undo import (

@@ -8,15 +8,16 @@ from codebutler.actions import DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
-from codebutler_worker.conversation.again import CONTINUED_REASON, carry_on
-from codebutler_worker.conversation.aside import is_crowded
-from codebutler_worker.conversation.deciding import DECISIONS, decide_click
-from codebutler_worker.conversation.desk import Draft, Place
-from codebutler_worker.conversation.handover import talks
-from codebutler_worker.conversation.lapsed import lapsed
-from codebutler_worker.conversation.naming import agent_name, prefixes_of
-from codebutler_worker.conversation.parking import DROPPED_REASON, drop_parked, unpark
-from codebutler_worker.conversation.queueing import (
+from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
+from codebutler_worker.conversation.desk.desk import Draft, Place
+from codebutler_worker.conversation.desk.handover import talks
+from codebutler_worker.conversation.desk.lapsed import lapsed
+from codebutler_worker.conversation.desk.naming import agent_name, prefixes_of
+from codebutler_worker.conversation.desk.states import LIVE
+from codebutler_worker.conversation.line.again import CONTINUED_REASON, carry_on
+from codebutler_worker.conversation.line.aside import is_crowded
+from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
+from codebutler_worker.conversation.line.queueing import (
     CROWDED,
     FAILED,
     QUEUED,
@@ -28,8 +29,7 @@ from codebutler_worker.conversation.queueing import (
     swap_reactions,
     withdraw_turn,
 )
-from codebutler_worker.conversation.states import LIVE
-from codebutler_worker.conversation.undoing import undo
+from codebutler_worker.conversation.turn.undoing import undo
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.notices import (

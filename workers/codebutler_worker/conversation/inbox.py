@@ -26,13 +26,14 @@ from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.checks import resolved
 from codebutler_worker.commands.skills import taught
 from codebutler_worker.commands.table import run_command, understood
-from codebutler_worker.conversation.aside import park, take_in
+from codebutler_worker.conversation.asking.deciding import decide_typed
 from codebutler_worker.conversation.clicks import click
-from codebutler_worker.conversation.deciding import decide_typed
-from codebutler_worker.conversation.desk import Draft, Place
-from codebutler_worker.conversation.naming import agent_name, conversation_id
-from codebutler_worker.conversation.parking import drop_parked
-from codebutler_worker.conversation.queueing import (
+from codebutler_worker.conversation.desk.desk import Draft, Place
+from codebutler_worker.conversation.desk.naming import agent_name, conversation_id
+from codebutler_worker.conversation.desk.states import LIVE
+from codebutler_worker.conversation.line.aside import park, take_in
+from codebutler_worker.conversation.line.parking import drop_parked
+from codebutler_worker.conversation.line.queueing import (
     QUEUED,
     Incoming,
     Todo,
@@ -42,8 +43,7 @@ from codebutler_worker.conversation.queueing import (
     withdraw_message,
     withdraw_turn,
 )
-from codebutler_worker.conversation.states import LIVE
-from codebutler_worker.conversation.typing import type_in
+from codebutler_worker.conversation.line.typing import type_in
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
 from codebutler_worker.skills.library import Library

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from codebutler.actions import RETRY_ACTION
 from codebutler.model import Asked, TurnNote
 from codebutler.protocol.messages import Overview, ToParent
-from codebutler_worker.conversation.approvals import waited_for
-from codebutler_worker.conversation.cards import asked_at_home
-from codebutler_worker.conversation.desk import Desk
+from codebutler_worker.conversation.asking.approvals import waited_for
+from codebutler_worker.conversation.asking.cards import asked_at_home
+from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

@@ -11,11 +11,11 @@ from functools import partial
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
 from codebutler_worker.budget.hold import hold
-from codebutler_worker.conversation.beginning import Begun, begin
-from codebutler_worker.conversation.desk import Desk, Draft
-from codebutler_worker.conversation.line import Apart, choose, in_line, tell_places
-from codebutler_worker.conversation.parking import resume_due
-from codebutler_worker.conversation.queueing import (
+from codebutler_worker.conversation.desk.desk import Desk, Draft
+from codebutler_worker.conversation.desk.waiting import wait_for
+from codebutler_worker.conversation.line.parking import resume_due
+from codebutler_worker.conversation.line.places import Apart, choose, in_line, tell_places
+from codebutler_worker.conversation.line.queueing import (
     QUEUED,
     STEERED,
     WORKING,
@@ -26,9 +26,9 @@ from codebutler_worker.conversation.queueing import (
     key_of,
     swap_reactions,
 )
-from codebutler_worker.conversation.turn import Turn
-from codebutler_worker.conversation.typing import GONE, Outcome, settle
-from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.conversation.line.typing import GONE, Outcome, settle
+from codebutler_worker.conversation.turn.beginning import Begun, begin
+from codebutler_worker.conversation.turn.turn import Turn
 
 STORE_RETRY_S = 5.0
 MAX_PROGRAMS = 20

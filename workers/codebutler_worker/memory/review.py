@@ -21,9 +21,9 @@ from codebutler.memory.file import MemoryFile
 from codebutler.memory.lines import holds_secret, suspicion
 from codebutler.memory.operations import FULL_SHARE, Change, apply, is_full
 from codebutler.text.redact import Redactor
-from codebutler_worker.conversation.desk import Desk, Draft, iso
-from codebutler_worker.conversation.states import UNFINISHED
-from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.conversation.desk.desk import Desk, Draft, iso
+from codebutler_worker.conversation.desk.states import UNFINISHED
+from codebutler_worker.conversation.desk.waiting import wait_for
 from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.present.memory import logged
 from codebutler_worker.store.memory_rows import MemoryChangeRow

@@ -9,10 +9,11 @@ from codebutler.config.schema import OutputSection
 from codebutler.model import Post
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
-from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
+from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.clicks import LIMITS
-from codebutler_worker.conversation.desk import Draft, Place, iso
-from codebutler_worker.conversation.queueing import (
+from codebutler_worker.conversation.desk.desk import Draft, Place, iso
+from codebutler_worker.conversation.desk.states import TurnEvent, move
+from codebutler_worker.conversation.line.queueing import (
     BUDGET,
     DONE,
     FAILED,
@@ -22,8 +23,7 @@ from codebutler_worker.conversation.queueing import (
     place_of,
     swap_reactions,
 )
-from codebutler_worker.conversation.showing import Showing
-from codebutler_worker.conversation.states import TurnEvent, move
+from codebutler_worker.conversation.turn.showing import Showing
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, plain, span
 from codebutler_worker.present.notices import failed

@@ -15,7 +15,7 @@ from codebutler.errors import StoreError
 from codebutler.model import Post
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
-from codebutler_worker.conversation.approvals import (
+from codebutler_worker.conversation.asking.approvals import (
     EXPIRED,
     EXPIRED_REASON,
     EXPIRY_S,
@@ -25,9 +25,9 @@ from codebutler_worker.conversation.approvals import (
     open_questions,
     settle,
 )
-from codebutler_worker.conversation.calls import is_same
-from codebutler_worker.conversation.desk import Desk, Draft
-from codebutler_worker.conversation.queueing import Verdict, place_of
+from codebutler_worker.conversation.asking.calls import is_same
+from codebutler_worker.conversation.desk.desk import Desk, Draft
+from codebutler_worker.conversation.line.queueing import Verdict, place_of
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Upload
 from codebutler_worker.agents.backend import Approval, Question
-from codebutler_worker.conversation.calls import (
+from codebutler_worker.conversation.asking.calls import (
     POLL_TOOL,
     QUESTION_TOOL,
     action_of,
@@ -24,11 +24,11 @@ from codebutler_worker.conversation.calls import (
     given_of,
     pattern_of,
 )
-from codebutler_worker.conversation.cards import card_of
-from codebutler_worker.conversation.desk import Draft, Place, iso
-from codebutler_worker.conversation.queueing import place_of
-from codebutler_worker.conversation.quorum import needed_for
-from codebutler_worker.conversation.states import move
+from codebutler_worker.conversation.asking.cards import card_of
+from codebutler_worker.conversation.asking.quorum import needed_for
+from codebutler_worker.conversation.desk.desk import Draft, Place, iso
+from codebutler_worker.conversation.desk.states import move
+from codebutler_worker.conversation.line.queueing import place_of
 from codebutler_worker.present.approvals import PLAN_TOOL, is_cut
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

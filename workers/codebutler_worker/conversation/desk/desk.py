@@ -27,8 +27,8 @@ from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.outbox import Outbox
-from codebutler_worker.conversation.thread_reader import ThreadReader
+from codebutler_worker.conversation.desk.outbox import Outbox
+from codebutler_worker.conversation.desk.thread_reader import ThreadReader
 from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.progress import Message

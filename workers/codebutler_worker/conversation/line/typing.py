@@ -12,9 +12,10 @@ from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.config.shells import is_shell, objection_to_lines
 from codebutler.protocol.messages import Audit
-from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.naming import prefixes_of
-from codebutler_worker.conversation.queueing import (
+from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.desk.naming import prefixes_of
+from codebutler_worker.conversation.desk.states import LIVE
+from codebutler_worker.conversation.line.queueing import (
     DONE,
     FAILED,
     Incoming,
@@ -23,7 +24,6 @@ from codebutler_worker.conversation.queueing import (
     keep_message,
     place_of,
 )
-from codebutler_worker.conversation.states import LIVE
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.store.rows import TurnRow
 

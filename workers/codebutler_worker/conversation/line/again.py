@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.queueing import CROWDED, STALE, key_of, was_held
+from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.line.queueing import CROWDED, STALE, key_of, was_held
 from codebutler_worker.store.rows import TurnRow
 
 CONTINUED_REASON = "continued"

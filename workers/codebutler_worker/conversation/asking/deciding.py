@@ -13,8 +13,8 @@ from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, ANSWER_ACTION
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted, Prompt
-from codebutler_worker.conversation.approvals import MOST_TOGETHER, settle, show, waited_for
-from codebutler_worker.conversation.calls import (
+from codebutler_worker.conversation.asking.approvals import MOST_TOGETHER, settle, show, waited_for
+from codebutler_worker.conversation.asking.calls import (
     POLL_TOOL,
     QUESTION_TOOL,
     QUESTIONS,
@@ -22,12 +22,12 @@ from codebutler_worker.conversation.calls import (
     voters,
     with_vote,
 )
-from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.lapsed import lapsed
-from codebutler_worker.conversation.naming import conversation_id, prefixes_of
-from codebutler_worker.conversation.polls import answer_poll, close_polls
-from codebutler_worker.conversation.queueing import DONE, Todo, Verdict, place_of
-from codebutler_worker.conversation.states import LIVE
+from codebutler_worker.conversation.asking.polls import answer_poll, close_polls
+from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.desk.lapsed import lapsed
+from codebutler_worker.conversation.desk.naming import conversation_id, prefixes_of
+from codebutler_worker.conversation.desk.states import LIVE
+from codebutler_worker.conversation.line.queueing import DONE, Todo, Verdict, place_of
 from codebutler_worker.present.approvals import (
     PLAN_TOOL,
     TOGETHER,

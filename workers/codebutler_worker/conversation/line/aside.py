@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codebutler.config.schema import Config
-from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.naming import agent_name, conversation_id
-from codebutler_worker.conversation.queueing import (
+from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.desk.naming import agent_name, conversation_id
+from codebutler_worker.conversation.line.queueing import (
     CROWDED,
     STALE,
     Incoming,

@@ -8,9 +8,9 @@ import asyncio
 from codebutler.errors import StoreError
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import AgentEvent, ToolResult, ToolUse
-from codebutler_worker.conversation.desk import Desk, Draft, Place
-from codebutler_worker.conversation.progress import EDIT_S
-from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.conversation.desk.desk import Desk, Draft, Place
+from codebutler_worker.conversation.desk.waiting import wait_for
+from codebutler_worker.conversation.turn.progress import EDIT_S
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.reducer import View
 from codebutler_worker.present.tools import joined, tool_result

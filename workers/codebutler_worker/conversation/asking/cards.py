@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from codebutler.model import Asked
-from codebutler_worker.conversation.calls import (
+from codebutler_worker.conversation.asking.calls import (
     QUESTIONS,
     called_with,
     details_of,

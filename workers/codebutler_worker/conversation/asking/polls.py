@@ -14,13 +14,13 @@ import msgspec
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted
-from codebutler_worker.conversation.approvals import settle
-from codebutler_worker.conversation.calls import POLL_TOOL, canonical, digest_of, options_of, with_vote
-from codebutler_worker.conversation.cards import card_of
-from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.handover import talks
-from codebutler_worker.conversation.naming import conversation_id, prefixes_of
-from codebutler_worker.conversation.queueing import Incoming, Todo, enqueue, place_of
+from codebutler_worker.conversation.asking.approvals import settle
+from codebutler_worker.conversation.asking.calls import POLL_TOOL, canonical, digest_of, options_of, with_vote
+from codebutler_worker.conversation.asking.cards import card_of
+from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.desk.handover import talks
+from codebutler_worker.conversation.desk.naming import conversation_id, prefixes_of
+from codebutler_worker.conversation.line.queueing import Incoming, Todo, enqueue, place_of
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.questions import options_in
 from codebutler_worker.store.rows import ApprovalRow, TurnRow

@@ -15,9 +15,9 @@ from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
 from codebutler.model import File
 from codebutler.protocol.messages import Audit, LogTag
-from codebutler_worker.conversation.desk import Draft, Place, iso
-from codebutler_worker.conversation.naming import agent_name, conversation_id
-from codebutler_worker.conversation.states import LIVE, move
+from codebutler_worker.conversation.desk.desk import Draft, Place, iso
+from codebutler_worker.conversation.desk.naming import agent_name, conversation_id
+from codebutler_worker.conversation.desk.states import LIVE, move
 from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import AttachmentRow, ErrandRow, MessageRow, TurnRow, message_id

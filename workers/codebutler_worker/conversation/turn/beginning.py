@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
-from codebutler_worker.conversation.again import LIMIT
-from codebutler_worker.conversation.approvals import answers_before
-from codebutler_worker.conversation.background import Missed, look_back
-from codebutler_worker.conversation.continuing import session_name
-from codebutler_worker.conversation.desk import Draft
-from codebutler_worker.conversation.naming import WORDLESS
-from codebutler_worker.conversation.prompt import Said, attached, user_prompt
-from codebutler_worker.conversation.queueing import QUEUED, STALE, WORKING, place_of, swap_reactions
-from codebutler_worker.conversation.showing import opening
-from codebutler_worker.conversation.states import move
-from codebutler_worker.conversation.trees import to_put_back
+from codebutler_worker.conversation.asking.approvals import answers_before
+from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.desk.naming import WORDLESS
+from codebutler_worker.conversation.desk.states import move
+from codebutler_worker.conversation.line.again import LIMIT
+from codebutler_worker.conversation.line.queueing import QUEUED, STALE, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.turn.background import Missed, look_back
+from codebutler_worker.conversation.turn.continuing import session_name
+from codebutler_worker.conversation.turn.prompt import Said, attached, user_prompt
+from codebutler_worker.conversation.turn.showing import opening
+from codebutler_worker.conversation.turn.trees import to_put_back
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.reducer import View

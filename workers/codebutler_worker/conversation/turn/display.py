@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from codebutler_worker.agents.backend import AgentEvent, Output
-from codebutler_worker.conversation.beginning import Begun
-from codebutler_worker.conversation.desk import Desk, Place
-from codebutler_worker.conversation.progress import ProgressMessage
-from codebutler_worker.conversation.showing import Showing
-from codebutler_worker.conversation.telling import Telling
+from codebutler_worker.conversation.desk.desk import Desk, Place
+from codebutler_worker.conversation.turn.beginning import Begun
+from codebutler_worker.conversation.turn.progress import ProgressMessage
+from codebutler_worker.conversation.turn.showing import Showing
+from codebutler_worker.conversation.turn.telling import Telling
 from codebutler_worker.present import progress
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.reducer import View, reduce

@@ -29,22 +29,22 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.budget.watch import Watch
-from codebutler_worker.conversation.asking import Asking
-from codebutler_worker.conversation.background import gather
-from codebutler_worker.conversation.beginning import Begun
-from codebutler_worker.conversation.continuing import keep_session
-from codebutler_worker.conversation.desk import Desk, Draft, Place
-from codebutler_worker.conversation.display import Display
-from codebutler_worker.conversation.ending import Ending, conclude
-from codebutler_worker.conversation.luggage import Luggage
-from codebutler_worker.conversation.memory_file import read_memory
-from codebutler_worker.conversation.parcels import Parcels
-from codebutler_worker.conversation.parking import others_than, resume_at
-from codebutler_worker.conversation.prompt import system_prompt
-from codebutler_worker.conversation.queueing import Verdict, place_of
-from codebutler_worker.conversation.trees import TurnTrees
-from codebutler_worker.conversation.typing import GONE
-from codebutler_worker.conversation.waiting import wait_for
+from codebutler_worker.conversation.asking.asking import Asking
+from codebutler_worker.conversation.desk.desk import Desk, Draft, Place
+from codebutler_worker.conversation.desk.waiting import wait_for
+from codebutler_worker.conversation.line.parking import others_than, resume_at
+from codebutler_worker.conversation.line.queueing import Verdict, place_of
+from codebutler_worker.conversation.line.typing import GONE
+from codebutler_worker.conversation.turn.background import gather
+from codebutler_worker.conversation.turn.beginning import Begun
+from codebutler_worker.conversation.turn.continuing import keep_session
+from codebutler_worker.conversation.turn.display import Display
+from codebutler_worker.conversation.turn.ending import Ending, conclude
+from codebutler_worker.conversation.turn.luggage import Luggage
+from codebutler_worker.conversation.turn.memory_file import read_memory
+from codebutler_worker.conversation.turn.parcels import Parcels
+from codebutler_worker.conversation.turn.prompt import system_prompt
+from codebutler_worker.conversation.turn.trees import TurnTrees
 from codebutler_worker.memory.block import memory_block
 from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present.budget import used_up_text
