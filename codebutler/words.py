@@ -91,6 +91,19 @@ ALL = (
         more="The full text of the last turn of the thread, or of the channel; as a file when it is long.",
     ),
     Word(
+        "agent",
+        "give our own agent a task",
+        "TASK",
+        ".+",
+        "The same as `agent: TASK`: it works over many steps by itself, and shows its plan.",
+        prefix="agent",
+        shown=True,
+    ),
+    Word(
+        "claude", "ask Claude Code", "TASK", ".+", "The same as `claude: TASK`.", prefix="claude", shown=True
+    ),
+    Word("kimi", "ask Kimi Code", "TASK", ".+", "The same as `kimi: TASK`.", prefix="kimi", shown=True),
+    Word(
         "c", "run one shell command", "COMMAND", ".+", "The same as `run: COMMAND`.", prefix="run", shown=True
     ),
     Word(

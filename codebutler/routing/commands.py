@@ -1,8 +1,9 @@
 """Text to Request: is this one of our words, a named agent's prompt, or plain text? Pure.
 
 ``!word …`` anywhere a message may stand, ``/butler word …`` as a slash command or as text, or a message that
-begins with ``/word``. ``prefix: text`` names an agent. Everything else is a prompt for the default agent. The words
-are those of ``codebutler.words``; some of them are prompts for an agent of ours.
+begins with ``/word``. ``prefix: text`` names an agent, and so do ``!prefix text`` and ``/butler prefix text``.
+Everything else is a prompt for the default agent. The words are those of ``codebutler.words``; some of them are
+prompts for an agent of ours.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PREFIX = re.compile(r"([a-z][a-z0-9_-]*):\s*(.*)$", re.IGNORECASE | re.DOTALL)
 def request_of(event: Event, prefixes: Collection[str]) -> Request:
     """What the event asks for; ``prefixes`` are the lower-case words that name an agent here."""
     if isinstance(event, SlashCommand):
-        return slash_request(event.text)
+        return slash_request(event.text, prefixes)
     if isinstance(event, MessagePosted | MessageEdited):
         return text_request(event.text, prefixes)
     return NoRequest()
@@ -42,12 +43,12 @@ def text_request(text: str, prefixes: Collection[str]) -> Request:
     """What a message's text asks for. A leading ``/path`` that is none of our words stays a prompt."""
     stripped = text.strip()
     if match := _BANG.match(stripped):
-        return _command(match[1].lower(), match[2] or "")
+        return _command(match[1].lower(), match[2] or "", prefixes)
     slash = _SLASH.match(stripped)
     if slash and f"/{slash[1].lower()}" == SLASH:
-        return slash_request(slash[2] or "")
+        return slash_request(slash[2] or "", prefixes)
     if slash and slash[1].lower() in WORDS:
-        return _command(slash[1].lower(), slash[2] or "")
+        return _command(slash[1].lower(), slash[2] or "", ())
     if (match := _PREFIX.match(stripped)) and match[1].lower() in prefixes:
         return _prompt(match[2], match[1].lower())
     return Prompt(text=text)
@@ -59,10 +60,10 @@ def is_plain(text: str) -> bool:
     return not any(pattern.match(stripped) for pattern in (_BANG, _SLASH, _PREFIX))
 
 
-def slash_request(text: str) -> Request:
+def slash_request(text: str, prefixes: Collection[str] = ()) -> Request:
     """What ``/butler text`` asks for; nothing at all asks for help."""
     word, _, argument = text.strip().partition(" ")
-    return _command(word.lower().lstrip("!/") or "help", argument.strip())
+    return _command(word.lower().lstrip("!/") or "help", argument, prefixes)
 
 
 def _prompt(text: str, prefix: str) -> Prompt:
@@ -72,10 +73,13 @@ def _prompt(text: str, prefix: str) -> Prompt:
     return Prompt(text=text, prefix=prefix)
 
 
-def _command(name: str, argument: str) -> Request:
-    """A word is a prompt for the agent behind it if it is said as it has to be; otherwise its usage is told."""
+def _command(name: str, argument: str, prefixes: Collection[str]) -> Request:
+    """A word is a prompt for the agent behind it if it is said as it has to be; otherwise its usage is told. A prefix
+    that is none of our words is one with whatever follows it."""
     argument = argument.strip()
     word = WORDS.get(name)
     if word is not None and word.prefix and word.takes(argument):
         return _prompt(word.text or argument, word.prefix)
+    if word is None and argument and name in prefixes:
+        return _prompt(argument, name)
     return Command(name=name, argument=argument)

@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| N01 | `agent: …` edits a file and runs a command with leave, is killed in the middle, and goes on in its session |
+| N01 | `/agent …` edits a file, `agent: …` runs a command, with leave; killed in the middle, it goes on in its session |
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def test_n01_a_task_with_leave_through_a_crash(tmp_path: Path, git_repo: P
     async with CompletionsServer() as model, house(tmp_path, "sample") as built:
         channel = await native(built, git_repo, model)
         model.play(Reply("I make it polite.", (edit,)), Reply("It is polite now."))
-        ts = await built.say(channel, "agent: be polite")
+        ts = await built.say(channel, "/agent be polite")
         await allow(built, channel, ts, "good day")
         await built.answer(channel, ts, "It is polite now.")
         assert await built.outcome(channel, ts) == "white_check_mark"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request, SlashCommand
 from codebutler.routing.commands import request_of, slash_request, text_request
 
-PREFIXES = {"claude", "kimi", "agent", "run"}
+PREFIXES = {"claude", "kimi", "agent", "run", "gemini"}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,19 @@ PREFIXES = {"claude", "kimi", "agent", "run"}
         ("!checks", Prompt(text="checks", prefix="checks")),
         ("!checks lint", Command(name="checks", argument="lint")),
         ("!create-image a fox", Prompt(text="a fox", prefix="image")),
+        ("/agent fix the test", Prompt(text="fix the test", prefix="agent")),
+        ("/Agent\nfirst\nsecond", Prompt(text="first\nsecond", prefix="agent")),
+        ("!agent fix the test", Prompt(text="fix the test", prefix="agent")),
+        ("/butler agent fix the test", Prompt(text="fix the test", prefix="agent")),
+        ("/agent", Command(name="agent")),
+        ("/agents", Command(name="agents")),
+        ("/agent/main.py is broken", Prompt(text="/agent/main.py is broken")),
+        ("/claude why?", Prompt(text="why?", prefix="claude")),
+        ("!kimi why?", Prompt(text="why?", prefix="kimi")),
+        ("!gemini why?", Prompt(text="why?", prefix="gemini")),
+        ("/butler gemini why?", Prompt(text="why?", prefix="gemini")),
+        ("!gemini", Command(name="gemini")),
+        ("/run is full", Prompt(text="/run is full")),
         ("/butler undo", Command(name="undo")),
         ("/status", Command(name="status")),
         ("/etc/hosts looks wrong", Prompt(text="/etc/hosts looks wrong")),

@@ -24,7 +24,7 @@ from codebutler_worker.commands import (
     usage,
 )
 from codebutler_worker.commands.asked import Asked, Handler
-from codebutler_worker.conversation.line.queueing import Todo
+from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line
 
 HANDLERS: Mapping[str, Handler] = {
@@ -38,6 +38,10 @@ HANDLERS: Mapping[str, Handler] = {
     "stop": stop.stop,
     "kill": stop.kill,
     "output": output.run,
+    # Prompts for those agents; what comes here all the same was said without a task.
+    "agent": usage.run,
+    "claude": usage.run,
+    "kimi": usage.run,
     "c": usage.run,
     "create-image": usage.run,
     "logs": logs.run,
