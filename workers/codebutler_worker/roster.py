@@ -17,7 +17,7 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
-from codebutler_worker.agents.survey import Survey, survey
+from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.conversation.desk.naming import prefixes_of
 from codebutler_worker.egress.outlet import for_agents
@@ -85,6 +85,9 @@ class Roster:
 
     async def survey(self) -> tuple[Survey, ...]:
         """Each agent, and whether it could work now."""
+        # Imported here: most workers are never asked.
+        from codebutler_worker.agents.rollcall import survey
+
         return await survey(self._settings, self._home)
 
     def release(self, conversation: str) -> None:

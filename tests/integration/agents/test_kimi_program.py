@@ -11,7 +11,8 @@ from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.kimi import Kimi, sessions_of
 from codebutler_worker.agents.acp.programs import interpreter, program, root_of
 from codebutler_worker.agents.acp.versions import judge, judge_node
-from codebutler_worker.agents.survey import Survey, survey
+from codebutler_worker.agents.rollcall import survey
+from codebutler_worker.agents.survey import Survey
 from tests.programs import KIMI_VERSION, path_with_node, require
 
 STUB = "kimi-cli is no longer maintained. Please use the new Kimi Code CLI. Install: curl …"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
 from codebutler_worker.agents.claude.probe import TESTED, dotted
-from codebutler_worker.agents.survey import Survey, survey
+from codebutler_worker.agents.rollcall import survey
+from codebutler_worker.agents.survey import Survey
 
 
 def claude(directory: Path, version: str) -> str:

@@ -6,13 +6,10 @@ import os
 from pathlib import Path
 
 from codebutler.clock import Clock
-from codebutler.config.programs import is_headless
 from codebutler.config.schema import CommandRule, RepoSettings
-from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.headless.backend import HeadlessBackend
 from codebutler_worker.agents.record import SessionLogs
-from codebutler_worker.agents.shell.command import Surroundings, find
-from codebutler_worker.agents.survey import Survey
+from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.port import Sandbox
 
@@ -28,17 +25,3 @@ def headless_backend(
     backend.outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
     backend.logs = SessionLogs(Path(settings.path), config.logs.retention_days)
     return backend
-
-
-def survey_headless(settings: RepoSettings) -> list[Survey]:
-    """Every agent of this kind, and whether its program is there."""
-    path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
-    return [_survey(rule, path, settings) for rule in settings.config.commands if is_headless(rule)]
-
-
-def _survey(rule: CommandRule, path: str, settings: RepoSettings) -> Survey:
-    try:
-        find(rule.binary, path, Path(settings.path))
-    except AgentUnavailableError as error:
-        return Survey(rule.prefix, ready=False, note=str(error))
-    return Survey(rule.prefix, ready=True, note=rule.description)

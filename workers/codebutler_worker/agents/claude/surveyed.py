@@ -1,0 +1,43 @@
+"""Whether Claude Code could work now. Starts no turn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from codebutler.config.schema import RepoSettings
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.claude.probe import ask_version, dotted, find_binary, judge_version
+from codebutler_worker.agents.survey import Survey
+
+LOGIN = "log in by running `claude` once on this machine, or set ANTHROPIC_API_KEY in `~/.codebutler/.env`"
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+CREDENTIALS = ".claude/.credentials.json"
+
+
+async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
+    """Its program, its version, its key or login."""
+    env, repo = settings.agent_env, Path(settings.path)
+    try:
+        path = env.get("PATH") or os.environ.get("PATH", os.defpath)
+        binary = find_binary(settings.config.claude.binary, path, repo)
+        version = await ask_version(binary, dict(env), Path("/"))
+        note = judge_version(version)
+    except AgentUnavailableError as error:
+        return Survey("claude", ready=False, note=str(error))
+    shown = dotted(version) if version else ""
+    if not await asyncio.to_thread(_logged_in, env, home):
+        return Survey("claude", ready=False, note=LOGIN, version=shown)
+    return Survey("claude", ready=True, note=note, version=shown)
+
+
+def _logged_in(env: Mapping[str, str], home: Path) -> bool:
+    """Whether there is a key or a login; whether the service still takes it shows at the next turn.
+
+    macOS keeps the login in its keychain, which is not ours to open.
+    """
+    kept = sys.platform == "darwin" or (home / CREDENTIALS).is_file()
+    return kept or any(env.get(key) for key in KEYS)

@@ -1,0 +1,54 @@
+"""Which agents there are, and whether each could work now: its program, its version, its login. Starts no turn.
+
+It knows every kind of agent: import it where agents are asked after, which in most workers is never.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codebutler.config.schema import Config, OpenAISection, RepoSettings
+from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.acp.made import rule_of
+from codebutler_worker.agents.acp.surveyed import survey_kimi, survey_other
+from codebutler_worker.agents.claude.surveyed import survey_claude
+from codebutler_worker.agents.headless.surveyed import survey_headless
+from codebutler_worker.agents.native.presets import target
+from codebutler_worker.agents.survey import Survey
+
+
+async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
+    """Every agent of the repository's configuration, the ones that work first."""
+    config = settings.config
+    found = [
+        await survey_claude(settings, home),
+        Survey("rehearsal", ready=True, note="works offline, for trying things out"),
+        _image(config),
+        _native(config),
+        *await _protocol(settings, home),
+        *survey_headless(settings),
+    ]
+    return tuple(sorted(found, key=lambda one: not one.ready))
+
+
+async def _protocol(settings: RepoSettings, home: Path) -> list[Survey]:
+    rules = [rule for rule in settings.config.commands if rule_of(settings.config, rule.prefix) is rule]
+    found = [survey_other(rule, settings) for rule in rules]
+    replaced = "kimi" in {
+        rule.prefix for rule in settings.config.commands if rule.mode != "acp" or rule in rules
+    }
+    return found if replaced else [await survey_kimi(settings, home), *found]
+
+
+def _image(config: Config) -> Survey:
+    own_service = config.openai.base_url != OpenAISection().base_url
+    ready = bool(config.openai.api_key) or own_service
+    return Survey("image", ready=ready, note="" if ready else "set `openai.apiKey` to draw images")
+
+
+def _native(config: Config) -> Survey:
+    try:
+        found = target(config)
+    except AgentUnavailableError as error:
+        return Survey("agent", ready=False, note=str(error))
+    return Survey("agent", ready=True, note=f"our own agent, over `{found.endpoint.model}`")
