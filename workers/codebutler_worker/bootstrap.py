@@ -33,7 +33,8 @@ from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler_worker.agents.leftovers import kill_orphans
-from codebutler_worker.conversation.desk.desk import Agents, Desk, Draft, Reporter
+from codebutler_worker.conversation.desk.desk import Agents, Desk, Reporter
+from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.desk.outbox import Outbox
 from codebutler_worker.conversation.restored import after_restore
 from codebutler_worker.roster import Roster

@@ -43,7 +43,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.bootstrap import serve
-from codebutler_worker.conversation.line.queueing import DONE, FAILED
+from codebutler_worker.conversation.line.marks import DONE, FAILED
 from codebutler_worker.tree.tree import Tree
 
 CHANNEL = "C000"

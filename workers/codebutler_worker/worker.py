@@ -33,11 +33,12 @@ from codebutler.protocol.messages import (
 )
 from codebutler_worker.budget.report import Reports
 from codebutler_worker.commands.answers import ANSWERS
-from codebutler_worker.conversation.desk.desk import Desk, Draft
+from codebutler_worker.conversation.desk.desk import Desk
+from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.desk.states import UNFINISHED
+from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.errands import Errands
 from codebutler_worker.conversation.inbox import Inbox
-from codebutler_worker.conversation.line.queueing import Todo
 from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler

@@ -12,7 +12,7 @@ from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.model import ButtonClicked, NoRequest
-from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.desk.states import STATES
 from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.line.again import CONTINUED_REASON

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.desk.states import LIVE
+from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.parking import drop_parked
-from codebutler_worker.conversation.line.queueing import Todo
 
 OUTSIDE = "Outside threads every message begins a fresh conversation: just write."
 RESET_OUTSIDE = "Say `!reset` in the thread whose conversation is to be forgotten."

@@ -8,7 +8,7 @@ from codebutler.model import Post
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
 from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.line.queueing import Todo
+from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.present.answer import answer
 from codebutler_worker.present.lines import code, one_line, plain
 

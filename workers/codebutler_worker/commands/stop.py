@@ -7,8 +7,9 @@ from dataclasses import replace
 from codebutler.config.programs import is_session
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.desk.states import LIVE
+from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.parking import drop_parked
-from codebutler_worker.conversation.line.queueing import Todo, withdraw_turn
+from codebutler_worker.conversation.line.withdrawing import withdraw_turn
 from codebutler_worker.present.lines import count
 
 ALL = "all"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.disk.backups import Restored
-from codebutler_worker.conversation.desk.desk import Draft, Place
+from codebutler_worker.conversation.desk.draft import Draft, Place
 from codebutler_worker.conversation.desk.states import move
 
 

@@ -11,22 +11,16 @@ from functools import partial
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
 from codebutler_worker.budget.hold import hold
-from codebutler_worker.conversation.desk.desk import Desk, Draft
+from codebutler_worker.conversation.desk.desk import Desk
+from codebutler_worker.conversation.desk.draft import Draft
+from codebutler_worker.conversation.desk.todo import Steer, Typed, Verdict
 from codebutler_worker.conversation.desk.waiting import wait_for
+from codebutler_worker.conversation.line.incoming import key_of
+from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.parking import resume_due
 from codebutler_worker.conversation.line.places import Apart, choose, in_line, tell_places
-from codebutler_worker.conversation.line.queueing import (
-    QUEUED,
-    STEERED,
-    WORKING,
-    Steer,
-    Typed,
-    Verdict,
-    close_turn,
-    key_of,
-    swap_reactions,
-)
 from codebutler_worker.conversation.line.typing import GONE, Outcome, settle
+from codebutler_worker.conversation.line.withdrawing import STEERED, close_turn
 from codebutler_worker.conversation.turn.beginning import Begun, begin
 from codebutler_worker.conversation.turn.turn import Turn
 

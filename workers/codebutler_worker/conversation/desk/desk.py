@@ -7,45 +7,33 @@ transaction, and the saying starts after the commit.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
-
-import msgspec
 
 from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.errors import StoreError
-from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.desk.outbox import Outbox
 from codebutler_worker.conversation.desk.thread_reader import ThreadReader
 from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
-from codebutler_worker.present.progress import Message
 from codebutler_worker.skills.library import Library
-from codebutler_worker.store.rows import OperationKind, OutboxRow
+from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from codebutler_worker.tree.tree import Tree
 
 T = TypeVar("T")
 STORE_RETRY_S = 5.0
-
-_KINDS: dict[type[Operation], OperationKind] = {
-    Post: "post",
-    Update: "update",
-    React: "react",
-    Upload: "upload",
-}
 
 
 class Agents(Protocol):
@@ -78,75 +66,6 @@ class Reporter:
 
     def audit(self, record: Audit) -> None:
         self.send(record)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where something is said, and on whose account. ``only_for``: the one user who sees the posts."""
-
-    conversation: str
-    thread_ts: str | None
-    turn_id: str | None = None
-    only_for: str = ""
-
-
-@dataclass(slots=True)
-class Draft:
-    """A transaction and what is to be said when it has been committed."""
-
-    uow: UnitOfWork
-    now: datetime
-    rows: list[OutboxRow] = field(default_factory=list)
-
-    @property
-    def stamp(self) -> str:
-        """Now, as rows keep it."""
-        return iso(self.now)
-
-    def post(self, place: Place, message: Message | str) -> str:
-        """Say something in the place's thread; returns the operation's id."""
-        content = Message(message) if isinstance(message, str) else message
-        post = Post(
-            text=content.text, blocks=content.blocks, thread_ts=place.thread_ts, only_for=place.only_for
-        )
-        return self.add(place, post)
-
-    def react(
-        self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None
-    ) -> None:
-        """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
-        command) has none."""
-        if target_ts:
-            self.add(place, React(target_ts=target_ts, name=name, remove=remove), after)
-
-    def edit(self, place: Place, op_id: str, message: Message) -> str | None:
-        """Replace the content of a post of ours, sent or not; None if Slack has refused that post."""
-        target = self.uow.outbox.get(op_id)
-        if target is None or target.state == "failed":
-            return None
-        update = Update(
-            target_ts=target.ts or "", text=message.text, blocks=message.blocks, names=message.names
-        )
-        return self.add(place, update, None if target.ts else op_id)
-
-    def edit_ts(self, place: Place, ts: str, message: Message) -> str:
-        """Replace the content of a post of ours whose ts is known; returns the operation's id."""
-        return self.add(place, Update(target_ts=ts, text=message.text, blocks=message.blocks))
-
-    def add(self, place: Place, operation: Operation, target_op_id: str | None = None) -> str:
-        """Put an operation into the outbox; returns its id."""
-        row = OutboxRow(
-            op_id=uuid.uuid4().hex,
-            turn_id=place.turn_id,
-            conversation=place.conversation,
-            kind=_KINDS[type(operation)],
-            payload=msgspec.json.encode(operation).decode(),
-            target_op_id=target_op_id,
-            created_at=self.stamp,
-        )
-        self.uow.outbox.add(row)
-        self.rows.append(row)
-        return row.op_id
 
 
 class Desk:
@@ -227,8 +146,3 @@ def _drafted(uow: UnitOfWork, now: datetime, work: Callable[[Draft], T]) -> tupl
     if draft.rows:
         reached("outbox.before")
     return draft.rows, value
-
-
-def iso(moment: datetime) -> str:
-    """A moment as rows keep it: ISO 8601, UTC, microseconds, so that text order is time order."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from codebutler_worker.conversation.desk.desk import Draft, iso
-from codebutler_worker.conversation.line.queueing import place_of
+from codebutler_worker.conversation.desk.draft import Draft, iso, place_of
 from codebutler_worker.present import progress
 from codebutler_worker.store.rows import TurnRow
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from codebutler.config.schema import Config
 from codebutler.errors import CodeButlerError
-from codebutler_worker.conversation.desk.desk import Desk, Draft
+from codebutler_worker.conversation.desk.desk import Desk
+from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.desk.handover import (
     DIFF_BYTES,
     Exchange,

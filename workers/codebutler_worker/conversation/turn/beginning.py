@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler_worker.conversation.asking.approvals import answers_before
-from codebutler_worker.conversation.desk.desk import Draft
+from codebutler_worker.conversation.desk.draft import Draft, place_of
 from codebutler_worker.conversation.desk.naming import WORDLESS
 from codebutler_worker.conversation.desk.states import move
 from codebutler_worker.conversation.line.again import LIMIT
-from codebutler_worker.conversation.line.queueing import QUEUED, STALE, WORKING, place_of, swap_reactions
+from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
+from codebutler_worker.conversation.line.withdrawing import STALE
 from codebutler_worker.conversation.turn.background import Missed, look_back
 from codebutler_worker.conversation.turn.continuing import session_name
 from codebutler_worker.conversation.turn.prompt import Said, attached, user_prompt

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from codebutler_worker.agents.backend import AgentEvent, Output
-from codebutler_worker.conversation.desk.desk import Desk, Place
+from codebutler_worker.conversation.desk.desk import Desk
+from codebutler_worker.conversation.desk.draft import Place
 from codebutler_worker.conversation.turn.beginning import Begun
 from codebutler_worker.conversation.turn.progress import ProgressMessage
 from codebutler_worker.conversation.turn.showing import Showing

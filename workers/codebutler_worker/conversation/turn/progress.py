@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from codebutler_worker.conversation.desk.desk import Desk, Draft, Place
+from codebutler_worker.conversation.desk.desk import Desk
+from codebutler_worker.conversation.desk.draft import Draft, Place
 from codebutler_worker.conversation.desk.waiting import wait_for
 from codebutler_worker.present.progress import Message
 

@@ -30,10 +30,11 @@ from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking.asking import Asking
-from codebutler_worker.conversation.desk.desk import Desk, Draft, Place
+from codebutler_worker.conversation.desk.desk import Desk
+from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
+from codebutler_worker.conversation.desk.todo import Verdict
 from codebutler_worker.conversation.desk.waiting import wait_for
 from codebutler_worker.conversation.line.parking import others_than, resume_at
-from codebutler_worker.conversation.line.queueing import Verdict, place_of
 from codebutler_worker.conversation.line.typing import GONE
 from codebutler_worker.conversation.turn.background import gather
 from codebutler_worker.conversation.turn.beginning import Begun

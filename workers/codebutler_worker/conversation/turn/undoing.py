@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from codebutler_worker.conversation.desk.desk import Draft, Place
+from codebutler_worker.conversation.desk.draft import Draft, Place
 from codebutler_worker.conversation.desk.naming import UNDO
 from codebutler_worker.conversation.desk.states import LIVE
 from codebutler_worker.conversation.turn.trees import undo_key

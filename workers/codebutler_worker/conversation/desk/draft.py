@@ -1,0 +1,100 @@
+"""A transaction in the making: its rows, and what is to be said when they have been committed."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler_worker.present.progress import Message
+from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
+from codebutler_worker.store.unit_of_work import UnitOfWork
+
+_KINDS: dict[type[Operation], OperationKind] = {
+    Post: "post",
+    Update: "update",
+    React: "react",
+    Upload: "upload",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is said, and on whose account. ``only_for``: the one user who sees the posts."""
+
+    conversation: str
+    thread_ts: str | None
+    turn_id: str | None = None
+    only_for: str = ""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A transaction and what is to be said when it has been committed."""
+
+    uow: UnitOfWork
+    now: datetime
+    rows: list[OutboxRow] = field(default_factory=list)
+
+    @property
+    def stamp(self) -> str:
+        """Now, as rows keep it."""
+        return iso(self.now)
+
+    def post(self, place: Place, message: Message | str) -> str:
+        """Say something in the place's thread; returns the operation's id."""
+        content = Message(message) if isinstance(message, str) else message
+        post = Post(
+            text=content.text, blocks=content.blocks, thread_ts=place.thread_ts, only_for=place.only_for
+        )
+        return self.add(place, post)
+
+    def react(
+        self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None
+    ) -> None:
+        """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
+        command) has none."""
+        if target_ts:
+            self.add(place, React(target_ts=target_ts, name=name, remove=remove), after)
+
+    def edit(self, place: Place, op_id: str, message: Message) -> str | None:
+        """Replace the content of a post of ours, sent or not; None if Slack has refused that post."""
+        target = self.uow.outbox.get(op_id)
+        if target is None or target.state == "failed":
+            return None
+        update = Update(
+            target_ts=target.ts or "", text=message.text, blocks=message.blocks, names=message.names
+        )
+        return self.add(place, update, None if target.ts else op_id)
+
+    def edit_ts(self, place: Place, ts: str, message: Message) -> str:
+        """Replace the content of a post of ours whose ts is known; returns the operation's id."""
+        return self.add(place, Update(target_ts=ts, text=message.text, blocks=message.blocks))
+
+    def add(self, place: Place, operation: Operation, target_op_id: str | None = None) -> str:
+        """Put an operation into the outbox; returns its id."""
+        row = OutboxRow(
+            op_id=uuid.uuid4().hex,
+            turn_id=place.turn_id,
+            conversation=place.conversation,
+            kind=_KINDS[type(operation)],
+            payload=msgspec.json.encode(operation).decode(),
+            target_op_id=target_op_id,
+            created_at=self.stamp,
+        )
+        self.uow.outbox.add(row)
+        self.rows.append(row)
+        return row.op_id
+
+
+def iso(moment: datetime) -> str:
+    """A moment as rows keep it: ISO 8601, UTC, microseconds, so that text order is time order."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def place_of(turn: TurnRow) -> Place:
+    """Where a turn speaks."""
+    return Place(turn.conversation, turn.thread_ts or None, turn.id)
