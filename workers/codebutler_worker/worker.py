@@ -35,9 +35,9 @@ from codebutler_worker.budget.report import Reports
 from codebutler_worker.commands.answers import ANSWERS
 from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.conversation.desk.draft import Draft
+from codebutler_worker.conversation.desk.errands import Errands
 from codebutler_worker.conversation.desk.states import UNFINISHED
 from codebutler_worker.conversation.desk.todo import Todo
-from codebutler_worker.conversation.errands import Errands
 from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.recovery import recover

@@ -15,7 +15,7 @@ from codebutler_worker.conversation.desk.lapsed import lapsed
 from codebutler_worker.conversation.desk.naming import agent_name, prefixes_of
 from codebutler_worker.conversation.desk.states import LIVE
 from codebutler_worker.conversation.desk.todo import Todo
-from codebutler_worker.conversation.line.again import CONTINUED_REASON, carry_on
+from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
 from codebutler_worker.conversation.line.aside import is_crowded
 from codebutler_worker.conversation.line.marks import FAILED, QUEUED, STOPPED, swap_reactions
 from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
@@ -38,8 +38,6 @@ from codebutler_worker.present.parking import ANOTHER
 from codebutler_worker.present.undo import UNDO_ACTION
 from codebutler_worker.store.rows import TurnRow
 
-LIMITS = ("max_turns", "timeout", "auth", "limit", "overloaded")
-"""Failures after which there is something to go on with, once their cause is gone."""
 STOPPED_REASON = "stopped"
 _FINAL: Mapping[str, tuple[str, ...]] = {"failed": (FAILED,), "stopped": (STOPPED,)}
 

@@ -24,9 +24,9 @@ from codebutler.memory.operations import Change, apply, facts_of
 from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.conversation.desk.draft import Draft, Place
+from codebutler_worker.conversation.desk.errands import Reply
 from codebutler_worker.conversation.desk.naming import prefixes_of
 from codebutler_worker.conversation.desk.todo import Todo
-from codebutler_worker.conversation.errands import Reply
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.memory import (
     DROP_MEMORY_ACTION,

@@ -11,6 +11,8 @@ from codebutler_worker.store.rows import TurnRow
 
 CONTINUED_REASON = "continued"
 LIMIT = "limit"
+LIMITS = ("max_turns", "timeout", "auth", "limit", "overloaded")
+"""Failures after which there is something to go on with, once their cause is gone."""
 
 
 def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempts: int = 0) -> TurnRow:

@@ -10,9 +10,9 @@ from codebutler.model import Post
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
-from codebutler_worker.conversation.clicks import LIMITS
 from codebutler_worker.conversation.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.conversation.desk.states import TurnEvent, move
+from codebutler_worker.conversation.line.again import LIMITS
 from codebutler_worker.conversation.line.marks import DONE, FAILED, QUEUED, STOPPED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.withdrawing import BUDGET
 from codebutler_worker.conversation.turn.showing import Showing
