@@ -27,7 +27,7 @@ from codebutler.errors import ConfigError
 from codebutler.skills.shelf import find_skills
 
 if TYPE_CHECKING:
-    from codebutler.slack.api import ChannelInfo
+    from codebutler.slack.answers import ChannelInfo
 
 
 def run(

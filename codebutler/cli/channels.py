@@ -11,7 +11,7 @@ from codebutler.config.schema import SlackSection
 from codebutler.errors import ChatError, CodeButlerError
 
 if TYPE_CHECKING:
-    from codebutler.slack.api import ChannelInfo
+    from codebutler.slack.answers import ChannelInfo
 
 _ID = re.compile(r"[CG][A-Z0-9]{6,}")
 _NEW = "new"

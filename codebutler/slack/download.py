@@ -20,6 +20,8 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
+from codebutler.slack.answers import text_in
+from codebutler.slack.fields import section
 from codebutler.slack.port import Download
 from codebutler.slack.vtt import spoken
 
@@ -70,8 +72,8 @@ class Downloads:
             return Download(file=_file(file_id, info), transcript=transcript)
         if _number(info, "size") > self._max_bytes:
             raise ChatError(code="too_large")
-        url = _text(info, "url_private_download") or _text(info, "url_private")
-        html_expected = "html" in _text(info, "mimetype") or _text(info, "filetype") == "html"
+        url = text_in(info, "url_private_download") or text_in(info, "url_private")
+        html_expected = "html" in text_in(info, "mimetype") or text_in(info, "filetype") == "html"
         await self._content(url, self._max_bytes, take, html_expected=html_expected)
         return Download(file=_file(file_id, info))
 
@@ -93,19 +95,19 @@ class Downloads:
 
     async def _transcript(self, channel: str, info: Mapping[str, Any]) -> str:
         """What was spoken, if Slack has written all of it down; "" otherwise."""
-        told = _section(info, "transcription")
+        told = section(info, "transcription")
         for _ in range(TRANSCRIPT_LOOKS):
             if told.get("status") != "processing":
                 break
             await self._clock.sleep(TRANSCRIPT_WAIT_S)
-            info = await self._info(channel, _text(info, "id"))
-            told = _section(info, "transcription")
+            info = await self._info(channel, text_in(info, "id"))
+            told = section(info, "transcription")
         if told.get("status") != "complete":
             return ""
-        preview = _section(told, "preview")
+        preview = section(told, "preview")
         if preview.get("has_more") is False:
-            return _text(preview, "content").strip()
-        return await self._captions(_text(info, "vtt"))
+            return text_in(preview, "content").strip()
+        return await self._captions(text_in(info, "vtt"))
 
     async def _captions(self, url: str) -> str:
         """The whole transcript from the clip's captions. Without them the clip itself has to do."""
@@ -159,7 +161,7 @@ def shared_in(info: Mapping[str, Any]) -> set[str]:
     for name in ("channels", "groups", "ims"):
         listed = info.get(name)
         found.update(each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, str))
-    for places in _section(info, "shares").values():
+    for places in section(info, "shares").values():
         found.update(places if isinstance(places, Mapping) else ())
     return found
 
@@ -209,21 +211,11 @@ def _is_internal(host: str) -> bool:
 def _file(file_id: str, info: Mapping[str, Any]) -> File:
     return File(
         id=file_id,
-        name=_text(info, "name"),
-        mimetype=_text(info, "mimetype"),
+        name=text_in(info, "name"),
+        mimetype=text_in(info, "mimetype"),
         size_bytes=_number(info, "size"),
-        subtype=_text(info, "subtype"),
+        subtype=text_in(info, "subtype"),
     )
-
-
-def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = data.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(data: Mapping[str, Any], name: str) -> str:
-    value = data.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _number(data: Mapping[str, Any], name: str) -> int:

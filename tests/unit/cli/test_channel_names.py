@@ -4,7 +4,7 @@ import pytest
 
 from codebutler.cli.channels import by_name, channel_name
 from codebutler.errors import CodeButlerError
-from codebutler.slack.api import ChannelInfo
+from codebutler.slack.answers import ChannelInfo
 
 GENERAL = ChannelInfo(id="C0GENERAL", name="general")
 

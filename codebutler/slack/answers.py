@@ -1,0 +1,72 @@
+"""What answers of the Web API hold; a value that is missing or of another type reads as empty. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from codebutler.errors import ChatError
+from codebutler.slack.port import Identity, Page
+
+
+class ChannelInfo(Struct, frozen=True, kw_only=True):
+    """A channel as the bot sees it."""
+
+    id: str
+    name: str
+    is_private: bool = False
+    is_member: bool = False
+    is_archived: bool = False
+
+
+def text_in(data: Mapping[str, Any], name: str) -> str:
+    """The text under ``name``."""
+    value = data.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def cursor_in(answer: Mapping[str, Any]) -> str:
+    """Where the next page begins, "" if this was the last."""
+    metadata = answer.get("response_metadata")
+    return text_in(metadata, "next_cursor") if isinstance(metadata, Mapping) else ""
+
+
+def identity_in(answer: Mapping[str, Any]) -> Identity:
+    """Who a token is. Slack: auth.test."""
+    return Identity(
+        user_id=text_in(answer, "user_id"),
+        bot_id=text_in(answer, "bot_id"),
+        team_id=text_in(answer, "team_id"),
+        team=text_in(answer, "team"),
+        url=text_in(answer, "url"),
+    )
+
+
+def page_in(answer: Mapping[str, Any]) -> Page:
+    """A page of messages. Slack: conversations.history, conversations.replies."""
+    messages = answer.get("messages")
+    found = tuple(m for m in messages if isinstance(m, dict)) if isinstance(messages, list) else ()
+    return Page(messages=found, next_cursor=cursor_in(answer))
+
+
+def reactions_in(answer: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Who reacted, by the name of the reaction. Slack: reactions.get."""
+    message = answer.get("message")
+    listed = message.get("reactions") if isinstance(message, Mapping) else None
+    rows = [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
+    return {text_in(row, "name"): frozenset(map(str, row.get("users") or ())) for row in rows}
+
+
+def channel_of(data: object) -> ChannelInfo:
+    """A channel's own object. Raises ChatError where there is none."""
+    if not isinstance(data, Mapping):
+        raise ChatError("Slack described no channel", "channel_not_found")
+    return ChannelInfo(
+        id=text_in(data, "id"),
+        name=text_in(data, "name"),
+        is_private=data.get("is_private") is True,
+        is_member=data.get("is_member") is True,
+        is_archived=data.get("is_archived") is True,
+    )
