@@ -48,7 +48,7 @@ class SessionLog:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append what the program wrote."""
         with self._lock:
             self._write(data)
@@ -68,7 +68,7 @@ class SessionLog:
             if descriptor is not None:
                 os.close(descriptor)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         if self._descriptor is None or self.failed:
             return
         left = memoryview(data)

@@ -117,8 +117,8 @@ class ShellBackend:
         launch = self._sandbox.wrap(words, replace(policy, conversation=turn.conversation))
         backlog = Backlog()
         hearing = Hearing(self._pace.unclosed_s) if self._rule.envelope else None
-        sink = Sink(log, backlog, hearing, self._clock)
-        async with await PtyProcess.spawn(launch, sink.take) as process:
+        sink = Sink(backlog, hearing, self._clock)
+        async with await PtyProcess.spawn(launch, sink.take, log.write) as process:
             run = Run(process, backlog, self._clock, self._pace, interactive=interactive, hearing=hearing)
             self._runs[turn.turn_id] = run
             if turn.turn_id in self._unwanted:
@@ -134,17 +134,15 @@ class ShellBackend:
 
 
 class Sink:
-    """Where a program's output goes, on the reader's thread: first of all to disk."""
+    """Where a program's output goes on the reader's thread, once it is in the log."""
 
-    def __init__(self, log: SessionLog, backlog: Backlog, hearing: Hearing | None, clock: Clock) -> None:
-        self._log = log
+    def __init__(self, backlog: Backlog, hearing: Hearing | None, clock: Clock) -> None:
         self._backlog = backlog
         self._hearing = hearing
         self._clock = clock
 
     def take(self, data: bytes, newline_returns: bool) -> None:
         """The next output."""
-        self._log.write(data)
         if self._hearing is not None:
             self._hearing.feed(data, self._clock.monotonic())
         else:

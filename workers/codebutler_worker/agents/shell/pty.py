@@ -1,7 +1,7 @@
 """PtyProcess: one program under a pseudo-terminal of its own, and gone without a trace when its block ends.
 
 A thread reads the terminal, so that a flood of output or a slow disk never holds up the worker's loop. What is read
-goes to ``sink`` first, byte by byte as the program wrote it: the terminal does not make two characters of a newline
+goes to ``record`` first, byte by byte as the program wrote it: the terminal does not make two characters of a newline
 (OPOST is off), for Linux would then take a flood line by line, three times slower. ONLCR stays on. It says that a
 newline also returns, until a program that means otherwise (curses, vim) switches it off.
 """
@@ -24,12 +24,12 @@ from collections.abc import Callable
 from typing import Self
 
 from codebutler_worker.agents.program import Birth, Program, begun, birth_of
+from codebutler_worker.agents.shell.reading import Reading, Record, unrecorded
 from codebutler_worker.sandbox.limits import SHELL
 from codebutler_worker.sandbox.port import Launch
 
 INTERRUPT = b"\x03"
-LEAST_READ_BYTES = 64 * 2**10
-BATCH_BYTES = 256 * 2**10
+ROWS, COLUMNS = 50, 220
 POLL_MS = 250
 WRITE_S = 5.0
 DRAIN_S = 2.0
@@ -37,7 +37,7 @@ CANONICAL_LINE_BYTES = 4095
 """Linux: what a terminal keeps of one line until Enter (N_TTY_BUF_SIZE - 1)."""
 
 Sink = Callable[[bytes, bool], None]
-"""Takes what a program writes, on the reader's thread; True: a newline in it is a return, too."""
+"""Takes what a program has written, on the reader's thread; True: a newline in it is a return, too."""
 
 # A session leader that opens a terminal gets it as its own. What wraps the program must outlive Ctrl-C: ignored
 # here, it is given back to the program itself by PROGRAM.
@@ -48,12 +48,15 @@ PROGRAM = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP") if sys.platform == 
 class PtyProcess(Program):
     """A running program: ``async with await PtyProcess.spawn(launch, sink) as process``."""
 
-    def __init__(self, process: Process, birth: Birth, terminal: tuple[int, int], sink: Sink) -> None:
+    def __init__(
+        self, process: Process, birth: Birth, terminal: tuple[int, int], sink: Sink, record: Record
+    ) -> None:
         super().__init__(process, birth)
         self.ended = asyncio.Event()
         self.output = asyncio.Event()
         self._master, self._slave = terminal
         self._sink = sink
+        self._record = record
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._reader = threading.Thread(target=self._read, name=f"terminal:{process.pid}", daemon=True)
@@ -61,21 +64,21 @@ class PtyProcess(Program):
         self._watcher = asyncio.create_task(self._watch(), name=f"watch:{process.pid}")
 
     @classmethod
-    async def spawn(cls, launch: Launch, sink: Sink, *, rows: int = 50, columns: int = 220) -> Self:
-        """Start ``launch``; ``sink`` gets its output from a thread.
+    async def spawn(cls, launch: Launch, sink: Sink, record: Record = unrecorded) -> Self:
+        """Start ``launch``; ``sink`` gets its output from a thread, after ``record`` has had every byte of it.
 
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits
         cannot be set. From the main thread only.
         """
-        return await begun(cls._start(launch, sink, rows, columns), launch.argv[0])
+        return await begun(cls._start(launch, sink, record), launch.argv[0])
 
     @classmethod
-    async def _start(cls, launch: Launch, sink: Sink, rows: int, columns: int) -> Self:
+    async def _start(cls, launch: Launch, sink: Sink, record: Record) -> Self:
         async with birth_of(launch) as birth:
             master, slave = os.openpty()
             try:
                 _leave_newlines(slave)
-                fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+                fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
                 os.set_blocking(master, False)
                 process = await asyncio.create_subprocess_exec(
                     *(SHELL, "-c", ATTACH, os.ttyname(slave), *birth.argv),
@@ -90,7 +93,7 @@ class PtyProcess(Program):
                 os.close(master)
                 os.close(slave)
                 raise
-        return cls(process, birth, (master, slave), sink)
+        return cls(process, birth, (master, slave), sink, record)
 
     @property
     def hides_typing(self) -> bool:
@@ -141,15 +144,12 @@ class PtyProcess(Program):
             os.close(self._master)
 
     def _read(self) -> None:
-        poll = select.poll()
-        poll.register(self._master, select.POLLIN)
-        batch = memoryview(bytearray(BATCH_BYTES))
+        reading = Reading(self._master, self._record)
         gives_up_s: float | None = None
         while True:
-            poll.poll(POLL_MS)
-            size, over = _drain(self._master, batch)
-            if size:
-                self._sink(bytes(batch[:size]), _newline_returns(self._master))
+            data, over = reading.next(POLL_MS)
+            if data:
+                self._sink(data, _newline_returns(self._master))
                 self._tell()
             if self._closing:
                 gives_up_s = gives_up_s or time.monotonic() + DRAIN_S
@@ -175,22 +175,6 @@ class PtyProcess(Program):
             except OSError:
                 return False
         return not data
-
-
-def _drain(master: int, batch: memoryview) -> tuple[int, bool]:
-    """Read what is there, a batch at most: its size; True at the end (Linux: EIO once nobody holds the other side)."""
-    size = 0
-    while len(batch) - size >= LEAST_READ_BYTES:
-        try:
-            read = os.readv(master, [batch[size:]])
-        except BlockingIOError:
-            return size, False
-        except OSError:
-            return size, True
-        if not read:
-            return size, True
-        size += read
-    return size, False
 
 
 def _leave_newlines(terminal: int) -> None:
