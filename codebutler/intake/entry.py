@@ -9,6 +9,11 @@ from typing import Protocol
 from codebutler.model import Event, Request
 
 
+def is_direct(channel: str) -> bool:
+    """Whether it is somebody's direct conversation with us. Slack: the IDs of those begin with D."""
+    return channel.startswith("D")
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A committed event; ``seq`` is its place in the journal."""

@@ -132,6 +132,19 @@ class Journal:
         """Note something for later, in place of what was noted before. Raises StoreError."""
         await self._change(partial(journal_file.keep_note, name=name, value=value), aside=True)
 
+    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
+        """These messages and files of a direct conversation belong to the repository of channel ``home``.
+
+        Raises StoreError.
+        """
+        await self._change(
+            partial(journal_file.place_direct, home=home, channel=channel, items=tuple(items)), aside=True
+        )
+
+    async def placed_direct(self) -> list[tuple[str, str, str]]:
+        """The latest of what ``place_direct`` kept, oldest first: (home, item, channel). Raises StoreError."""
+        return await self._change(journal_file.placed_direct, aside=True)
+
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
         if not self._closed:

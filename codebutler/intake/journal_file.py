@@ -1,6 +1,6 @@
 """``journal.db`` on disk: its tables, opening it, and the statements the journal needs.
 
-The standard library's sqlite3, not SQLAlchemy: four tables and a dozen statements, a commit in half the time, and
+The standard library's sqlite3, not SQLAlchemy: five tables and a dozen statements, a commit in half the time, and
 nothing to load in the parent. A settled entry keeps its key, so that the same event is known for ever, and
 loses its payload. Only a file of an older revision loads Alembic.
 """
@@ -20,7 +20,7 @@ from codebutler.intake.absence import Arrival
 from codebutler.intake.catchup import Gap, Seen
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 HEAD = REVISIONS[-1]
 
 SCHEMA = (
@@ -48,6 +48,12 @@ SCHEMA = (
         PRIMARY KEY (channel, ts)
     )""",
     "CREATE TABLE notes (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE direct (
+        home TEXT NOT NULL,
+        item TEXT NOT NULL,
+        channel TEXT NOT NULL,
+        PRIMARY KEY (home, item)
+    )""",
 )
 VERSION = (
     """CREATE TABLE alembic_version (
@@ -61,6 +67,7 @@ COLUMNS = {
     "channels": frozenset({"channel", "newest_ts", "floor_ts", "gap_ts"}),
     "recent": frozenset({"channel", "ts", "root_ts", "user", "taken"}),
     "notes": frozenset({"name", "value"}),
+    "direct": frozenset({"home", "item", "channel"}),
 }
 
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
@@ -68,6 +75,9 @@ REMEMBERED_S = 7 * 86400
 
 # So many events are looked through for what came late.
 LATEST = 5000
+
+# So many messages and files of direct conversations are known to belong somewhere.
+KEPT_DIRECT = 20_000
 
 PendingRow = tuple[int, str, str, str, str]
 
@@ -236,6 +246,24 @@ def keep_note(connection: sqlite3.Connection, name: str, value: str) -> None:
         "INSERT INTO notes (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (name, value),
     )
+
+
+def place_direct(connection: sqlite3.Connection, home: str, channel: str, items: Collection[str]) -> None:
+    """These messages and files of a direct conversation belong to the repository of channel ``home``."""
+    connection.executemany(
+        "INSERT INTO direct (home, item, channel) VALUES (?1, ?2, ?3) "
+        "ON CONFLICT (home, item) DO UPDATE SET channel = excluded.channel",
+        [(home, item, channel) for item in items],
+    )
+
+
+def placed_direct(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """The latest of what ``place_direct`` kept, oldest first: (home, item, channel). The rest is forgotten."""
+    connection.execute(
+        "DELETE FROM direct WHERE rowid <= (SELECT rowid FROM direct ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
+        (KEPT_DIRECT,),
+    )
+    return connection.execute("SELECT home, item, channel FROM direct ORDER BY rowid").fetchall()
 
 
 def _refuse_foreign(path: Path, revision: str | None) -> None:

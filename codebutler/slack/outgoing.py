@@ -34,6 +34,15 @@ def lane_of(operation: Operation) -> Lane:
     return "updates" if isinstance(operation, Update) else "posts"
 
 
+def item_of(operation: Operation) -> str:
+    """The message that the operation is about, or whose thread it goes to; "" if none."""
+    match operation:
+        case Post(thread_ts=ts) | Upload(thread_ts=ts):
+            return ts or ""
+        case Update(target_ts=ts) | React(target_ts=ts):
+            return ts
+
+
 def method_of(operation: Operation) -> str:
     """The Slack method whose rate limit the operation meets."""
     match operation:

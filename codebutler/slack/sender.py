@@ -12,10 +12,12 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatUnreachableError
 from codebutler.model import Operation, React
 from codebutler.slack.authority import Authority
+from codebutler.slack.detour import Detour, NoDetour
 from codebutler.slack.gate import Gate
 from codebutler.slack.items import Items
 from codebutler.slack.lanes import Lanes
 from codebutler.slack.marking import Marking
+from codebutler.slack.outgoing import item_of
 from codebutler.slack.port import ChatPort, Page
 from codebutler.slack.reading import Reader
 
@@ -23,7 +25,8 @@ from codebutler.slack.reading import Reader
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
-    ``redact`` sees every text last. While the token is refused everything waits, and ``trouble`` says so.
+    ``redact`` sees every text last. ``detour`` says what stands in another place than the channel it was meant for.
+    While the token is refused everything waits, and ``trouble`` says so.
     """
 
     def __init__(
@@ -33,7 +36,9 @@ class Sender:
         redact: Callable[[str], str],
         *,
         rng: Random | None = None,
+        detour: Detour | None = None,
     ) -> None:
+        self._detour = detour or NoDetour()
         self._authority = Authority(chat, clock)
         gate = Gate(self._authority, clock, rng or Random())  # noqa: S311 - spreads retries, guards nothing
         self._reader = Reader(chat, gate, clock)
@@ -82,6 +87,17 @@ class Sender:
         one. ``unsure``: it may have been done before, so look first. Raises ChatError when Slack refuses it
         for good, and ChatUnreachableError when the sender closes before it is known to be done.
         """
+        place = self.where(channel, item_of(operation))
+        ts = await self._submit(place, op_id, operation, unsure=unsure)
+        if place != channel and ts:
+            await self._detour.posted(channel, place, ts)
+        return ts
+
+    def where(self, channel: str, item: str) -> str:
+        """Where the message or file that is known by ``channel`` really stands."""
+        return self._detour.where(channel, item)
+
+    async def _submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
         if (result := self._items.done(channel, op_id, operation)) is not None:
             return result
         item = self._items.waiting(channel, op_id, operation)
@@ -102,4 +118,6 @@ class Sender:
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:
         """A page of messages, as in the port, once the rate limits allow it. Raises ChatError as the port."""
+        if thread_ts is not None:
+            channel = self.where(channel, thread_ts)
         return await self._reader.page(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)

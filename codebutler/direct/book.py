@@ -1,0 +1,85 @@
+"""Which repository each direct conversation's threads belong to: kept on disk, looked up in memory.
+
+A worker knows its own channel only, so everything in such a thread is known by that channel (``home``) and by its
+own ts or file ID (``item``). Slack's ts are exact to the microsecond: two of one repository's, in two conversations,
+do not meet.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from typing import Protocol
+
+from codebutler.errors import StoreError
+
+_LINK = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
+
+log = logging.getLogger("codebutler.direct")
+
+
+class Shelf(Protocol):
+    """Where it is kept: the journal. Both raise StoreError."""
+
+    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None: ...
+
+    async def placed_direct(self) -> list[tuple[str, str, str]]: ...
+
+
+class Book:
+    """A Detour for the sender. ``load`` it before use."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._places: dict[tuple[str, str], str] = {}
+        self._homes: dict[tuple[str, str], str] = {}
+        self._channels: dict[str, None] = {}
+
+    async def load(self) -> None:
+        """Read what earlier lives kept. Raises StoreError."""
+        for home, item, channel in await self._shelf.placed_direct():
+            self._note(home, channel, (item,))
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Every direct conversation that is known."""
+        return tuple(self._channels)
+
+    def home(self, channel: str, *items: str) -> str:
+        """The channel of the repository that one of these messages of a conversation belongs to; "" if none does."""
+        found = (self._homes.get((channel, item), "") for item in items)
+        return next((home for home in found if home), "")
+
+    def where(self, channel: str, item: str) -> str:
+        """The direct conversation in which ``item`` of a repository's channel stands; else the channel itself."""
+        return self._places.get((channel, item), channel)
+
+    async def place(self, home: str, channel: str, items: Collection[str]) -> None:
+        """From now on these belong to the repository of ``home``. Returns once that is on disk. Raises StoreError."""
+        fresh = [item for item in items if self._places.get((home, item)) != channel]
+        if fresh:
+            await self._shelf.place_direct(home, channel, fresh)
+            self._note(home, channel, fresh)
+
+    async def posted(self, channel: str, place: str, ts: str) -> None:
+        """Our own message stands in ``place``. What a full disk does not take is forgotten at our end."""
+        try:
+            await self.place(channel, place, (ts,))
+        except StoreError as error:
+            self._note(channel, place, (ts,))
+            log.warning("a direct message is not kept for the next start: %s", error)
+
+    def relinked(self, text: str) -> str:
+        """The text with its links to messages leading to where they really stand."""
+        return _LINK.sub(self._link, text)
+
+    def _link(self, found: re.Match[str]) -> str:
+        place = self.where(found[1], f"{found[2]}.{found[3]}")
+        return found[0].replace(found[1], place)
+
+    def _note(self, home: str, channel: str, items: Collection[str]) -> None:
+        self._channels[channel] = None
+        for item in items:
+            self._places[home, item] = channel
+            self._homes[channel, item] = home

@@ -1,0 +1,88 @@
+"""What belongs to a direct conversation goes there, also after a restart of the parent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+from codebutler.clock import ManualClock, settle
+from codebutler.direct.book import Book
+from codebutler.errors import StoreError
+from codebutler.intake import journal_file
+from codebutler.intake.journal import Journal
+from codebutler.model import Post, React, Update
+from codebutler.slack.memory import MemoryChat
+from codebutler.slack.sender import Sender
+
+HOME, DIRECT = "C1", "D1"
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Book]:
+    async with Journal.open(path, ManualClock()) as journal:
+        book = Book(journal)
+        await book.load()
+        yield book
+
+
+async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: Path) -> None:
+    chat, clock = MemoryChat(), ManualClock()
+    asked = chat.say(DIRECT, "U1", "what is this?")
+    other = chat.say(HOME, "U1", "something else")
+    async with opened(tmp_path / "journal.db") as book, Sender(chat, clock, str, detour=book) as sender:
+        await book.place(HOME, DIRECT, (asked,))
+        answer = await sender.submit(HOME, "op-1", Post(text="working", thread_ts=asked))
+        await sender.submit(HOME, "op-2", Update(target_ts=answer, text="a toolbox"))
+        await sender.submit(HOME, "op-3", React(target_ts=asked, name="eyes"))
+        await sender.submit(HOME, "op-4", Post(text="and here", thread_ts=other))
+        await settle()
+        told = await sender.history(HOME, thread_ts=asked)
+        assert [message["text"] for message in told.messages] == ["what is this?", "a toolbox"]
+        assert chat.marks(DIRECT, asked) == {"eyes"}
+        assert chat.texts(HOME) == ["and here"]
+    async with opened(tmp_path / "journal.db") as book, Sender(chat, clock, str, detour=book) as sender:
+        await sender.submit(HOME, "op-5", Update(target_ts=answer, text="a box of tools"))
+        assert "a box of tools" in chat.texts(DIRECT)
+
+
+async def test_a_conversation_is_found_by_any_of_its_messages(tmp_path: Path) -> None:
+    async with opened(tmp_path / "journal.db") as book:
+        await book.place(HOME, DIRECT, ("1.000001", "F1"))
+        assert book.home(DIRECT, "9.000009", "1.000001") == HOME
+        assert book.home(DIRECT, "9.000009") == ""
+        assert book.home("D2", "1.000001") == ""
+        assert book.where(HOME, "F1") == DIRECT
+        assert book.where("C2", "F1") == "C2"
+        assert book.channels == (DIRECT,)
+
+
+async def test_links_lead_to_where_a_message_stands(tmp_path: Path) -> None:
+    async with opened(tmp_path / "journal.db") as book:
+        await book.place(HOME, DIRECT, ("1234567890.000001",))
+        here, there = "/archives/C1/p1234567890000001", "/archives/C1/p1234567890000002"
+        assert book.relinked(f"<{here}|a> <{there}|b>") == f"<{here.replace('C1', 'D1')}|a> <{there}|b>"
+
+
+def test_only_the_latest_are_kept(tmp_path: Path) -> None:
+    with closing(journal_file.open_file(tmp_path / "journal.db", ManualClock())) as connection:
+        items = [f"{number:010d}.000001" for number in range(journal_file.KEPT_DIRECT + 10)]
+        journal_file.place_direct(connection, HOME, DIRECT, items)
+        assert [row[1] for row in journal_file.placed_direct(connection)] == items[10:]
+
+
+class FullDisk:
+    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
+        raise StoreError("the disk is full")
+
+    async def placed_direct(self) -> list[tuple[str, str, str]]:
+        return []
+
+
+async def test_an_answer_that_was_posted_stays_posted_when_the_disk_is_full() -> None:
+    chat, book = MemoryChat(), Book(FullDisk())
+    asked = chat.say(DIRECT, "U1", "hello")
+    await book.posted(HOME, DIRECT, asked)
+    async with Sender(chat, ManualClock(), str, detour=book) as sender:
+        ts = await sender.submit(HOME, "op-1", Post(text="hi", thread_ts=asked))
+    assert book.where(HOME, ts) == DIRECT
