@@ -17,6 +17,7 @@ from codebutler_worker.agents.native.model import (
     ModelError,
     Prompt,
     Reply,
+    SoFar,
     System,
     Tokens,
     Told,
@@ -96,8 +97,19 @@ async def test_it_ends_with_exactly_one_reply(rig: Rig) -> None:
     rig.play(script.Reply("one"))
     async with asyncio.timeout(30):
         events = [event async for event in rig.model.ask(PROMPT)]
-    assert [type(event) for event in events if not isinstance(event, Waiting)] == [Reply]
+    assert [type(event) for event in events if not isinstance(event, Waiting | SoFar)] == [Reply]
     assert isinstance(events[-1], Reply)
+
+
+async def test_what_there_is_before_the_end_is_how_the_answer_begins(rig: Rig) -> None:
+    text = "A sentence that takes its time to be written."
+    rig.play(script.Reply(text))
+    async with asyncio.timeout(30):
+        events = [event async for event in rig.model.ask(PROMPT)]
+    begun = [event.text for event in events if isinstance(event, SoFar)]
+    assert begun
+    assert all(each and text.startswith(each) for each in begun)
+    assert begun == sorted(begun, key=len)
 
 
 async def test_a_conversation_with_results_can_go_on(rig: Rig) -> None:

@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| N01 | `/agent …` edits a file, `agent: …` runs a command, with leave; killed in the middle, it goes on in its session |
+| N01 | `/agent …` edits a file, `agent: …` runs a command, both with leave; it outlives a crash |
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from codebutler_worker.agents.native.model import (
     ModelError,
     Prompt,
     Reply,
+    SoFar,
     System,
     Tokens,
     Told,
@@ -23,6 +24,7 @@ from codebutler_worker.agents.native.model import (
     complete,
 )
 from codebutler_worker.agents.native.service import Endpoint, OpenAIModel, Patience
+from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call as Calls
 from tests.modelserver.server import Reply as Line
@@ -159,7 +161,7 @@ async def test_a_busy_service_is_asked_again_when_it_says(
         Line("At last."),
     )
     events = [event async for event in model.ask(PROMPT)]
-    assert [type(event) for event in events] == [Waiting, Waiting, Reply]
+    assert [type(event) for event in events] == [Waiting, Waiting, SoFar, Reply]
     assert isinstance(events[0], Waiting)
     assert events[0].text == "the model service is at its limit: slow down; asking again in 0 s"
 
@@ -172,6 +174,31 @@ async def test_a_service_that_wants_more_patience_than_we_have_gets_it_elsewhere
         await complete(model, PROMPT)
     assert (caught.value.trouble, caught.value.retry_after_s) == ("limit", 3600)
     assert len(server.requests) == 1
+
+
+async def test_an_answer_is_told_while_it_comes(server: CompletionsServer, model: OpenAIModel) -> None:
+    server.spell = lambda reply, piece: events(reply, piece)[1:]
+    server.play(Line("One two three four, five six seven.", hold=True))
+    seen: list[object] = []
+    async with asyncio.timeout(30):
+        async for event in model.ask(PROMPT):
+            if not seen:
+                # The service is in the middle of its answer.
+                assert event == SoFar("One two three four, ")
+                server.release.set()
+            seen.append(event)
+    assert isinstance(seen[-1], Reply)
+    assert seen[-1].said.content == "One two three four, five six seven."
+
+
+async def test_an_answer_that_breaks_off_begins_anew(server: CompletionsServer, model: OpenAIModel) -> None:
+    broken = [*events(Line("Half of it."), 12)[1:2], {"error": {"message": "engine died"}}]
+    server.spell = lambda reply, piece: events(reply, piece) if reply.text else broken
+    server.play(Line(), Line("All of it."))
+    async with asyncio.timeout(30):
+        seen = [event async for event in model.ask(PROMPT)]
+    assert [type(event) for event in seen] == [SoFar, Waiting, SoFar, Reply]
+    assert (seen[0], seen[2]) == (SoFar("Half of it."), SoFar("All of it."))
 
 
 async def test_a_silent_service_is_given_up(server: CompletionsServer) -> None:

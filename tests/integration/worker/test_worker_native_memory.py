@@ -1,4 +1,5 @@
-"""The native agent in a whole worker, its model a service of the tests: what it keeps, and the skills it takes."""
+"""The native agent in a whole worker, its model a service of the tests: what it keeps, the skills it takes, and what is
+seen of its answer while it comes."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Configure, Hello, Ready
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.roster import Roster
+from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, Reply
 from tests.worker_kit import DEADLINE_S, Parent, ScriptedBackend, settings
 
 
-def native(repo: Path, model: CompletionsServer) -> RepoSettings:
-    plain = settings(repo, default="native")
+def native(repo: Path, model: CompletionsServer, verbosity: str = "quiet") -> RepoSettings:
+    plain = settings(repo, verbosity=verbosity, default="native")
     config = msgspec.structs.replace(
         plain.config,
         native=NativeSection(base_url=model.base_url, model="small"),
@@ -96,3 +98,20 @@ async def test_what_the_agent_keeps_is_told_to_its_next_session_and_skills_are_a
         assert "- deploy: to staging first\n</memory>" in system(model.requests[2])
         assert "Ignore all previous" not in json.dumps(model.requests[2])
         assert parent.logs("MEM") == ['native: remember "deploy: to staging first"']
+
+
+async def test_the_answer_grows_in_the_progress_message(tmp_path: Path, git_repo: Path) -> None:
+    async with (
+        CompletionsServer() as model,
+        at_work(tmp_path, native(git_repo, model, "normal")) as parent,
+    ):
+        model.spell = lambda reply, piece: events(reply, piece)[1:]
+        model.play(Reply("It greets the world and then ends.", hold=True))
+        parent.says("what does it do?", "100.1")
+        await parent.post_with("working")
+        shown = await parent.until(lambda: [each for each in parent.updates if ">" in each.text], flow=True)
+        assert "native is writing" in shown[0].text
+        assert shown[0].text.endswith("> It greets the world…")
+        model.release.set()
+        await parent.post_with("It greets the world and then ends.")
+        await parent.until(lambda: parent.updates[-1].text.startswith("✅"))

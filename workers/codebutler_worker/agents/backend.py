@@ -67,6 +67,14 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Writing:
+    """What there is so far of a block of prose that the agent is writing. It replaces the one before, may begin anew,
+    and is followed by the whole block as Text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Thinking:
     text: str
 
@@ -185,6 +193,7 @@ class Finished:
 AgentEvent = (
     Started
     | Text
+    | Writing
     | Thinking
     | ToolUse
     | ToolResult

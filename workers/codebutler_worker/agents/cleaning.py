@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from codebutler.text.begun import CUT
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -16,6 +17,7 @@ from codebutler_worker.agents.backend import (
     Thinking,
     ToolResult,
     ToolUse,
+    Writing,
 )
 
 Redact = Callable[[str], str]
@@ -27,6 +29,9 @@ def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
     match event:
         case Text() | Thinking() | Limit() | ToolResult() | Finished():
             return replace(event, text=redact(event.text))
+        case Writing():
+            # Its end may be the beginning of a key.
+            return Writing(redact(f"{event.text}{CUT}"))
         case ToolUse() | Approval():
             return replace(event, summary=redact(event.summary))
         case Plan():

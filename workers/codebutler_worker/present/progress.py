@@ -67,7 +67,14 @@ def with_buttons(text: str, *buttons: dict[str, Any]) -> Message:
 
 def running(view: View, elapsed_s: float, turn_id: str, agent: str) -> Message:
     """What the agent does now, for how long, and a button that stops it."""
-    text = "\n".join([_headline(view, elapsed_s, agent), *_plan_lines(view.plan), *_note_lines(view)])
+    text = "\n".join(
+        [
+            _headline(view, elapsed_s, agent),
+            *_plan_lines(view.plan),
+            *_writing_lines(view),
+            *_note_lines(view),
+        ]
+    )
     return with_buttons(text, button("Stop", STOP_ACTION, turn_id, "danger"))
 
 
@@ -85,7 +92,9 @@ def in_line(place: int, turn_id: str) -> Message:
 
 
 def _headline(view: View, elapsed_s: float, agent: str) -> str:
-    if not view.activity:
+    if view.writing:
+        doing = f"💬 {plain(agent)} is writing"
+    elif not view.activity:
         doing = f"🔧 {plain(agent)} is working"
     elif view.is_tool:
         doing = f"🔧 {code(view.activity)}"
@@ -118,6 +127,10 @@ def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
     hidden = len(rest) - len(shown)
     head = [f"{_BOXES['done']} {done} done"] if done else []
     return [*head, *shown, *([f"… and {hidden} more"] if hidden else [])]
+
+
+def _writing_lines(view: View) -> list[str]:
+    return [f"> {plain(line)}" for line in view.writing.split("\n")] if view.writing else []
 
 
 def _note_lines(view: View) -> list[str]:

@@ -16,12 +16,15 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
     Usage,
+    Writing,
 )
+from codebutler_worker.present.writing import latest
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it."""
+    """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
+    ``writing`` is the latest of what it is writing just now."""
 
     activity: str = ""
     is_tool: bool = False
@@ -30,11 +33,20 @@ class View:
     failed_tools: int = 0
     plan: tuple[PlanStep, ...] = ()
     note: str = ""
+    writing: str = ""
     usage: Usage = field(default_factory=Usage)
 
 
 def reduce(view: View, event: AgentEvent) -> View:
     """The view after ``event``; an equal view means there is nothing new to show."""
+    if isinstance(event, Writing):
+        return replace(view, writing=latest(event.text), note="")
+    if view.writing and isinstance(event, Text | ToolUse | Limit):
+        view = replace(view, writing="")
+    return _reduced(view, event)
+
+
+def _reduced(view: View, event: AgentEvent) -> View:
     match event:
         case ToolUse(name=name, summary=summary):
             label = f"{name}: {summary}" if summary else name

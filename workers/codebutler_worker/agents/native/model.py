@@ -87,6 +87,13 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class SoFar:
+    """What there is so far of the words of an answer; it replaces the one before."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """A whole answer. ``cut``: the service ended it at a length limit."""
 
@@ -108,8 +115,9 @@ class Model(Protocol):
 
     name: str
 
-    def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
-        """Any number of Waiting, then one Reply. Raises ModelError. Closing the iterator cancels the request."""
+    def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
+        """Any number of Waiting and SoFar, then one Reply. Raises ModelError. Closing the iterator cancels the
+        request."""
 
     async def close(self) -> None:
         """Let go of connections. It may be asked again afterwards."""

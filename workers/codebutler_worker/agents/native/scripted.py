@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 
-from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply, Waiting
+from codebutler_worker.agents.native.model import Assistant, ModelError, Prompt, Reply, SoFar, Waiting
 
 Line = Reply | ModelError | Callable[[Prompt], Reply]
 """One answer: as it stands, a failure, or made from what was asked."""
@@ -26,13 +26,16 @@ class ScriptedModel:
         """Append to the script."""
         self._lines.extend(lines)
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
-        """The next line of the script."""
+    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
+        """The next line of the script, half of its words first."""
         self.asked.append(prompt)
         line = self._lines.popleft() if self._lines else EXHAUSTED
         if isinstance(line, ModelError):
             raise line
-        yield line if isinstance(line, Reply) else line(prompt)
+        reply = line if isinstance(line, Reply) else line(prompt)
+        if begun := reply.said.content[: len(reply.said.content) // 2]:
+            yield SoFar(begun)
+        yield reply
 
     async def close(self) -> None:
         """There is nothing to let go of."""

@@ -6,8 +6,10 @@ The key lives here and in the requests' headers, nowhere else. Redirects are not
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.native import wire
-from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, Waiting
+from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting
 from codebutler_worker.agents.native.retry import pause_s, refusal, retry_after_s
 from codebutler_worker.agents.native.sse import EventDecoder, EventTooLargeError
 from codebutler_worker.media.service import proxy_of
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 32 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
 HIDDEN = "[key]"
+LOOK_S = 0.25
+"""At least this long between two looks at an answer that is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,9 @@ class OpenAIModel:
         self._chance = chance
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
-        """Any number of Waiting, then one Reply. Raises ModelError. Closing the iterator cancels the request."""
+    async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
+        """Any number of Waiting and SoFar, then one Reply. Raises ModelError. Closing the iterator cancels the
+        request."""
         body = wire.body(
             self._endpoint.model,
             prompt,
@@ -80,7 +85,9 @@ class OpenAIModel:
         )
         for retries in itertools.count():
             try:
-                reply = await self._try(body)
+                async with aclosing(self._try(body)) as answer:
+                    async for event in answer:
+                        yield event
             except ModelError as error:
                 wait_s = pause_s(error, retries, self._chance())
                 if wait_s is None:
@@ -88,7 +95,6 @@ class OpenAIModel:
                 yield Waiting(f"{error}; asking again in {wait_s:.0f} s")
                 await self._clock.sleep(wait_s)
             else:
-                yield reply
                 return
 
     async def close(self) -> None:
@@ -97,7 +103,7 @@ class OpenAIModel:
         if client is not None:
             await client.aclose()
 
-    async def _try(self, body: bytes) -> Reply:
+    async def _try(self, body: bytes) -> AsyncGenerator[SoFar | Reply]:
         import httpx  # half a megabyte that most workers never need
 
         url = f"{self._endpoint.base_url.rstrip('/')}/chat/completions"
@@ -105,7 +111,9 @@ class OpenAIModel:
             async with self._opened().stream("POST", url, content=body) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
-                return await self._listen(response)
+                async with aclosing(self._listen(response)) as answer:
+                    async for event in answer:
+                        yield event
         except httpx.TimeoutException:
             raise ModelError("unreachable", "the model service did not answer in time") from None
         except EventTooLargeError:
@@ -116,27 +124,33 @@ class OpenAIModel:
                 "unreachable", f"the model service cannot be reached ({kind}): check native.baseUrl"
             ) from None
 
-    async def _listen(self, response: httpx.Response) -> Reply:
-        assembler, decoder = wire.Assembler(), EventDecoder()
-        size = 0
-        whole = bytearray()
-        streamed = "json" not in response.headers.get("content-type", "")
-        async for piece in response.aiter_bytes():
-            size += len(piece)
-            if size > MAX_ANSWER_BYTES:
-                raise EventTooLargeError
-            if not streamed:
-                whole += piece
-                continue
-            for data in decoder.feed(piece):
-                if data.strip() == wire.END:
-                    return assembler.reply()
-                assembler.feed(data)
-        if not streamed:
-            assembler.feed(bytes(whole))
+    async def _listen(self, response: httpx.Response) -> AsyncGenerator[SoFar | Reply]:
+        assembler = wire.Assembler()
+        if "json" in response.headers.get("content-type", ""):
+            assembler.feed(b"".join([piece async for piece in _bounded(response)]))
+        else:
+            told, told_s = 0, -math.inf
+            async with aclosing(self._streamed(response, assembler)) as pieces:
+                async for _ in pieces:
+                    now_s = self._clock.monotonic()
+                    if assembler.pieces > told and now_s - told_s >= LOOK_S:
+                        told, told_s = assembler.pieces, now_s
+                        yield SoFar(assembler.text)
         if not assembler.finish:
             raise ModelError("unreachable", "the model service broke off in the middle of an answer")
-        return assembler.reply()
+        yield assembler.reply()
+
+    async def _streamed(self, response: httpx.Response, assembler: wire.Assembler) -> AsyncGenerator[None]:
+        """Feed what comes, and tell after each piece that more of it is there."""
+        decoder = EventDecoder()
+        async with aclosing(_bounded(response)) as pieces:
+            async for piece in pieces:
+                for data in decoder.feed(piece):
+                    if data.strip() == wire.END:
+                        assembler.finish = assembler.finish or "stop"
+                        return
+                    assembler.feed(data)
+                yield
 
     async def _refusal(self, response: httpx.Response) -> ModelError:
         content = bytearray()
@@ -180,6 +194,16 @@ class OpenAIModel:
         import ssl
 
         return ssl.create_default_context(cafile=file)
+
+
+async def _bounded(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """The answer's bytes. Raises EventTooLargeError if there are too many."""
+    size = 0
+    async for piece in response.aiter_bytes():
+        size += len(piece)
+        if size > MAX_ANSWER_BYTES:
+            raise EventTooLargeError
+        yield piece
 
 
 def told(content: bytes) -> tuple[str, str]:

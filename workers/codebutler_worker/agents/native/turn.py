@@ -16,6 +16,7 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     TurnRequest,
     Usage,
+    Writing,
 )
 from codebutler_worker.agents.native import cleaning, loop
 from codebutler_worker.agents.native.acting import Acting, Done
@@ -30,6 +31,7 @@ from codebutler_worker.agents.native.model import (
     ModelError,
     Prompt,
     Reply,
+    SoFar,
     Told,
     User,
     Waiting,
@@ -144,9 +146,8 @@ class Turn:
         prompt = Prompt(self._session.messages, self._acting.definitions)
         began_s = self._clock.monotonic()
         async with aclosing(self._thinker.model.ask(prompt)) as answers:
-            while isinstance(event := await self._waits.work(following(answers)), Waiting):
-                self._log.noted("waiting", event.text)
-                yield Limit(event.text)
+            while isinstance(event := await self._waits.work(following(answers)), Waiting | SoFar):
+                yield self._meanwhile(event)
         if event is None:
             raise ModelError("unreachable", "the model service ended without an answer")
         self._log.asked(
@@ -165,6 +166,13 @@ class Turn:
         async with aclosing(self._acting.foresee(self.progress.open)) as asked:
             async for each in asked:
                 yield each
+
+    def _meanwhile(self, event: Waiting | SoFar) -> AgentEvent:
+        """What people see before the answer is there."""
+        if isinstance(event, SoFar):
+            return Writing(event.text)
+        self._log.noted("waiting", event.text)
+        return Limit(event.text)
 
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""

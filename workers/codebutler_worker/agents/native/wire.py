@@ -123,9 +123,14 @@ class Assembler:
         self._usage = UsagePart()
 
     @property
-    def begun(self) -> bool:
-        """Whether anything of the answer has come."""
-        return bool(self._text or self._reasoning or self._calls)
+    def pieces(self) -> int:
+        """How many pieces of its words have come."""
+        return len(self._text)
+
+    @property
+    def text(self) -> str:
+        """Its words so far."""
+        return "".join(self._text)
 
     def feed(self, data: str | bytes) -> None:
         """Take a chunk. Raises ModelError for an error that came in its place, and for what is no chunk at all."""
