@@ -32,7 +32,6 @@ PORT = 3128
 HAND_OVER_S = 60.0
 GONE_S = 1.0
 BACKLOG = 128
-TAKEN = b"+"
 LOOPBACK = "127.0.0.1"
 SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
 TOLD_AT_MOST = 1000
@@ -156,11 +155,9 @@ class Way:
             async with asyncio.timeout(HAND_OVER_S):
                 connection, _ = await asyncio.get_running_loop().sock_accept(listener)
                 with connection:
-                    connection.settimeout(HAND_OVER_S)
-                    given = await asyncio.to_thread(receive, connection)
-                    if given is not None:
-                        await self._serve(given)
-                        connection.sendall(TAKEN)
+                    given = await received(connection)
+                if given is not None:
+                    await self._serve(given)
         except (OSError, TimeoutError) as error:
             log.warning("an agent has no way out of its sandbox: %s", error or type(error).__name__)
         finally:
@@ -230,3 +227,14 @@ def receive(connection: socket.socket) -> socket.socket | None:
             return one
         one.close()
     return None
+
+
+async def received(connection: socket.socket) -> socket.socket | None:
+    """``receive``, once something is there. Without a thread: a hop to one and back takes longer than all the rest."""
+    loop, sent = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, sent.set)
+    try:
+        await sent.wait()
+    finally:
+        loop.remove_reader(connection)
+    return receive(connection)
