@@ -12,7 +12,7 @@ import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.schema import CommandRule
-from codebutler_worker.agents.acp.backend import BUSY, AcpBackend
+from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.other import Other
 from codebutler_worker.agents.acp.watch import Limits
 from codebutler_worker.agents.backend import (
@@ -32,6 +32,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
+from codebutler_worker.agents.running import BUSY
 from tests.walls import NoWalls
 
 AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"

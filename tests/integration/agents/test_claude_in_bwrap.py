@@ -149,7 +149,7 @@ async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
                 break
         while not (cell.repo / "begun").exists():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
-    [turn] = backend._turns.values()
+    [turn] = backend._running.listeners()
     inside = await descendants(turn.session.pid)
     assert inside
     async with asyncio.timeout(5):

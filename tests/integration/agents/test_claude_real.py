@@ -228,12 +228,12 @@ async def test_closing_the_stream_in_mid_tool_leaves_nothing(desk: Desk) -> None
     events = desk.backend.start(desk.turn("sleep"))
     await until(events, ToolUse)
     pid = await appears(desk.repo / "pid")
-    [turn] = desk.backend._turns.values()
+    [turn] = desk.backend._running.listeners()
     async with asyncio.timeout(5):
-        await events.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await events.aclose()
     await gone(pid)
     await gone(turn.session.pid)
-    assert not desk.backend._turns
+    assert not desk.backend._running.listeners()
 
 
 async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Desk) -> None:
@@ -241,7 +241,7 @@ async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Des
     events = desk.backend.start(desk.turn("sleep"))
     await until(events, ToolUse)
     pid = await appears(desk.repo / "pid")
-    [turn] = desk.backend._turns.values()
+    [turn] = desk.backend._running.listeners()
     os.kill(turn.session.pid, 9)
     end = last([event async for event in events])
     await gone(pid)

@@ -241,7 +241,7 @@ async def test_a_turn_that_is_let_go_after_its_answer_leaves_nothing(stage: Stag
     heard = [await anext(events) for _ in range(4)]
     pid = int((stage.repo / "pid").read_text())
     async with asyncio.timeout(5):
-        await events.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await events.aclose()
     assert is_gone(pid)
     assert end(await stage.run(session_id=session_of(heard))).ok
 
@@ -251,7 +251,7 @@ async def test_a_session_is_free_only_when_its_process_is_gone(stage: Stage) -> 
     events = stage.backend.start(stage.turn())
     heard = [await anext(events) for _ in range(4)]
     pid = int((stage.repo / "pid").read_text())
-    leaving = asyncio.ensure_future(events.aclose())  # type: ignore[attr-defined]  # it is a generator
+    leaving = asyncio.ensure_future(events.aclose())
     await asyncio.sleep(0)
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)

@@ -1,14 +1,14 @@
 """AcpBackend: an agent that speaks the Agent Client Protocol, behind the AgentBackend port.
 
 One process per turn: what it or its tools left running must not outlive the turn, and the next turn resumes the
-session by its id. One owner per session id.
+session by its id.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from importlib import import_module
@@ -20,7 +20,8 @@ from codebutler_worker.agents.acp.kind import Account, Kind
 from codebutler_worker.agents.acp.watch import Limits
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
-from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Sandbox
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from codebutler_worker.agents.acp.link import Link
     from codebutler_worker.agents.acp.turn import Turn
 
-BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 HURRY_S = 1.0
 log = logging.getLogger(__name__)
 
@@ -49,36 +49,15 @@ class AcpBackend:
         self._limits = limits or Limits(kind.timeout_s)
         self.outlet = Outlet()
         """How its processes reach their model, and what else."""
-        self._closed = False
-        self._turns: dict[str, Turn] = {}
-        self._active: set[str] = set()  # turn ids, also of turns whose process is only starting
-        self._stopping: set[str] = set()  # those of them that were asked to stop
-        self._claimed: set[str] = set()  # session ids that have a process
-        self._ending: set[asyncio.Task[None]] = set()  # processes on their way out
+        self._running: RunningTurns[Turn] = RunningTurns(clock)
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        await self._ended()
-        if turn.session_id in self._claimed:
-            yield Finished(ok=False, text=BUSY, reason="failed")
-            return
-        self._active.add(turn.turn_id)
-        try:
-            async with (
-                recording(self.logs, turn.turn_id, self._clock) as record,
-                aclosing(self._attempt(turn, record)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, Finished):
-                        record.heard(event)
-                    yield event
-        finally:
-            self._active.discard(turn.turn_id)
-            self._stopping.discard(turn.turn_id)
+        return self._running.run(turn, self.logs, self._attempt)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
-        turn = self._turns.get(turn_id)
+        turn = self._running.listener(turn_id)
         return turn is not None and await turn.answer(request_id, answer)
 
     async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - the port's
@@ -87,58 +66,41 @@ class AcpBackend:
 
     async def stop(self, turn_id: str) -> None:
         """Cancel the turn; its stream ends with Finished(reason="stopped") within 5 s."""
-        if turn_id in self._active:
-            self._stopping.add(turn_id)
-        if turn := self._turns.get(turn_id):
+        if turn := self._running.stop(turn_id):
             await turn.stop()
 
     async def close(self) -> None:
         """End every process."""
-        self._closed = True
-        await asyncio.gather(*(turn.stop() for turn in list(self._turns.values())))
-        await self._ended()
-
-    async def _ended(self) -> None:
-        if self._ending:
-            await asyncio.shield(asyncio.gather(*self._ending))
+        await asyncio.gather(*(turn.stop() for turn in self._running.close()))
+        await self._running.ended()
 
     async def _attempt(self, request: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
         if request.session_id:
-            self._claimed.add(request.session_id)
+            self._running.claim(request.session_id)
         link: Link | None = None
         at_once = True
         try:
             turn = await self._open(request, record)
             link = turn.link
             before = await self._recorded(request, request.session_id or "")
-            self._turns[request.turn_id] = turn
-            try:
-                if self._closed or request.turn_id in self._stopping:
+            with self._running.heard_by(request.turn_id, turn):
+                if self._running.unwanted(request.turn_id):
                     turn.verdict = STOPPED
                 async with aclosing(turn.events()) as events:
                     async for event in events:
                         if isinstance(event, Started) and event.session_id:
-                            self._claimed.add(event.session_id)
+                            self._running.claim(event.session_id)
                             before = before if event.session_id == request.session_id else 0
                         yield event
-                at_once = turn.verdict is None or turn.verdict.reason != "done"
-            finally:
-                turn.over.set()
-                del self._turns[request.turn_id]
+            at_once = turn.verdict is None or turn.verdict.reason != "done"
             # The answer does not wait for the process; whoever reads on until the end does.
             yield await self._finished(turn, before)
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
         finally:
-            sessions = {request.session_id or "", link.session_id if link else ""}
-            ending = self._end(sessions, link, at_once=at_once)
-            await asyncio.shield(self._keep(ending, f"end:{request.turn_id}"))
-
-    def _keep(self, ending: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(ending, name=name)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        return task
+            sessions = {request.session_id, link.session_id if link else None}
+            held = {each for each in sessions if each}
+            await self._running.release(held, _end(link, at_once=at_once), f"end:{request.turn_id}")
 
     async def _open(self, request: TurnRequest, record: SessionLog) -> Turn:
         """A process for the turn. Raises CodeButlerError if there can be none."""
@@ -159,13 +121,6 @@ class AcpBackend:
         request = replace(request, system_prompt=prompt)
         return Turn(request, link, self._kind, self._clock, self._limits)
 
-    async def _end(self, sessions: set[str], link: Link | None, *, at_once: bool) -> None:
-        try:
-            if link is not None:
-                await link.end(at_once=at_once)
-        finally:
-            self._claimed -= sessions
-
     async def _recorded(self, request: TurnRequest, session_id: str) -> int:
         if not session_id:
             return 0
@@ -185,7 +140,8 @@ class AcpBackend:
         account = await self._account(turn, before)
         if account is not None and account.ended < turn.prompts:
             # What it has not written down yet, it does as it ends. Who stops a turn does not wait long for that.
-            ending = self._keep(link.end(at_once=not verdict.ok), f"end early:{turn.request.turn_id}")
+            early = link.end(at_once=not verdict.ok)
+            ending = self._running.end({link.session_id}, early, f"end early:{turn.request.turn_id}")
             await asyncio.wait({ending}, timeout=None if verdict.ok else HURRY_S)
             account = await self._account(turn, before)
         if verdict.reason == "done":
@@ -221,3 +177,8 @@ class AcpBackend:
         if total is not None:
             usage = replace(usage, cost_usd=max(0.0, total - turn.request.cost_before_usd))
         return usage
+
+
+async def _end(link: Link | None, *, at_once: bool) -> None:
+    if link is not None:
+        await link.end(at_once=at_once)

@@ -43,7 +43,7 @@ class Turn:
         self.verdict: Verdict | None = None
         self.usage = Usage()
         self.prompts = 0
-        self.over = asyncio.Event()
+        self._over = asyncio.Event()
         self._kind = kind
         self._clock = clock
         self._limits = limits
@@ -78,6 +78,7 @@ class Turn:
             for task in (hear, tick, drive):
                 task.cancel()
             await asyncio.gather(hear, tick, drive, return_exceptions=True)
+            self._over.set()
 
     async def answer(self, request_id: str, answer: Answer) -> bool:
         """Reply to an Approval or Question; False if it no longer waits.
@@ -103,7 +104,7 @@ class Turn:
             async with asyncio.timeout(self._limits.stop_s):
                 if self.link.session_id:
                     await self.link.cancel()
-                    await self.over.wait()
+                    await self._over.wait()
                     return
         await self.link.end(at_once=True)
 

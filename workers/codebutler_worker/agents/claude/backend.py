@@ -1,8 +1,7 @@
 """ClaudeBackend: Claude Code behind the AgentBackend port.
 
 One process per turn: what it or its tools left running must not outlive the turn, and the next turn resumes the
-session by its id. One owner per session id, since two processes on one session lose answers without a word
-(Claude Code 2.1.328).
+session by its id.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -27,12 +26,11 @@ from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Limits, Turn
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
-from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Launch, Network, Sandbox
-
-BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
 log = logging.getLogger(__name__)
 
@@ -67,58 +65,33 @@ class ClaudeBackend:
         self._limits = limits or Limits(settings.timeout * 60)
         self.outlet = Outlet()
         """How its processes reach their model, and what else."""
-        self._closed = False
+        self._running: RunningTurns[Turn] = RunningTurns(clock)
         self._around: command.Surroundings | None = None
         self._probing = asyncio.Lock()
-        self._turns: dict[str, Turn] = {}
-        self._active: set[str] = set()  # turn ids, also of turns whose process is only starting
-        self._stopping: set[str] = set()  # those of them that were asked to stop
-        self._claimed: set[str] = set()  # session ids that have a process
-        self._ending: dict[str, asyncio.Task[None]] = {}  # by session id: its process is on its way out
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        if ending := self._ending.get(turn.session_id or ""):
-            await asyncio.shield(ending)
-        if turn.session_id in self._claimed:
-            yield Finished(ok=False, text=BUSY, reason="failed")
-            return
-        self._active.add(turn.turn_id)
-        try:
-            async with (
-                recording(self.logs, turn.turn_id, self._clock) as log,
-                aclosing(self._with_second_try(turn, log)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, Finished):
-                        log.heard(event)
-                    yield event
-        finally:
-            self._active.discard(turn.turn_id)
-            self._stopping.discard(turn.turn_id)
+        return self._running.run(turn, self.logs, self._with_second_try)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
-        turn = self._turns.get(turn_id)
+        turn = self._running.listener(turn_id)
         return turn is not None and await turn.answer(request_id, answer)
 
     async def steer(self, turn_id: str, text: str) -> bool:
         """Put text into the running turn; False if it cannot take it any more."""
-        turn = self._turns.get(turn_id)
+        turn = self._running.listener(turn_id)
         return turn is not None and turn.listens and await turn.say(text)
 
     async def stop(self, turn_id: str) -> None:
         """Interrupt the turn; its stream ends with Finished(reason="stopped") within 5 s."""
-        if turn_id in self._active:
-            self._stopping.add(turn_id)
-        if turn := self._turns.get(turn_id):
+        if turn := self._running.stop(turn_id):
             await turn.stop()
 
     async def close(self) -> None:
         """End every process."""
-        self._closed = True
-        await asyncio.gather(*(turn.stop() for turn in list(self._turns.values())))
-        await asyncio.gather(*self._ending.values())
+        await asyncio.gather(*(turn.stop() for turn in self._running.close()))
+        await self._running.ended()
 
     async def _with_second_try(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
         """The turn in the session it names; if that one is lost, once more in a fresh one."""
@@ -141,7 +114,7 @@ class ClaudeBackend:
     ) -> AsyncGenerator[AgentEvent]:
         """One run in one session. Ends with Finished; reason "session_lost" only if nothing was done yet."""
         session_id = request.session_id or self._new_id(request, fresh=fresh)
-        self._claimed.add(session_id)
+        self._running.claim(session_id)
         session: LiveSession | None = None
         at_once = True
         try:
@@ -152,19 +125,15 @@ class ClaudeBackend:
             turn = Turn(request, session, translator, self._clock, self._limits)
             if request.ready is not None:
                 await request.ready()
-            if self._closed or request.turn_id in self._stopping:
+            if self._running.unwanted(request.turn_id):
                 yield Finished(ok=False, text=STOPPED.text, reason=STOPPED.reason)
                 return
-            self._turns[request.turn_id] = turn
-            try:
+            with self._running.heard_by(request.turn_id, turn):
                 async with aclosing(turn.events()) as events:
                     async for event in events:
                         yield event
-                verdict = self._verdict(turn)
-                at_once = verdict.reason not in ("done", "max_turns") or bool(translator.tasks)
-            finally:
-                turn.over.set()
-                del self._turns[request.turn_id]
+            verdict = self._verdict(turn)
+            at_once = verdict.reason not in ("done", "max_turns") or bool(translator.tasks)
             # The answer does not wait for the process; whoever reads on until the end does.
             finished = translator.finished(verdict)
             if finished.ok and session.way is not None:
@@ -173,20 +142,7 @@ class ClaudeBackend:
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
         finally:
-            # A process that is still there owns the session, even if nobody waits for its end any more.
-            ending = asyncio.create_task(self._end(session_id, session, at_once), name=f"end:{session_id}")
-            self._ending[session_id] = ending
-            await asyncio.shield(ending)
-
-    async def _end(self, session_id: str, session: LiveSession | None, at_once: bool) -> None:
-        try:
-            if session is not None:
-                await session.end(at_once=at_once)
-                if session.limit_hit:
-                    log.warning("claude: %s", session.limit_hit)
-        finally:
-            self._claimed.discard(session_id)
-            del self._ending[session_id]
+            await self._running.release({session_id}, _end(session, at_once), f"end:{session_id}")
 
     def _verdict(self, turn: Turn) -> Verdict:
         """The turn's verdict; a resumed session that failed before it did anything is lost."""
@@ -256,6 +212,13 @@ class ClaudeBackend:
                     log.warning(note)
                 self._around = around
             return self._around
+
+
+async def _end(session: LiveSession | None, at_once: bool) -> None:
+    if session is not None:
+        await session.end(at_once=at_once)
+        if session.limit_hit:
+            log.warning("claude: %s", session.limit_hit)
 
 
 def is_session_id(text: str) -> bool:

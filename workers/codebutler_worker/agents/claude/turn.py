@@ -80,7 +80,7 @@ class Turn:
         self.session = session
         self.translator = translator
         self.verdict: Verdict | None = None
-        self.over = asyncio.Event()
+        self._over = asyncio.Event()
         self._clock = clock
         self._limits = limits
         self._stopping = False
@@ -112,6 +112,7 @@ class Turn:
             hear.cancel()
             tick.cancel()
             await asyncio.gather(hear, tick, return_exceptions=True)
+            self._over.set()
 
     async def say(self, text: str) -> bool:
         """Send a message into the turn; False if the process no longer listens."""
@@ -131,7 +132,7 @@ class Turn:
         try:
             async with asyncio.timeout(within_s):
                 if await self.session.interrupt():
-                    await self.over.wait()
+                    await self._over.wait()
         except TimeoutError:
             await self.session.end(at_once=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from codebutler_worker.agents.acp.programs import Program, look_up, program
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.command import Call, call, remembers
 from codebutler_worker.agents.process import AgentProcess
-from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.agents.shell.command import PASSED_ON, UNATTENDED, Surroundings
 from codebutler_worker.agents.shell.hearing import Stripper
 from codebutler_worker.egress.outlet import Outlet
@@ -48,24 +49,11 @@ class HeadlessBackend:
         self._around = around
         self._clock = clock
         self._limit_s = limit_s
-        self._running: dict[str, AgentProcess | None] = {}  # None: it is only starting
-        self._unwanted: set[str] = set()
+        self._running: RunningTurns[AgentProcess] = RunningTurns(clock)
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the program. Closing the iterator early ends it and everything it started."""
-        self._running[turn.turn_id] = None
-        try:
-            async with (
-                recording(self.logs, turn.turn_id, self._clock) as log,
-                aclosing(self._events(turn, log)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, Finished):
-                        log.heard(event)
-                    yield event
-        finally:
-            self._running.pop(turn.turn_id, None)
-            self._unwanted.discard(turn.turn_id)
+        return self._running.run(turn, self.logs, self._events)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
         return False
@@ -75,15 +63,13 @@ class HeadlessBackend:
 
     async def stop(self, turn_id: str) -> bool | None:
         """End the program."""
-        if turn_id in self._running:
-            self._unwanted.add(turn_id)
-        if process := self._running.get(turn_id):
+        if process := self._running.stop(turn_id):
             await process.stop(eof_s=0.1)
         return None
 
     async def close(self) -> None:
         """End every program."""
-        await asyncio.gather(*(self.stop(turn_id) for turn_id in list(self._running)))
+        await asyncio.gather(*(process.stop(eof_s=0.1) for process in self._running.close()))
 
     async def _events(self, turn: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
         session = turn.session_id or turn.session_name or turn.turn_id
@@ -94,11 +80,11 @@ class HeadlessBackend:
             async with await self.outlet.open(turn.workdir) as way:
                 launch = self._sandbox.wrap(ours.argv, self._policy(turn, found, way))
                 async with await AgentProcess.spawn(launch, record=log.write) as process:
-                    self._running[turn.turn_id] = process
                     yield Started(session if remembers(self._rule) else FORGETFUL)
-                    async with aclosing(self._spoken(turn, process, ours)) as events:
-                        async for event in events:
-                            yield event
+                    with self._running.heard_by(turn.turn_id, process):
+                        async with aclosing(self._spoken(turn, process, ours)) as events:
+                            async for event in events:
+                                yield event
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
 
@@ -110,7 +96,7 @@ class HeadlessBackend:
         asking = asyncio.create_task(_ask(process, ours), name=f"ask:{turn.turn_id}")
         stripper, answer = Stripper(), Tail(ANSWER_CHARS)
         try:
-            if turn.turn_id in self._unwanted:
+            if self._running.unwanted(turn.turn_id):
                 await process.stop(eof_s=0)
             async for line in process.lines():
                 text = stripper.feed(line + b"\n")
@@ -118,7 +104,7 @@ class HeadlessBackend:
                 if answer.chars <= SPOKEN_CHARS:
                     yield Text(text)
             await process.wait()
-            if turn.turn_id in self._unwanted:
+            if self._running.unwanted(turn.turn_id):
                 yield Finished(ok=False, text="Stopped.", reason="stopped")
             elif late.is_set():
                 yield Finished(ok=False, text=LATE.format(minutes=self._limit_s / 60), reason="timeout")
