@@ -23,7 +23,7 @@ from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.sandbox.none import NoSandbox
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 
 DEADLINE_S = 60
@@ -53,12 +53,15 @@ class Studio:
     turns: int = 0
     backend: NativeBackend | None = None
     sandbox: Sandbox = field(default_factory=NoSandbox)
+    policy: Callable[[Studio], SandboxPolicy] = lambda studio: tool_policy(
+        studio.repo, studio.home, PATH, {}, "C1:1.0"
+    )
 
     def agent(self) -> NativeBackend:
         """The agent, made when first asked for."""
         if self.backend is None:
             thinker = Thinker(model=self.model, context=self.context, cost=self.cost)
-            walls = Walls(self.sandbox, lambda workdir, chat: tool_policy(workdir, self.home, PATH, {}, chat))
+            walls = Walls(self.sandbox, lambda _workdir, _chat: self.policy(self))
             offered = tools(Config(native=self.section))
             sessions = Sessions(self.repo, 30)
             self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, SystemClock())
