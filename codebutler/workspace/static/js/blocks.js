@@ -2,6 +2,7 @@
 
 import { tag, uniqueId } from "./dom.js";
 import { Elements, plain } from "./elements.js";
+import { linkBare } from "./links.js";
 import { mrkdwn } from "./mrkdwn.js";
 import { richText } from "./richtext.js";
 
@@ -108,6 +109,20 @@ export class Blocks {
 function fill(box, html) {
   box.innerHTML = html;
   box.querySelectorAll("h1, h2, h3, h4, h5, h6").forEach(level);
+  box.querySelectorAll("li").forEach(task);
+  linkBare(box);
+}
+
+/** A point of a list that begins with [ ] or [x] has a box in place of its dot. */
+function task(item) {
+  const [, mark] = item.textContent.match(/^\[([ xX])\] /) || [];
+  if (!mark) return;
+  const text = document.createTreeWalker(item, NodeFilter.SHOW_TEXT).nextNode();
+  text.data = text.data.slice(4);
+  const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: mark !== " ", disabled: true });
+  box.setAttribute("aria-label", mark === " " ? "open" : "done");
+  item.classList.add("task");
+  text.before(box, " ");
 }
 
 /** Whatever an author calls a heading, in the page's outline it stands under the channel or the thread. */

@@ -22,7 +22,7 @@ export class Composer {
     this.editing = null;
     this.form = document.createElement("form");
     this.form.className = "composer";
-    this.box = Object.assign(document.createElement("textarea"), { rows: 1 });
+    this.box = Object.assign(document.createElement("textarea"), { rows: 1, dir: "auto" });
     this.hint = Object.assign(document.createElement("span"), { className: "hint" });
     this.button = Object.assign(document.createElement("button"), { type: "submit", textContent: "Send", disabled: true });
     this.cancel = Object.assign(document.createElement("button"), { type: "button", className: "tool", textContent: "Cancel", hidden: true });

@@ -67,7 +67,7 @@ const PATHS = {
 export function icon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 20 20");
-  svg.setAttribute("class", "icon-drawing");
+  svg.setAttribute("class", name === "more" ? "icon-drawing dots" : "icon-drawing");
   svg.setAttribute("aria-hidden", "true");
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   path.setAttribute("d", PATHS[name]);

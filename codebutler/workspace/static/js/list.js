@@ -2,6 +2,7 @@
 
 import { reachable, tag } from "./dom.js";
 import { day } from "./text.js";
+import { rove, walkable } from "./walk.js";
 
 const NEAR_BOTTOM_PX = 80;
 const NEAR_TOP_PX = 120;
@@ -21,6 +22,7 @@ export class MessageList {
       if (this.root.scrollTop < NEAR_TOP_PX && !this.atBottom) atTop();
     }, { passive: true });
     this.root.addEventListener("grown", ({ target }) => { reachable(target); this.#follow(); });
+    walkable(this.root);
     new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
@@ -53,6 +55,7 @@ export class MessageList {
     });
     this.root.replaceChildren(...items);
     if (!messages.length && empty) this.root.append(empty);
+    this.#countReplies();
     reachable(this.root);
     this.#group();
   }
@@ -65,9 +68,18 @@ export class MessageList {
     else if (old) this.#replace(old, message);
     else this.#insert(message);
     if (message) reachable(this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`));
+    this.#countReplies();
     this.#group();
     if (show) this.#toBottom();
     else this.#follow();
+  }
+
+  /** Between what began a thread and its answers stands how many there are. */
+  #countReplies() {
+    if (!this.inThread) return;
+    this.root.querySelector(".divider.count")?.remove();
+    const count = this.root.querySelectorAll(":scope > .message").length - 1;
+    if (count > 0) this.root.querySelector(".message").after(divider(count === 1 ? "1 reply" : `${count} replies`, "count"));
   }
 
   /** Who goes on speaking is not named again. */
@@ -91,10 +103,14 @@ export class MessageList {
 
   /** Whoever has the focus in a message keeps it when the message is drawn again. */
   #replace(old, message) {
-    const focused = old.contains(document.activeElement) ? document.activeElement.dataset.action : "";
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
     const item = this.view.item(message, this.inThread);
     old.replaceWith(item);
-    if (focused) item.querySelector(`[data-action="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    if (!focused) return;
+    rove(item, true);
+    const kind = ["action", "tool", "reaction"].find((name) => focused.dataset[name]);
+    const again = kind && item.querySelector(`[data-${kind}="${CSS.escape(focused.dataset[kind])}"]`);
+    (again || item).focus({ preventScroll: true });
   }
 
   #insert(message) {

@@ -1,9 +1,12 @@
 // One message as a list item: author, body (blocks or text), files, reactions, the way into its thread.
 
 import { button, icon, tag } from "./dom.js";
-import { REACTIONS, emoji } from "./emoji.js";
+import { emoji } from "./emoji.js";
 import { Form } from "./form.js";
+import { isPicturesOnly } from "./mrkdwn.js";
 import { time } from "./text.js";
+import { MessageTools } from "./tools.js";
+import { rove } from "./walk.js";
 import { notice, words } from "./words.js";
 
 const NOTES = new Set(["channel_join", "channel_leave", "channel_name", "channel_topic", "channel_purpose", "channel_archive", "channel_unarchive"]);
@@ -12,14 +15,16 @@ export class MessageView {
   /** `parts` draws: {blocks, files}. `actions.edit(message, inThread)` and `actions.remove(message, inThread)`
    * are what a person may do with their own. */
   constructor(api, model, parts, actions) {
-    Object.assign(this, { api, model, parts, actions });
+    Object.assign(this, { api, model, parts });
     this.forms = new Map();
+    this.tools = new MessageTools(api, model, { ...actions, react: (message, name) => this.#react(message, name, false) });
   }
 
   /** A fresh list item for the message; `inThread` hides the way into the thread. */
   item(message, inThread) {
     const item = tag("li", "message");
     item.dataset.ts = message.ts;
+    item.tabIndex = -1;
     if (NOTES.has(message.subtype)) return this.#note(item, message);
     item.dataset.author = message.user;
     // What says something of its own in its first line always shows it.
@@ -28,7 +33,8 @@ export class MessageView {
     item.append(this.#avatar(message), this.#byline(message), this.#body(message));
     if (message.reactions?.length) item.append(this.#reactions(message));
     if (!inThread) item.append(...this.#threadLink(message));
-    item.append(this.#tools(message, inThread));
+    item.append(this.tools.row(message, inThread));
+    rove(item);
     return item;
   }
 
@@ -72,7 +78,10 @@ export class MessageView {
     // The text of a message that is only rich_text says the same, and more briefly.
     if (message.blocks?.length && (!message.text || message.blocks.some((block) => block.type !== "rich_text"))) {
       body.append(...this.parts.blocks.nodes(message.blocks, this.#form(message)));
-    } else body.append(...this.parts.blocks.mrkdwn(message.text || ""));
+    } else {
+      body.classList.toggle("jumbo", isPicturesOnly(message.text || ""));
+      body.append(...this.parts.blocks.mrkdwn(message.text || ""));
+    }
     for (const attachment of message.attachments || []) body.append(this.#attachment(attachment, message));
     for (const file of message.files || []) body.append(this.parts.files.node(file));
     return body;
@@ -122,57 +131,6 @@ export class MessageView {
     const link = button(count === 1 ? "1 reply" : `${count} replies`, "replies", () => this.model.openThread(root));
     if (status) link.append(tag("span", "doing", ` ${this.model.bot.name} ${status}`));
     return [link];
-  }
-
-  #tools(message, inThread) {
-    const tools = tag("div", "tools");
-    if (message.is_ephemeral || message.subtype === "tombstone") return tools;
-    const picker = button(icon("smile"), "", () => this.#pick(message, picker), "Add a reaction");
-    tools.append(picker);
-    const add = (drawing, label, act) => tools.append(button(icon(drawing), "", act, label));
-    if (!inThread) add("reply", "Reply in thread", () => this.model.openThread(message.thread_ts || message.ts));
-    const shortcuts = this.model.offers.shortcuts.filter((one) => one.on_message);
-    if (shortcuts.length) {
-      const more = button(icon("more"), "", () => this.#shortcuts(message, more, shortcuts), "Shortcuts");
-      tools.append(more);
-    }
-    if (message.user === this.model.me.id) {
-      add("edit", "Edit message", () => this.actions.edit(message, inThread));
-      add("remove", "Delete message", () => this.actions.remove(message, inThread));
-    }
-    return tools;
-  }
-
-  #pick(message, opener) {
-    this.#menu(opener, "menu picker", "Reactions", REACTIONS.map((name) => button(emoji(name), "", () => this.#react(message, name, false), name)));
-  }
-
-  /** What the app offers to do with any message. */
-  #shortcuts(message, opener, shortcuts) {
-    this.#menu(opener, "menu", "Shortcuts", shortcuts.map((one) => button(one.name, "", () => this.#use(message, one))));
-  }
-
-  async #use({ channel, ts }, shortcut) {
-    try {
-      await this.api.page("shortcut", { callback_id: shortcut.callback_id, channel, message_ts: ts });
-    } catch (error) {
-      notice(words(error));
-    }
-  }
-
-  #menu(opener, className, label, items) {
-    const menu = tag("div", className, ...items);
-    menu.popover = "auto";
-    menu.setAttribute("role", "group");
-    menu.setAttribute("aria-label", label);
-    menu.addEventListener("click", () => menu.hidePopover());
-    menu.addEventListener("toggle", ({ newState }) => { if (newState === "closed") menu.remove(); });
-    opener.closest("main, aside").append(menu);
-    menu.showPopover();
-    const { right, bottom, top } = opener.getBoundingClientRect();
-    const above = bottom + menu.offsetHeight + 8 > innerHeight;
-    Object.assign(menu.style, { top: `${above ? top - menu.offsetHeight - 4 : bottom + 4}px`, left: `${Math.max(8, Math.min(right, innerWidth - 8) - menu.offsetWidth)}px` });
-    menu.firstChild.focus();
   }
 }
 

@@ -1,8 +1,13 @@
 // Slack's mrkdwn to DOM nodes. Text never becomes markup: every node is made by hand.
 
 import { emoji, isEmoji } from "./emoji.js";
+import { BARE_SOURCE, link } from "./links.js";
 
-const INLINE = /`([^`\n]+)`|<([^<>\n]+)>|(?<![\w*])\*([^*\n]+)\*(?![\w*])|(?<![\w_])_([^_\n]+)_(?![\w_])|(?<![\w~])~([^~\n]+)~(?![\w~])|:([a-z0-9_+-]+):/g;
+const INLINE = new RegExp([
+  /`([^`\n]+)`/, /<([^<>\n]+)>/, new RegExp(`(${BARE_SOURCE})`),
+  /(?<![\w*])\*([^*\n]+)\*(?![\w*])/, /(?<![\w_])_([^_\n]+)_(?![\w_])/, /(?<![\w~])~([^~\n]+)~(?![\w~])/, /:([a-z0-9_+-]+):/,
+].map(({ source }) => source).join("|"), "g");
+const PICTURES_ONLY = /^(?:\p{Extended_Pictographic}[\u{fe0f}\u{200d}\u{1f3fb}-\u{1f3ff}]*|:[a-z0-9_+-]+:|\s)+$/u;
 const ENTITIES = { "&lt;": "<", "&gt;": ">", "&amp;": "&" };
 
 const unescape = (text) => text.replace(/&(?:lt|gt|amp);/g, (entity) => ENTITIES[entity]);
@@ -20,11 +25,7 @@ function reference(content, names, places) {
   if (target.startsWith("#")) return element("span", `#${label || places(target.slice(1)) || target.slice(1)}`, "mention");
   if (target.startsWith("!")) return element("span", `@${target.slice(1).split("^")[0]}`, "mention");
   if (!/^(https?:|mailto:)/.test(target)) return document.createTextNode(unescape(`<${content}>`));
-  const link = element("a", unescape(label || target));
-  link.href = unescape(target);
-  link.target = "_blank";
-  link.rel = "noopener noreferrer";
-  return link;
+  return link(unescape(label || target), unescape(target));
 }
 
 function inline(text, names, places) {
@@ -32,9 +33,10 @@ function inline(text, names, places) {
   let end = 0;
   for (const match of text.matchAll(INLINE)) {
     nodes.push(unescape(text.slice(end, match.index)));
-    const [whole, code, ref, bold, italic, strike, name] = match;
+    const [whole, code, ref, bare, bold, italic, strike, name] = match;
     if (code) nodes.push(element("code", unescape(code)));
     else if (ref) nodes.push(reference(ref, names, places));
+    else if (bare) nodes.push(link(unescape(bare), unescape(bare)));
     else if (bold) nodes.push(element("strong", inline(bold, names, places)));
     else if (italic) nodes.push(element("em", inline(italic, names, places)));
     else if (strike) nodes.push(element("s", inline(strike, names, places)));
@@ -64,3 +66,6 @@ export function mrkdwn(text, names, places = () => "") {
     return [element("pre", element("code", unescape(part.slice(3, -3).replace(/^\n/, ""))))];
   });
 }
+
+/** Whether a text is a few pictures and nothing else: those are shown large. */
+export const isPicturesOnly = (text) => text.length < 60 && PICTURES_ONLY.test(text) && [...text.matchAll(/:([a-z0-9_+-]+):/g)].every(([, name]) => isEmoji(name));

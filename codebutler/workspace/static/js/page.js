@@ -188,6 +188,7 @@ export class Page {
     if (atHome) return void (await this.#atHome());
     const { is_archived: isArchived } = model.channels.get(channel);
     this.channelComposer.moveTo(channel, `Message ${model.channelName(channel, "#")}`);
+    $("thread-place").textContent = model.channelName(channel, "#");
     if (thread) this.threadComposer.moveTo(`${channel}:${thread}`, "Reply…");
     for (const composer of [this.channelComposer, this.threadComposer]) composer.allow(!isArchived, "This channel is archived.");
     this.#showStatus();

@@ -29,14 +29,16 @@ export function openPanel(api) {
   const figures = tag("dl", "figures");
   const pending = tag("ul", "pending");
   const enforced = Object.assign(tag("input", ""), { type: "checkbox" });
-  const show = (state) => draw(state, figures, pending, enforced);
-  const act = async (what, body, verb) => {
-    try {
-      await api.page(what, body, verb);
-      show(await api.page("faults", undefined, "GET"));
-    } catch (error) {
-      notice(words(error));
-    }
+  let acts = 0;
+  // What was asked before the person did something is old news when it comes after it.
+  const look = async (asked = acts) => {
+    const state = await api.page("faults", undefined, "GET");
+    if (asked === acts) draw(state, figures, pending, enforced);
+  };
+  const told = (error) => notice(words(error));
+  const act = (what, body, verb) => {
+    acts += 1;
+    return api.page(what, body, verb).then(() => look()).catch(told);
   };
   enforced.addEventListener("change", () => act("limits", { enforced: enforced.checked }));
   const box = dialog("Faults on order", "panel faults", tag("div", "panel-body",
@@ -45,10 +47,9 @@ export function openPanel(api) {
     tag("h3", "", "The app's next calls"), orders(act), pending,
     tag("label", "check", enforced, tag("span", "", "Refuse what is over Slack's rate limits")),
     tag("h3", "", "What happened so far"), figures));
-  const look = () => api.page("faults", undefined, "GET").then(show, (error) => notice(words(error)));
-  const timer = setInterval(look, REFRESH_MS);
+  const timer = setInterval(() => look().catch(told), REFRESH_MS);
   box.addEventListener("close", () => clearInterval(timer));
-  look();
+  look().catch(told);
   return box;
 }
 

@@ -62,7 +62,8 @@ export class Sidebar {
   }
 
   #row(name, isHere, go) {
-    const node = button(name, "", () => { this.show(false); go(); });
+    const node = button(tag("span", "name", name), "", () => { this.show(false); go(); });
+    node.title = name;
     node.setAttribute("aria-current", String(isHere));
     return tag("li", "", node);
   }

@@ -1,0 +1,104 @@
+"""Reading: what a message looks like in any script, and how fingers and keys get at what one may do with it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from tests.integration.workspace.browser import Stage, clean, enter, stage
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+__all__ = ["stage"]
+RIGHT_TO_LEFT = """node => {
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  const box = node.getBoundingClientRect(), text = range.getClientRects()[0];
+  return text.left - box.left > 20 && box.right - text.right < 2;
+}"""
+
+
+async def test_bare_addresses_are_links_where_they_end(stage: Stage) -> None:
+    channel, name = stage.channel()
+    stage.server.say(
+        channel, "see https://a.example/x_y_z?q=1&amp;r=2. And &lt;http://b.example&gt;, `http://c.example`"
+    )
+    stage.post(channel, [{"type": "markdown", "text": "in (https://d.example/e) and `https://f.example`"}])
+    async with stage.page(name) as page:
+        links = page.locator("#messages .body a")
+        await expect(links).to_have_text(
+            ["https://a.example/x_y_z?q=1&r=2", "http://b.example", "https://d.example/e"]
+        )
+        await expect(links.first).to_have_attribute("href", "https://a.example/x_y_z?q=1&r=2")
+        await expect(links.last).to_have_attribute("rel", "noopener noreferrer")
+
+
+async def test_every_script_runs_its_own_way_and_points_have_boxes(stage: Stage) -> None:
+    channel, name = stage.channel()
+    stage.server.say(channel, "שלום עולם")
+    stage.server.say(channel, "👍 :tada:")
+    stage.post(channel, [{"type": "markdown", "text": "- [x] done\n- [ ] open\n\nمرحبا\n"}])
+    async with stage.page(name) as page:
+        assert await page.locator("#messages .text").first.evaluate(RIGHT_TO_LEFT)
+        assert await page.locator("#messages .markdown p").evaluate(RIGHT_TO_LEFT)
+        await expect(page.locator("#messages .jumbo")).to_have_text("👍 🎉")
+        await expect(page.get_by_role("checkbox", name="done")).to_be_checked()
+        await expect(page.get_by_role("checkbox", name="open")).not_to_be_checked()
+        await clean(page)
+
+
+async def test_the_arrows_walk_from_message_to_message(stage: Stage) -> None:
+    channel, name = stage.channel()
+    for number in range(3):
+        stage.post(channel, text=f"number {number}")
+    ts = stage.server.say(channel, "mine")
+    async with stage.page(name) as page:
+        shown = page.locator("#messages .message")
+        await page.locator("#messages").focus()
+        # Nothing stands between the messages and the box where one writes.
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_label(f"Message #{name}")).to_be_focused()
+        await page.keyboard.press("Shift+Tab")
+        await page.keyboard.press("ArrowUp")
+        await expect(shown.last).to_be_focused()
+        await clean(page)
+        await page.keyboard.press("Tab")
+        await expect(shown.last.get_by_label("Add a reaction")).to_be_focused()
+        # A message that is drawn anew keeps whoever stands on it.
+        stage.server.call("chat.update", stage.server.user_token, channel=channel, ts=ts, text="still mine")
+        await expect(shown.last).to_contain_text("still mine")
+        await expect(shown.last.get_by_label("Add a reaction")).to_be_focused()
+        await page.keyboard.press("Shift+Tab")
+        await page.keyboard.press("e")
+        await expect(page.get_by_label(f"Message #{name}")).to_have_value("still mine")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("Shift+Tab")
+        await page.keyboard.press("Home")
+        await expect(shown.first).to_be_focused()
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("t")
+        await expect(page.locator("#replies")).to_contain_text("number 1")
+        await expect(page.get_by_label("Reply…")).to_be_focused()
+
+
+async def test_under_a_finger_one_button_opens_all_there_is_to_do(stage: Stage) -> None:
+    channel, name = stage.channel()
+    ts = stage.server.say(channel, "look at this")
+    async with stage.page(width=390, height=844, has_touch=True, is_mobile=True) as page:
+        await enter(page, name)
+        opener = page.locator("#messages .message").get_by_role("button", name="What to do with this message")
+        await opener.tap()
+        sheet = page.get_by_role("group", name="What to do with this message")
+        await expect(sheet).to_be_visible()
+        await clean(page)
+        await sheet.get_by_role("button", name="heart").tap()
+        await expect(page.locator("[data-reaction=heart]")).to_be_visible()
+        await expect(sheet).to_have_count(0)
+        await opener.tap()
+        await sheet.get_by_role("button", name="Add a reaction").tap()
+        await page.get_by_role("group", name="Reactions").get_by_role("button", name="rocket").tap()
+        await expect(page.locator("[data-reaction=rocket]")).to_be_visible()
+        await opener.tap()
+        await sheet.get_by_role("button", name="Reply in thread").tap()
+        await expect(page.locator("#thread-place")).to_have_text(f"#{name}")
+        await expect(page.locator("#replies")).to_contain_text("look at this")
+    assert list(stage.server.workspace.channel(channel).messages[ts].reactions) == ["heart", "rocket"]
