@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -16,6 +19,15 @@ def give_away(directory: Path, uid: int = ORDINARY_ID) -> None:
     if os.geteuid() == 0:
         for path in (directory, *directory.rglob("*")):
             os.chown(path, uid, uid, follow_symlinks=False)
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """A directory that every user may walk to, which pytest's own are not."""
+    with tempfile.TemporaryDirectory(prefix="codebutler-test-", dir="/var/tmp") as name:
+        directory = Path(name).resolve()
+        directory.chmod(0o755)
+        yield directory
 
 
 async def execute(launch: Launch, stdin: bytes = b"") -> tuple[int, bytes, bytes]:

@@ -1,7 +1,8 @@
-"""A sandbox without walls, for tests of what stands behind it."""
+"""Sandboxes without walls, for tests of what stands behind them."""
 
 from __future__ import annotations
 
+from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 
 
@@ -15,3 +16,8 @@ class NoWalls:
 
     async def self_test(self) -> None:
         return
+
+
+def as_it_is() -> NoSandbox:
+    """What an ordinary user gets without walls, for tests that root runs in directories of its own."""
+    return NoSandbox(uid=1000)

@@ -43,9 +43,9 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.bootstrap import serve
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
+from tests.walls import as_it_is
 
 CHANNEL = "C0REPO"
 USER = "U0ANA"
@@ -127,7 +127,7 @@ class OneAgent:
 
     def __init__(self, backend: ScriptedBackend, repo: Path) -> None:
         self.backend = backend
-        self._tree = Tree(Git(NoSandbox(), repo, repo / ".codebutler" / "home"))
+        self._tree = Tree(Git(as_it_is(), repo, repo / ".codebutler" / "home"))
         self._undo = UndoBackend(self.tree)
 
     async def get(self, name: str) -> AgentBackend:

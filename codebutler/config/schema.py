@@ -25,7 +25,7 @@ AgentName = Literal["claude", "kimi", "native", "rehearsal"]
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
 SandboxMode = Literal["auto", "bwrap", "docker", "seatbelt", "none"]
 AgentNetwork = Literal["auto", "hosts", "open"]
-CommandNetwork = Literal["none", "hosts", "open"]
+CommandNetwork = Literal["auto", "none", "hosts", "open"]
 # A name (`*.` before it: whatever ends so) or an address, and perhaps a port.
 HOST = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?\Z"
 Host = Annotated[str, Meta(pattern=HOST)]
@@ -154,19 +154,20 @@ class TavilySection(Section, frozen=True):
 
 
 class SandboxSection(Section, frozen=True):
-    """The walls around an agent, and what it and all it starts may use up together; 0 = no limit.
+    """The walls around an agent, and what it and all it starts may use up together; 0 = no limit, None = what is usual
+    behind those walls.
 
     ``network``: what agents reach; ``hosts``: where that is a list, what is on it besides the model's service.
     """
 
     mode: SandboxMode = "auto"
     network: AgentNetwork = "auto"
-    command_network: CommandNetwork = "open"
+    command_network: CommandNetwork = "auto"
     hosts: tuple[Host, ...] = ()
-    memory_mb: Annotated[int, Meta(ge=0, le=2**24)] = 4096
-    processes: Annotated[int, Meta(ge=0, le=2**22)] = 512
+    memory_mb: Annotated[int, Meta(ge=0, le=2**24)] | None = None
+    processes: Annotated[int, Meta(ge=0, le=2**22)] | None = None
     file_size_gb: Annotated[int, Meta(ge=0, le=2**20)] = 10
-    cpus: Annotated[float, Meta(ge=0, le=4096)] = 0
+    cpus: Annotated[float, Meta(ge=0, le=4096)] | None = None
 
 
 class CommandRule(Section, frozen=True):

@@ -43,12 +43,11 @@ from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.store.state_dir import STATE_DIR
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
-from tests.walls import NoWalls
+from tests.walls import NoWalls, as_it_is
 
 DEADLINE_S = 60
 ACP_AGENT = Path(__file__).parents[1] / "acpagent" / "agent.py"
@@ -174,7 +173,7 @@ async def _rig(agent: str, tmp_path: Path) -> AsyncIterator[Rig]:
         async with CompletionsServer() as completions:
             section = NativeSection(base_url=completions.base_url, model="m", api_key="dummy")
             repo = RepoSettings(name="r", path=str(tmp_path), channel_id="C1", config=Config(native=section))
-            native = NativeRig(native_backend(repo, NoSandbox(), home, SystemClock()), completions)
+            native = NativeRig(native_backend(repo, as_it_is(), home, SystemClock()), completions)
             yield native
             await native.backend.close()
         return
@@ -190,7 +189,7 @@ def _offline(agent: str, home: Path, repo: Path) -> Rig | None:
     if agent in ("run", "headless"):
         return ShellRig(_program(agent, home, repo))
     if agent == "rehearsal":
-        return RehearsalRig(RehearsalBackend(NoSandbox(), home, SystemClock()))
+        return RehearsalRig(RehearsalBackend(as_it_is(), home, SystemClock()))
     if agent == "other":
         rule = CommandRule(prefix="other", binary=sys.executable, args=(str(ACP_AGENT), "plain"), mode="acp")
         return OtherRig(AcpBackend(Other(rule, home, {}, timeout_minutes=30), NoWalls(), SystemClock()))
@@ -212,8 +211,8 @@ def _program(agent: str, home: Path, repo: Path) -> AgentBackend:
     around = Surroundings(home, "/usr/bin:/bin")
     if agent == "headless":
         rule = CommandRule(prefix="x", binary="bash", args=("-c", 'eval "$0"'), mode="headless")
-        return HeadlessBackend(rule, NoSandbox(), around, SystemClock(), 600)
-    return ShellBackend(RUN, NoSandbox(), around, SessionLogs(repo, 30), SystemClock(), Pace(flush_s=0.3))
+        return HeadlessBackend(rule, as_it_is(), around, SystemClock(), 600)
+    return ShellBackend(RUN, as_it_is(), around, SessionLogs(repo, 30), SystemClock(), Pace(flush_s=0.3))
 
 
 def turn(repo: Path, prompt: str, name: str = "1", session_id: str | None = None) -> TurnRequest:

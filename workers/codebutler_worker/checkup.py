@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 from codebutler.clock import SystemClock
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.errors import CodeButlerError, SandboxUnavailableError
-from codebutler.protocol.findings import Finding, fail, ok, warn
+from codebutler.protocol.findings import Finding, Level, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
@@ -111,13 +111,11 @@ async def _walls(
         yield fail("sandbox", section.mode, str(error))
         return
     if sandbox.name == "none":
-        yield warn(
-            "sandbox", "none", "agents run without walls, as you: set sandbox.mode to auto unless you must"
-        )
+        yield warn("sandbox", "none", "agents run without walls: set sandbox.mode to auto unless you must")
     else:
         yield walls_finding(sandbox.name)
-    for is_well, told in sorted({_identity(sandbox.name, each) for each in group}):
-        yield (ok if is_well else warn)("sandbox", "user", told)
+    for level, told in sorted({_identity(sandbox.name, each) for each in group if each.path}):
+        yield Finding(area="sandbox", subject="user", level=level, text=told)
     if isinstance(sandbox, Lasting):
         await sandbox.close()
         yield ok("sandbox", "limits", sandbox.told)
@@ -128,10 +126,13 @@ async def _walls(
     yield await _network(sandbox, section)
 
 
-def _identity(walls: str, settings: RepoSettings) -> tuple[bool, str]:
+def _identity(walls: str, settings: RepoSettings) -> tuple[Level, str]:
+    return identity(walls, os.geteuid(), _owner(settings), settings.path or "the repository")
+
+
+def _owner(settings: RepoSettings) -> int:
     path = Path(settings.path)
-    owner = path.stat().st_uid if settings.path and path.exists() else os.geteuid()
-    return identity(walls, os.geteuid(), owner)
+    return path.stat().st_uid if settings.path and path.exists() else os.geteuid()
 
 
 def walls_finding(name: str) -> Finding:
@@ -178,6 +179,8 @@ async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
         await asyncio.to_thread(
             subprocess.run, ["git", "init", "-q", str(repo)], check=False, stdout=subprocess.DEVNULL
         )
+        if os.geteuid() == 0:
+            await asyncio.to_thread(_give_away, repo, _owner(checkup.group[0]))
         settings = msgspec.structs.replace(checkup.group[0], path=str(repo), name="sample")
         roster = Roster(settings, home, Path(checkup.state), SystemClock())
         began_s = time.monotonic()
@@ -194,6 +197,12 @@ async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
         return fail("live", name, finished.text if finished else "its turn had no end")
     cost = f", ${finished.usage.cost_usd:.2f}" if finished.usage.cost_usd else ""
     return ok("live", name, f"answered in {time.monotonic() - began_s:.1f} s{cost}")
+
+
+def _give_away(repo: Path, owner: int) -> None:
+    """To whom the real repository belongs, so that what starts here starts there."""
+    for path in (repo, *repo.rglob("*")):
+        os.chown(path, owner, owner, follow_symlinks=False)
 
 
 async def _turn(roster: Roster, name: str, repo: Path) -> Finished | None:

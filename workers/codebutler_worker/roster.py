@@ -117,8 +117,9 @@ class Roster:
             sandbox = await select_sandbox(
                 section.mode, trusted=True, hidden=(self._state,), section=section, idle_s=idle_s
             )
-            is_well, told = identity(sandbox.name, os.geteuid(), Path(self._settings.path).stat().st_uid)
-            log.log(logging.INFO if is_well else logging.WARNING, "%s", told)
+            repo = Path(self._settings.path)
+            level, told = identity(sandbox.name, os.geteuid(), repo.stat().st_uid, str(repo))
+            log.log(logging.INFO if level == "ok" else logging.WARNING, "%s", told)
             if isinstance(sandbox, Lasting):
                 if swept := await sandbox.sweep():
                     log.warning("%d containers of workers that are no more were removed", swept)

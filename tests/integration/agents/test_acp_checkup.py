@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings, SandboxSection
@@ -14,16 +15,25 @@ KEY = "sk-not-a-real-key-0123456789"
 
 
 async def test_each_answers_once_or_says_what_to_do(tmp_path: Path) -> None:
-    binary, python = str(require("kimi")), str(require("python3"))
+    binary, python = str(require("kimi")), "/usr/bin/python3"
+    (tmp_path / ".other").mkdir()
+    script = str(shutil.copy(ACP_AGENT, tmp_path / ".other"))
     rules = [
-        CommandRule(prefix=name, binary=python, args=(str(ACP_AGENT), temper), mode="acp", description=name)
+        CommandRule(
+            prefix=name,
+            binary=python,
+            args=(script, temper),
+            mode="acp",
+            description=name,
+            home_paths=(".other",),
+        )
         for name, temper in (("other", "plain"), ("locked", "locked"))
     ]
     async with ModelServer() as model:
         model.play(Reply("READY"))
         config = Config(
             kimi=KimiSection(binary=binary, api_key=KEY, base_url=f"{model.url}/v1"),
-            sandbox=SandboxSection(mode="none"),
+            sandbox=SandboxSection(mode="bwrap"),
             commands=tuple(rules),
         )
         env = {"PATH": path_with_node()}

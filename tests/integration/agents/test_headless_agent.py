@@ -15,11 +15,11 @@ from codebutler_worker.agents.headless.backend import ANSWER_CHARS, SPOKEN_CHARS
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.e2e.test_sessions import running
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import path_with_node, require
+from tests.walls import as_it_is
 
 DEADLINE_S = 60.0
 TURN = "0123456789abcdef"
@@ -32,7 +32,7 @@ def backend_of(
     prepare_state_dir(repo)
     rule = CommandRule(prefix="ai", binary=binary, args=args, mode="headless", envelope=envelope)
     around = Surroundings(repo.parent, "/usr/local/bin:/usr/bin:/bin")
-    backend = HeadlessBackend(rule, NoSandbox(), around, SystemClock(), limit_s)
+    backend = HeadlessBackend(rule, as_it_is(), around, SystemClock(), limit_s)
     backend.logs = SessionLogs(repo, 30)
     return backend
 

@@ -17,9 +17,9 @@ from codebutler_worker.agents.shell import run as run_module
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.programs import require
+from tests.walls import as_it_is
 
 DEADLINE_S = 30.0
 TURN = "0123456789abcdef"
@@ -93,7 +93,7 @@ def backend_of(
     prepare_state_dir(repo)
     around = Surroundings(repo.parent, "/usr/local/bin:/usr/bin:/bin", instructions=instructions)
     return ShellBackend(
-        rule, NoSandbox(), around, SessionLogs(repo, 30), SystemClock(), pace or Pace(flush_s=0.3)
+        rule, as_it_is(), around, SessionLogs(repo, 30), SystemClock(), pace or Pace(flush_s=0.3)
     )
 
 

@@ -26,14 +26,14 @@ from codebutler_worker.agents.leftovers import descendants
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Sandbox
 from tests.programs import require
+from tests.walls import as_it_is
 
 
 @pytest.fixture(params=["none", "bwrap"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return NoSandbox() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
+    return as_it_is() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ async def test_without_walls_to_stand_behind_nothing_runs(sandbox: Sandbox, tmp_
 
 
 def scripted(script: Script, clock: ManualClock, tmp_path: Path) -> RehearsalBackend:
-    return RehearsalBackend(NoSandbox(), tmp_path, clock, script)
+    return RehearsalBackend(as_it_is(), tmp_path, clock, script)
 
 
 async def test_a_script_decides_what_happens(tmp_path: Path, git_repo: Path) -> None:

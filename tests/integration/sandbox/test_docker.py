@@ -65,6 +65,15 @@ async def test_a_container_is_made_as_promised(
     assert (host["PidsLimit"], host["NanoCpus"], host["Memory"]) == (128, 10**9, 512 * 2**20)
     assert (host["NetworkMode"], host["Privileged"], host["PidMode"]) == ("none", False, "")
     assert (config["User"], config["WorkingDir"]) == ("1000:1000", "/workspace")
+    assert policy.workdir.stat().st_uid == 1000
+
+
+async def test_in_anothers_repository_the_user_is_that_other(
+    sandbox: DockerSandbox, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    give_away(tmp_path, 4321)
+    assert await attack(sandbox, policy, "id -u; touch made") == (0, "4321\n")
+    assert (policy.workdir / "made").stat().st_uid == 4321
 
 
 async def test_a_conversation_keeps_its_container_and_shares_it_with_none(

@@ -20,10 +20,10 @@ from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import PREFIX, Bounds, Group, Slot, find_slots, own_slots
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
+from tests.walls import as_it_is
 
 MB = 2**20
 PYTHON = f"{sys.base_prefix}/bin/python3"
@@ -93,7 +93,7 @@ async def test_a_fork_bomb_is_held_and_gone_at_the_end(tmp_path: Path) -> None:
 async def test_a_bomb_that_never_stops_forking_is_ended_in_time(git_repo: Path, walls: bool) -> None:
     require("bwrap")
     limiter = grouped("pids", limits=Limits(processes=100))
-    sandbox = LimitedSandbox(BwrapSandbox() if walls else NoSandbox(), limiter)
+    sandbox = LimitedSandbox(BwrapSandbox() if walls else as_it_is(), limiter)
     policy = SandboxPolicy(workdir=git_repo, home=git_repo.parent / "home", env={"PATH": "/usr/bin:/bin"})
     bomb = "exec 2>&1; b() { b | b & }; while :; do b; done"
     process = await AgentProcess.spawn(sandbox.wrap(("/bin/bash", "-c", bomb), policy))
@@ -226,7 +226,7 @@ async def test_a_group_of_version_2_ends_whoever_left_the_family() -> None:
 async def test_the_rehearsal_agent_tells_the_limit(tmp_path: Path, git_repo: Path) -> None:
     limiter = grouped("memory", limits=Limits(memory_bytes=2 * MB))
     (git_repo / "one-line").write_text("x" * 32 * MB)  # grep holds a whole line
-    tools = Tools(LimitedSandbox(NoSandbox(), limiter), git_repo, tmp_path)
+    tools = Tools(LimitedSandbox(as_it_is(), limiter), git_repo, tmp_path)
     with pytest.raises(ToolError, match="2 MB of memory"):
         await tools.search("a", ".")
 

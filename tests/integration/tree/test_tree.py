@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.tree.git import Git, GitError
 from codebutler_worker.tree.tree import MAX_FILE_BYTES, Tree
 from tests.programs import require
+from tests.walls import as_it_is
 
 
 def git(repo: Path, *arguments: str) -> str:
@@ -39,7 +39,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["bwrap", "none"])
 def tree(request: pytest.FixtureRequest, repo: Path, tmp_path: Path) -> Tree:
-    sandbox = BwrapSandbox(program=require("bwrap")) if request.param == "bwrap" else NoSandbox()
+    sandbox = BwrapSandbox(program=require("bwrap")) if request.param == "bwrap" else as_it_is()
     return Tree(Git(sandbox, repo, tmp_path / "home"))
 
 
@@ -146,7 +146,7 @@ async def test_a_repository_without_a_commit_has_a_difference_too(tmp_path: Path
 
 
 async def test_without_git_there_is_no_snapshot_and_the_line_says_why(tmp_path: Path) -> None:
-    tree = Tree(Git(NoSandbox(), tmp_path, tmp_path / "home"))
+    tree = Tree(Git(as_it_is(), tmp_path, tmp_path / "home"))
     assert await tree.snapshot("t1/before") is None
     with pytest.raises(GitError, match="git init"):
         await tree.difference()

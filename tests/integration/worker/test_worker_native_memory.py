@@ -33,7 +33,7 @@ def native(repo: Path, model: CompletionsServer, verbosity: str = "quiet") -> Re
     config = msgspec.structs.replace(
         plain.config,
         native=NativeSection(base_url=model.base_url, model="small"),
-        sandbox=SandboxSection(mode="none"),
+        sandbox=SandboxSection(),
         memory=MemorySection(review="off"),
     )
     return msgspec.structs.replace(plain, config=config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -35,6 +36,7 @@ from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.agents.leftovers import MARK, pid_namespace
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.conversation.desk.desk import Agents
+from tests.containers import give_away, open_directory
 from tests.programs import require
 
 DEADLINE_S = 30.0
@@ -95,6 +97,16 @@ async def answer(process: WorkerProcess, messages: AsyncIterator[ToParent]) -> s
 async def test_it_answers_and_ends_when_told_to(forks: ForkServer, git_repo: Path, mode: SandboxMode) -> None:
     if mode == "bwrap":
         require("bwrap")
+        await _answers_and_ends(forks, git_repo, mode)
+        return
+    # Without walls root starts nothing in what is its own.
+    with open_directory() as base:
+        shutil.copytree(git_repo, base / "repo")
+        give_away(base / "repo")
+        await _answers_and_ends(forks, base / "repo", mode)
+
+
+async def _answers_and_ends(forks: ForkServer, git_repo: Path, mode: SandboxMode) -> None:
     process, messages = await ready(forks, git_repo, mode)
     event, request = message("read README.md")
     process.send(Deliver(seq=1, event=event, request=request))

@@ -36,10 +36,18 @@ def test_for_agents(network: AgentNetwork, walls: str, kind: Kind) -> None:
         ("none", "bwrap", "none"),
         ("hosts", "bwrap", "hosts"),
         ("none", "docker", "none"),
+        ("auto", "bwrap", "open"),
+        ("auto", "none", "open"),
+        ("auto", "docker", "none"),
+        ("open", "docker", "open"),
     ],
 )
 def test_for_commands(network: CommandNetwork, walls: str, kind: Kind) -> None:
     assert for_commands(SandboxSection(command_network=network), walls, {}).kind == kind
+
+
+def test_in_a_container_what_people_start_reaches_the_named_hosts_only() -> None:
+    assert for_commands(SandboxSection(hosts=("pypi.org",)), "docker", {}).kind == "hosts"
 
 
 def test_what_cannot_be_kept_is_refused() -> None:

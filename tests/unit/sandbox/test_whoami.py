@@ -8,19 +8,23 @@ from codebutler_worker.sandbox.whoami import identity
 
 
 @pytest.mark.parametrize(
-    ("walls", "uid", "owner", "is_well", "words"),
+    ("walls", "uid", "owner", "level", "words"),
     [
-        ("bwrap", 1000, 1000, True, "as you (user 1000)"),
-        ("none", 1000, 1000, True, "as you (user 1000)"),
-        ("bwrap", 0, 1001, True, "become the repository's owner (user 1001)"),
-        ("docker", 0, 1001, True, "become the repository's owner (user 1001)"),
-        ("bwrap", 0, 0, False, "inside the walls agents are user 1000"),
-        ("docker", 0, 0, False, "nothing is started there"),
-        ("none", 0, 0, False, "without walls so do agents"),
-        ("none", 0, 1001, False, "without walls so do agents"),
+        ("bwrap", 1000, 1000, "ok", "as you (user 1000)"),
+        ("none", 1000, 1000, "ok", "as you (user 1000)"),
+        ("docker", 1000, 1000, "ok", "agents run as user 1000, without"),
+        ("docker", 1000, 1001, "ok", "agents run as user 1001, whose the repository is"),
+        ("docker", 1000, 0, "FAIL", "chown -R 1000:1000 /r"),
+        ("bwrap", 0, 1001, "ok", "become the repository's owner (user 1001)"),
+        ("none", 0, 1001, "ok", "become the repository's owner (user 1001)"),
+        ("docker", 0, 1001, "ok", "agents run as user 1001, whose the repository is"),
+        ("bwrap", 0, 0, "warn", "inside the walls agents are user 1000"),
+        ("docker", 0, 0, "FAIL", "chown -R 1000:1000 /r"),
+        ("none", 0, 0, "FAIL", "/r belongs to root, and no agent is root"),
     ],
 )
-def test_who_they_are(walls: str, uid: int, owner: int, *, is_well: bool, words: str) -> None:
-    well, told = identity(walls, uid, owner)
-    assert well is is_well
+def test_who_they_are(walls: str, uid: int, owner: int, level: str, words: str) -> None:
+    found, told = identity(walls, uid, owner, "/r")
+    assert found == level
     assert words in told
+    assert "\n" not in told

@@ -20,6 +20,7 @@ Kind = Literal["none", "hosts", "open"]
 
 WITH_DOORS = ("bwrap", "docker")
 """The walls that a way out can be made through."""
+CONTAINER = "docker"
 WITHOUT_WALLS = "none"
 NAMED = 5
 NO_DOORS = (
@@ -85,7 +86,11 @@ def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> O
 
 def for_commands(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
     """For programs that people start. Raises SandboxUnavailableError."""
-    return _outlet("sandbox.commandNetwork", section.command_network, section, walls, env)
+    kind: Kind = "open" if section.command_network == "auto" else section.command_network
+    if section.command_network == "auto" and walls == CONTAINER:
+        # The only other network of a container would be this machine's own, with its loopback.
+        kind = "hosts" if section.hosts else "none"
+    return _outlet("sandbox.commandNetwork", kind, section, walls, env)
 
 
 def summary(section: SandboxSection, walls: str) -> str:

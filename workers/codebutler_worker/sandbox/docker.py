@@ -15,7 +15,7 @@ from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.containers import Container, Containers, Docker, Recipe
-from codebutler_worker.sandbox.docker_argv import PLACE, Identity, exec_argv, run_options
+from codebutler_worker.sandbox.docker_argv import AGENT, PLACE, Identity, exec_argv, run_options
 from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits, explain
@@ -25,7 +25,6 @@ from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolic
 from codebutler_worker.sandbox.system import find_program
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
-ORDINARY_ID = 1000
 PYTHON = Path("/usr/bin/python3")
 DEFAULT = Limits(memory_bytes=512 * 2**20, processes=128, cpus=1)
 """What a container may use where the configuration does not say."""
@@ -74,9 +73,8 @@ class DockerSandbox:
             hidden=self._hidden,
             network=policy.network,
         )
-        # Ours, or as root the owner's; root itself is refused.
-        mine = os.geteuid() != 0
-        who = Identity(os.geteuid(), os.getegid()) if mine else Identity(checkout.uid, checkout.gid)
+        # Who else could write there? Root is refused.
+        who = Identity.of(checkout.uid, checkout.gid)
         behind_door = isinstance(policy.network, Door)
         if isinstance(policy.network, Door):
             argv = through(policy.network, PYTHON, argv)
@@ -98,7 +96,7 @@ class DockerSandbox:
             workdir.mkdir()
             outside.touch()
             if os.geteuid() == 0:
-                os.chown(workdir, ORDINARY_ID, ORDINARY_ID)
+                os.chown(workdir, AGENT.uid, AGENT.gid)
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside)}
             policy = SandboxPolicy(
                 workdir=workdir, home=base / "home", env=env, network="none", conversation="self-test"
@@ -145,15 +143,8 @@ class DockerSandbox:
 
 
 def container_limits(section: SandboxSection) -> Limits:
-    """What ``sandbox`` of the configuration says; a container's own default where it says what everybody's is."""
-    plain = SandboxSection()
-    asked = Limits.configured(section)
-    return Limits(
-        memory_bytes=DEFAULT.memory_bytes if section.memory_mb == plain.memory_mb else asked.memory_bytes,
-        processes=DEFAULT.processes if section.processes == plain.processes else asked.processes,
-        cpus=DEFAULT.cpus if section.cpus == plain.cpus else asked.cpus,
-        file_bytes=asked.file_bytes,
-    )
+    """What ``sandbox`` of the configuration says; where it says nothing, a container's own default."""
+    return Limits.configured(section, DEFAULT)
 
 
 def usual_host() -> str:

@@ -17,6 +17,7 @@ from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import Door
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
+from codebutler_worker.sandbox.whoami import ROOTS_OWN
 
 WORKSPACE = Path("/workspace")
 # The image brings these; what is named elsewhere below /usr and /opt is this machine's own.
@@ -48,6 +49,15 @@ class Identity:
     uid: int
     gid: int
 
+    @classmethod
+    def of(cls, uid: int, gid: int) -> Identity:
+        """Whoever the checkout belongs to; never root's group."""
+        return AGENT if uid == AGENT.uid else cls(uid, gid or uid)
+
+
+AGENT = Identity(1000, 1000)
+"""Of the image, and of every container whose repository belongs to nobody else."""
+
 
 def run_options(inside: Inside, checkout: Checkout, identity: Identity, limits: Limits) -> tuple[str, ...]:
     """The options of `docker run` for a container in which programs see ``inside`` and ``checkout``.
@@ -62,11 +72,11 @@ def run_options(inside: Inside, checkout: Checkout, identity: Identity, limits: 
         *((f"--pids-limit={limits.processes}",) if limits.processes else ()),
         *((f"--cpus={limits.cpus:g}",) if limits.cpus else ()),
         *((f"--memory={limits.memory_bytes // 2**20}m",) if limits.memory_bytes else ()),
-        *((f"--ulimit=fsize={limits.file_bytes}",) if limits.file_bytes else ()),
-        "--ulimit=core=0",
         f"--user={identity.uid}:{identity.gid}",
         f"--workdir={WORKSPACE}",
         f"--network={'host' if inside.network == 'open' else 'none'}",
+        *((f"--ulimit=fsize={limits.file_bytes}",) if limits.file_bytes else ()),
+        "--ulimit=core=0",
         *(
             [_bind(inside.network.path, Path(INSIDE), read_only=True)]
             if isinstance(inside.network, Door)
@@ -96,10 +106,7 @@ def exec_argv(
 
 def _refuse(inside: Inside, checkout: Checkout, identity: Identity) -> None:
     if identity.uid == 0:
-        raise SandboxUnavailableError(
-            f"{checkout.root} belongs to root, and in docker no agent is root: give it to an ordinary user "
-            f"(chown -R 1000:1000 {checkout.root})"
-        )
+        raise SandboxUnavailableError(ROOTS_OWN.format(repo=checkout.root))
     for path in (inside.home, *SYSTEM_ROOTS, WORKSPACE):
         if path.is_relative_to(checkout.root) or checkout.root == WORKSPACE:
             raise SandboxUnavailableError(

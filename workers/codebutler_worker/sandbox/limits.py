@@ -37,13 +37,15 @@ class Limits:
     cpus: float = 0
 
     @classmethod
-    def configured(cls, section: SandboxSection) -> Limits:
-        """What ``sandbox`` of the configuration says."""
+    def configured(cls, section: SandboxSection, usual: Limits | None = None) -> Limits:
+        """What ``sandbox`` of the configuration says, and where it says nothing what is ``usual`` (None = USUAL)."""
+        usual = usual or USUAL
+        memory, processes, cpus = section.memory_mb, section.processes, section.cpus
         return cls(
-            memory_bytes=section.memory_mb * 2**20,
-            processes=section.processes,
+            memory_bytes=usual.memory_bytes if memory is None else memory * 2**20,
+            processes=usual.processes if processes is None else processes,
             file_bytes=section.file_size_gb * 2**30,
-            cpus=section.cpus,
+            cpus=usual.cpus if cpus is None else cpus,
         )
 
     @property
@@ -54,6 +56,10 @@ class Limits:
     @property
     def any(self) -> bool:
         return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
+
+
+USUAL = Limits(memory_bytes=4096 * 2**20, processes=512)
+"""Of an agent on this machine itself, where the configuration does not say."""
 
 
 def outer(argv: tuple[str, ...], limits: Limits, doors: tuple[Path, ...]) -> tuple[str, ...]:
