@@ -6,8 +6,22 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def pass_over_interrupts() -> None:
+    """Let SIGINT do nothing to this process.
+
+    By a handler, and not by ignoring it: a program that we execute would ignore it, too (execve(2)), and Ctrl-C
+    would end nothing that an agent starts.
+    """
+    signal.signal(signal.SIGINT, _nothing)
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    return
 
 
 class Stopping:

@@ -6,8 +6,9 @@ import contextlib
 import faulthandler
 import importlib
 import os
-import signal
 from multiprocessing.connection import Connection
+
+from codebutler.process.stopping import pass_over_interrupts
 
 
 def run(target: str, connection: Connection, printing: Connection) -> None:
@@ -21,7 +22,7 @@ def run(target: str, connection: Connection, printing: Connection) -> None:
     # A session of its own: Ctrl-C in the terminal is for the parent, which then asks the workers to stop.
     with contextlib.suppress(OSError):
         os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pass_over_interrupts()
     faulthandler.enable(all_threads=True)
     module, _, function = target.partition(":")
     getattr(importlib.import_module(module), function)(connection)

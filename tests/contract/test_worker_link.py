@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from codebutler.model import MessagePosted
-from codebutler.protocol.messages import Configure, Deliver, Hello, Ready, Shutdown, Stored, ToParent
+from codebutler.protocol.messages import Configure, Deliver, Hello, Log, Ready, Shutdown, Stored, ToParent
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.port import WorkerLink
 from tests.workers.inprocess import FakeWorker
@@ -74,6 +74,22 @@ async def started(link: WorkerLink) -> None:
 def order(link: WorkerLink, text: str) -> None:
     asked = entry(5, text)
     link.send(Deliver(seq=5, event=asked.event, request=asked.request))
+
+
+async def test_an_interrupt_is_for_what_a_worker_starts_and_not_for_itself() -> None:
+    link = await real()
+    try:
+        await started(link)
+        link.kill(signal.SIGINT)
+        order(link, "child kill -INT $$; echo it is ignored")
+        told = await until(link, Log)
+        assert isinstance(told, Log)
+        assert told.text == ""
+    finally:
+        link.kill(signal.SIGKILL)
+        async with asyncio.timeout(30):
+            await link.wait_dead()
+        link.close()
 
 
 async def test_messages_go_both_ways(link: WorkerLink) -> None:

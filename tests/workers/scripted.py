@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 from multiprocessing.connection import Connection
@@ -177,6 +178,13 @@ def environment(pipe: Pipe, seq: int, argument: str) -> None:
     pipe.say(Log(tag="INF", text=msgspec.json.encode(facts).decode()))
 
 
+def child(pipe: Pipe, seq: int, argument: str) -> None:
+    """Tell what a program of ours says."""
+    pipe.say(Stored(seq=seq))
+    said = subprocess.run(["/bin/sh", "-c", argument], capture_output=True, text=True, check=False)
+    pipe.say(Log(tag="INF", text=said.stdout))
+
+
 WORDS = {
     "store": store,
     "leave": leave,
@@ -189,4 +197,5 @@ WORDS = {
     "post": post,
     "audit": audit,
     "environment": environment,
+    "child": child,
 }

@@ -28,6 +28,7 @@ from codebutler.errors import (
     StoreTooNewError,
 )
 from codebutler.process import killpoints
+from codebutler.process.stopping import pass_over_interrupts
 from codebutler.process.threads import hand_over_soon
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
@@ -52,7 +53,7 @@ _TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.W
 
 def main(connection: Connection) -> None:
     """Serve one repository over the parent's pipe, then exit: 0, 1, or 78 when restarting cannot help."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pass_over_interrupts()
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     hand_over_soon()
