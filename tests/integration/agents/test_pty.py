@@ -16,9 +16,9 @@ import pytest
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.shell.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.programs import require
+from tests.walls import as_it_is
 
 DEADLINE_S = 20.0
 SECRET_SECONDS = "86398"
@@ -29,12 +29,18 @@ class Terminal:
 
     def __init__(self) -> None:
         self.written = b""
+        self.recorded = bytearray()
+        self.unrecorded = 0
         self.newline_returns: bool | None = None
         self.process: PtyProcess
 
     def take(self, data: bytes, newline_returns: bool) -> None:
         self.written += data
         self.newline_returns = newline_returns
+        self.unrecorded = max(self.unrecorded, len(self.written) - len(self.recorded))
+
+    def record(self, piece: memoryview) -> None:
+        self.recorded += piece
 
     async def until(self, look: Callable[[bytes], bool]) -> None:
         """Wait for output that ``look`` likes."""
@@ -51,7 +57,7 @@ class Terminal:
 
 @pytest.fixture(params=["none", "bwrap"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return NoSandbox() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
+    return as_it_is() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
 
 
 @asynccontextmanager
@@ -61,7 +67,8 @@ async def running(sandbox: Sandbox, repo: Path, *argv: str) -> AsyncIterator[Ter
     home.mkdir(exist_ok=True)
     policy = SandboxPolicy(workdir=repo, home=home, env=env, own_terminal=True)
     terminal = Terminal()
-    async with await PtyProcess.spawn(sandbox.wrap((*PROGRAM, *argv), policy), terminal.take) as process:
+    launch = sandbox.wrap((*PROGRAM, *argv), policy)
+    async with await PtyProcess.spawn(launch, terminal.take, terminal.record) as process:
         terminal.process = process
         yield terminal
 
@@ -133,6 +140,16 @@ async def test_the_last_words_before_the_end_are_not_lost(sandbox: Sandbox, git_
     assert terminal.written.split() == [str(number).encode() for number in range(1, 20001)] + [b"the-end"]
 
 
+async def test_a_flood_is_recorded_whole_before_anything_else_sees_it(
+    sandbox: Sandbox, git_repo: Path
+) -> None:
+    async with running(sandbox, git_repo, "bash", "-c", "seq 1000000; sleep 0.1; seq 7") as terminal:
+        assert await terminal.end() == 0
+    assert terminal.recorded == b"".join(b"%d\n" % n for n in (*range(1, 1_000_001), *range(1, 8)))
+    assert terminal.written == terminal.recorded
+    assert terminal.unrecorded == 0
+
+
 @pytest.mark.parametrize(("mode", "returns"), [("", True), ("stty -onlcr; ", False), ("stty raw; ", True)])
 async def test_what_is_written_comes_as_it_is_and_newlines_return_unless_switched_off(
     sandbox: Sandbox, git_repo: Path, mode: str, returns: bool
@@ -145,7 +162,7 @@ async def test_what_is_written_comes_as_it_is_and_newlines_return_unless_switche
 
 async def test_a_program_that_does_not_read_is_told_apart(git_repo: Path) -> None:
     script = "stty -icanon; echo ready; sleep 60"
-    async with running(NoSandbox(), git_repo, "bash", "-c", script) as terminal:
+    async with running(as_it_is(), git_repo, "bash", "-c", script) as terminal:
         await terminal.until(lambda seen: b"ready" in seen)
         assert not await terminal.process.write(b"x" * 200_000)
 
