@@ -29,6 +29,7 @@ from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.desk.naming import agent_name
 from codebutler_worker.egress.outlet import for_agents, summary
 from codebutler_worker.egress.trial import try_way_out
+from codebutler_worker.memory.endpoint import memory_finding
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.limits import Limiter, Limits
@@ -63,6 +64,7 @@ async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
         yield await asyncio.to_thread(_store, each)
     async for finding in _walls(settings, Path(checkup.state), checkup.group):
         yield finding
+    yield memory_finding(settings.config)
     surveyed = await survey(settings, home)
     for found in surveyed:
         yield agent_finding(found, settings.config.agent.default, agent_name(settings.config, found.prefix))

@@ -29,5 +29,6 @@ async def test_the_agent_that_is_set_up_answers_once(tmp_path: Path, status: int
         found = {(each.area, each.subject): each async for each in look(checkup, tmp_path)}
     assert found["agents", "agent (default)"].level == "ok"
     assert found["live", "native"].level == level
+    assert found["memory", "m"].level == "ok"
     assert "sk-not-real" not in str(found)
     assert model.keys == ["sk-not-real"]

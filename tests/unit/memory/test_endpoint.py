@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAISection
+from codebutler.config.schema import Config, KimiSection, MemorySection, NativeSection, OpenAISection
 from codebutler_worker.agents.native.service import Endpoint
-from codebutler_worker.memory.endpoint import memory_endpoint
+from codebutler_worker.memory.endpoint import memory_endpoint, memory_finding
 
 KIMI = KimiSection(api_key="k1")
 
@@ -38,3 +38,28 @@ KIMI = KimiSection(api_key="k1")
 )
 def test_the_one_with_a_key_for_conversations(config: Config, endpoint: Endpoint | None) -> None:
     assert memory_endpoint(config) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("config", "subject", "words"),
+    [
+        (Config(), "off", "set native.apiKey, or KIMI_API_KEY in ~/.codebutler/.env"),
+        (Config(kimi=KIMI, memory=MemorySection(review="off")), "off", "memory.review is off"),
+        (Config(native=NativeSection(preset="ollama")), "off", "set native.model"),
+        (Config(kimi=KIMI), "kimi-k2.6", "at api.moonshot.ai"),
+        (
+            Config(
+                native=NativeSection(base_url="http://u:p4ssw0rd@localhost:1/v1", model="m"),
+                memory=MemorySection(review="ask"),
+            ),
+            "m",
+            "at localhost, and asks before",
+        ),
+    ],
+)
+def test_doctor_says_which_model_learns_or_why_none_does(config: Config, subject: str, words: str) -> None:
+    found = memory_finding(config)
+    assert (found.area, found.level, found.subject) == ("memory", "ok", subject)
+    assert words in found.text
+    assert "k1" not in found.text
+    assert "p4ssw0rd" not in found.text
