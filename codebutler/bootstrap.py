@@ -19,6 +19,9 @@ from codebutler.config.secrets import secrets_of
 from codebutler.config.zones import zone_of
 from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
+from codebutler.direct.book import Book
+from codebutler.direct.door import DirectDoor
+from codebutler.direct.router import DirectRouter, Known
 from codebutler.disk.backups import Backups, Keeper, open_or_restore
 from codebutler.intake.entry import EventRouter
 from codebutler.intake.intake import Intake, Repo
@@ -117,7 +120,10 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     voice = Voice(parts.sender, listeners)
     scheduler, desk, own_words = _schedule(around, parts, parent, voice, audited)
     listeners.add(scheduler)
-    router = HoldingRouter(own_words)
+    apphome = _apphome(around, api, parts, parent)
+    known = Known(parts.book, parent.repos, apphome.cards, parts.services)
+    direct = DirectRouter(own_words, known, parts.sender, parts.journal, parts.tasks, around.clock)
+    router = HoldingRouter(direct)
     intake = Intake(
         repos=parent.repos,
         journal=parts.journal,
@@ -125,6 +131,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         refusals=parts.services,
         clock=around.clock,
     )
+    intake.direct = DirectDoor(parts.book, parent.repos, intake)
     operator = Operator(
         parent=parent,
         workers=parts.supervisor,
@@ -133,7 +140,6 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         listeners=listeners,
         jobs=desk,
     )
-    apphome = _apphome(around, api, parts, parent)
     reasons = Reasons(api, intake, parts.services.notice, parts.tasks)
     connection = _connection(around, api, parts, parent, Inlet(intake, router, apphome, reasons))
 
@@ -160,7 +166,7 @@ def _connection(
 ) -> SlackConnection:
     clock, rng = around.clock, random.Random()  # noqa: S311 - back-off
     shelf = Shelf(intake=inlet.intake, journal=parts.journal, router=inlet.router)
-    catch_up = CatchUp(parts.sender, shelf, clock, rng, parent.repos)
+    catch_up = CatchUp(parts.sender, shelf, clock, rng, parent.listened)
     echo = Echo(parts.sender, parts.journal, catch_up.channels, clock)
     homecoming = Homecoming(
         parts.sender,
@@ -176,11 +182,15 @@ def _connection(
 
 
 def _apphome(around: Surroundings, api: SlackApi, parts: Parts, parent: Parent) -> AppHome:
-    redact, url = parts.redactor.redact, parts.sender.workspace_url
-    apphome = AppHome(api, parts.journal, parent.home_of, around.clock, redact, url)
+    cleaned, url = partial(_cleaned, parts), parts.sender.workspace_url
+    apphome = AppHome(api, parts.journal, parent.home_of, around.clock, cleaned, url)
     parts.services.on_overview = apphome.overview
     parts.channels.on_change = apphome.changed
     return apphome
+
+
+def _cleaned(parts: Parts, text: str) -> str:
+    return parts.book.relinked(parts.redactor.redact(text))
 
 
 def _schedule(
@@ -234,7 +244,9 @@ async def _parts(
     )
     await stack.enter_async_context(journal)
     await stack.enter_async_context(Keeper(backups, clock, partial(logs.record, "", "WRN")))
-    sender = await stack.enter_async_context(Sender(api, clock, redact))
+    book = Book(journal)
+    await book.load()
+    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=book))
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
     channels = Channels(clock)
@@ -260,6 +272,7 @@ async def _parts(
         journal=journal,
         audit=audit,
         sender=sender,
+        book=book,
         services=services,
         channels=channels,
         supervisor=supervisor,

@@ -17,9 +17,10 @@ from codebutler.apphome.view import RepoCard
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
-from codebutler.config.schema import RepoSettings
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import secrets_of
 from codebutler.control.wire import Control, control_server
+from codebutler.direct.book import Book
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import TurnNote
@@ -55,6 +56,7 @@ class Parts:
     journal: Journal
     audit: AuditLog
     sender: Sender
+    book: Book
     services: ParentServices
     channels: Channels
     supervisor: Supervisor
@@ -85,7 +87,7 @@ class Parent:
             parts.supervisor.add(self._settings(served))
         self._tell_notes()
         parts.supervisor.start()
-        await parts.journal.keep_channels(self.table.channels())
+        await parts.journal.keep_channels(self._channels(self.table))
         await intake.resume()
         parts.logs.record("", "INF", self._serving())
         async with control_server(parts.home.socket, control):
@@ -146,6 +148,15 @@ class Parent:
                 "", "WRN", f"{self._parts.sender.pending} messages are left for the next start"
             )
 
+    def _channels(self, table: RepoTable) -> set[str]:
+        """Where we listen: the repositories' channels and the direct conversations."""
+        return table.channels() | set(self._parts.book.channels)
+
+    def listened(self) -> dict[str, Repo]:
+        """Channel ID to repository, and every direct conversation too, which is about any of them."""
+        direct = Repo("direct messages", Config())
+        return {**self._by_channel, **dict.fromkeys(self._parts.book.channels, direct)}
+
     def repos(self) -> dict[str, Repo]:
         """Channel ID to repository, as served now."""
         return self._by_channel
@@ -183,7 +194,7 @@ class Parent:
                 self._parts.supervisor.reconfigure(after[name])
         for name in after.keys() - before.keys():
             self._parts.supervisor.add(after[name])
-        await self._parts.journal.keep_channels(table.channels())
+        await self._parts.journal.keep_channels(self._channels(table))
         self.table = table
         self._by_channel = table.by_channel()
         if self._slack is not None:

@@ -22,7 +22,7 @@ from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, LogTag
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import addressed, harmless, has_links, linked, named
+from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
@@ -69,7 +69,8 @@ class ParentServices:
         """Told what the newest turns of a repository are."""
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
-        """Do ``operation`` in the repository's own channel, where it can ping nobody but whom it is for.
+        """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
+        can ping nobody but whom it is for.
 
         Raises ChatError if it is refused for good.
         """
@@ -78,19 +79,21 @@ class ParentServices:
             operation = linked(operation, await self._sender.workspace_url())
         called = addressed(operation, repo.config.slack.allowed_users)
         submit = partial(self._sender.submit, repo.channel_id, op_id, called, unsure=unsure)
-        ts = await self._channels.when_open(repo.channel_id, submit)
+        place = self._sender.where(repo.channel_id, item_of(operation))
+        ts = await self._channels.when_open(place, submit)
         self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 
     async def fetch(
         self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
     ) -> Download:
-        """A file of the repository's own channel. Raises ChatError."""
-        return await self._downloads.fetch(repo.channel_id, file_id, take)
+        """A file of the repository's own channel, or of a direct message to it. Raises ChatError."""
+        return await self._downloads.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         """Best effort; it pings nobody and holds no secret that we know."""
-        self._statuses.show(repo.channel_id, thread_ts, escape(neutralise(text)))
+        place = self._sender.where(repo.channel_id, thread_ts)
+        self._statuses.show(place, thread_ts, escape(neutralise(text)))
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""

@@ -87,6 +87,10 @@ class AppHome:
         self._due.update(self._readers)
         self._news.set()
 
+    def cards(self, user: str) -> list[RepoCard]:
+        """What the user may see of the repositories."""
+        return self._scene(user, self._turns)[0] or []
+
     async def run(self) -> None:
         """Until cancelled. A home that cannot be published is shown by the next change."""
         await self._restore()

@@ -78,11 +78,15 @@ def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[d
         *([_header("Out of order"), *_lines(troubles, MAX_REPOS, "")] if troubles else []),
         _header("Recent work"),
         *_lines(
-            [_done(card, turn, now) for card, turn in recent], MAX_RECENT, "Nothing yet: write in a channel."
+            [done_line(card, turn, now) for card, turn in recent],
+            MAX_RECENT,
+            "Nothing yet: write in a channel.",
         ),
         _header("Repositories"),
         *_lines(
-            [_repo(card) for card in cards], MAX_REPOS, "None is served: `codebutler add-repo PATH` adds one."
+            [repo_line(card) for card in cards],
+            MAX_REPOS,
+            "None is served: `codebutler add-repo PATH` adds one.",
         ),
     ]
 
@@ -100,7 +104,7 @@ def _needs(needs: Sequence[tuple[RepoCard, TurnNote]], now: datetime) -> list[di
         room -= len(decisions)
         if blocks and (decisions or blocks[-1]["type"] == "actions"):
             blocks.append({"type": "divider"})
-        blocks += [_section(_need(card, turn, now)[:MAX_TEXT]), *decisions]
+        blocks += [_section(need_line(card, turn, now)[:MAX_TEXT]), *decisions]
     left = len(needs) - MAX_NEEDS
     return [*blocks, *([_section(f"… and {left} more")] if left > 0 else [])]
 
@@ -152,11 +156,13 @@ def _row(*elements: dict[str, Any]) -> dict[str, Any]:
     return {"type": "actions", "elements": list(elements)}
 
 
-def _need(card: RepoCard, turn: TurnNote, now: datetime) -> str:
+def need_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
+    """A turn that needs somebody, with its link."""
     return f"{NEEDS[turn.state]}: {_link(card, turn)} · {_where(card)} · {_age(turn, now)}"
 
 
-def _done(card: RepoCard, turn: TurnNote, now: datetime) -> str:
+def done_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
+    """A turn and what became of it, with its link."""
     cost = "" if turn.cost_usd is None else f" · {_money(turn.cost_usd)}"
     return f"{SIGNS[turn.state]} {_link(card, turn)} · {_where(card)} · {escape(turn.agent)}{cost} · {_age(turn, now)}"
 
@@ -165,7 +171,8 @@ def _money(usd: float) -> str:
     return "&lt;$0.01" if 0 < usd < 0.005 else f"${usd:.2f}"
 
 
-def _repo(card: RepoCard) -> str:
+def repo_line(card: RepoCard) -> str:
+    """A repository and how its worker does."""
     budget = f" · today {escape(card.budget)}" if card.budget else ""
     return f"{HEALTH.get(card.worker, '⚪')} {_where(card)} *{escape(card.name)}* · {escape(card.worker)}{budget}"
 

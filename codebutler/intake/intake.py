@@ -6,15 +6,15 @@ Nothing here knows Slack's JSON; ``accept`` is the whole door for every source o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from codebutler.clock import Clock
 from codebutler.config.programs import RUN, is_session
 from codebutler.config.schema import Config
-from codebutler.intake.authorise import Ask, Decision, ask_of, authorise, kind_of
+from codebutler.intake.authorise import Decision, ask_of, authorise, kind_of
 from codebutler.intake.catchup import dated
-from codebutler.intake.entry import Entry, EventRouter
+from codebutler.intake.entry import Entry, EventRouter, is_direct
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.process.killpoints import reached
@@ -48,9 +48,17 @@ class Refusals(Protocol):
         """A command or a click is about to be executed. (A prompt's line is written when its turn ends.)"""
 
 
+class Direct(Protocol):
+    """Knows which repository a direct conversation is about."""
+
+    async def accept(self, event: Event, *, missed: bool) -> Outcome: ...
+
+    def repo_of(self, event: Event) -> Repo | None: ...
+
+
 class Intake:
     """One per parent. ``repos`` maps channel ID to repository and may change while we run. What was written
-    before this was made was written while we were away."""
+    before this was made was written while we were away. Direct messages are the business of ``direct``."""
 
     def __init__(
         self,
@@ -68,6 +76,7 @@ class Intake:
         self._clock = clock
         self._away_until = clock.now()
         self._noticed: dict[str, float] = {}
+        self.direct: Direct | None = None
 
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
         """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept.
@@ -75,18 +84,24 @@ class Intake:
         ``missed``: it was fetched, or Slack did not reach us at first, so it may be late. What comes at once
         never is, however wrong our clock may be.
         """
+        if self.direct is not None and is_direct(event.channel):
+            return await self.direct.accept(event, missed=missed)
         repo = self._repos().get(event.channel)
-        if repo is None:
-            return "ignored"
-        if missed:
-            max_age_hours = repo.config.catch_up.max_age_hours
-            event = dated(event, self._clock.now(), self._away_until, max_age_hours)
+        return "ignored" if repo is None else await self.take(repo, event, missed=missed)
+
+    async def take(self, repo: Repo, event: Event, *, missed: bool = False) -> Outcome:
+        """The same for an event that concerns ``repo``."""
+        event = self.dated(repo, event) if missed else event
         request = request_of(event, repo.prefixes)
         if _not_for_us(repo.config, event, request):
             await self._journal.pass_over(event)
             return "ignored"
         if not await self._allows(repo, event, request):
             return "refused"
+        return await self.keep(event, request)
+
+    async def keep(self, event: Event, request: Request) -> Outcome:
+        """Commit and hand on what is allowed; a "duplicate" came before. Raises StoreError."""
         entry = await self._journal.append(event, request)
         if entry is None:
             return "duplicate"
@@ -97,13 +112,31 @@ class Intake:
         reached("route.after")
         return "accepted"
 
+    def dated(self, repo: Repo, event: Event) -> Event:
+        """The event, marked as late if it was missed."""
+        max_age_hours = repo.config.catch_up.max_age_hours
+        return dated(event, self._clock.now(), self._away_until, max_age_hours)
+
     async def admits(self, event: Event) -> bool:
         """Whether the event would be taken, without taking it: who may not is refused as for the event itself.
 
         Raises StoreError.
         """
-        repo = self._repos().get(event.channel)
+        repo = self._repo_of(event)
         return repo is not None and await self._allows(repo, event, request_of(event, repo.prefixes))
+
+    def decide(self, repo: Repo, event: Event, request: Request) -> Decision:
+        """May this person do this with the repository? In a direct message as in its own channel."""
+        ask = ask_of(event, request, repo.config.agent.default)
+        if is_direct(event.channel):
+            ask = replace(ask, channel=repo.config.slack.channel_id)
+        return authorise(repo.config, ask)
+
+    async def refuse(self, event: Event, request: Request, decision: Decision, *, known: bool) -> None:
+        """Say no, with an audit line; to somebody who is not ``known`` once an hour. Raises StoreError."""
+        if await self._journal.pass_over(event):
+            tell = known or self._first_within_the_hour(event.user)
+            self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
 
     async def resume(self) -> int:
         """Route what an earlier life committed and no worker has taken over; returns how many."""
@@ -112,17 +145,18 @@ class Intake:
             self._router.route(entry)
         return len(pending)
 
-    async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
-        ask = ask_of(event, request, repo.config.agent.default)
-        decision = authorise(repo.config, ask)
-        if not decision.allowed and await self._journal.pass_over(event):
-            self._refuse(event, request, ask, decision)
-        return decision.allowed
+    def _repo_of(self, event: Event) -> Repo | None:
+        if self.direct is not None and is_direct(event.channel):
+            return self.direct.repo_of(event)
+        return self._repos().get(event.channel)
 
-    def _refuse(self, event: Event, request: Request, ask: Ask, decision: Decision) -> None:
-        known = ask.user in self._repos()[event.channel].config.slack.allowed_users or ask.local
-        tell = known or self._first_within_the_hour(ask.user)
-        self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
+    async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
+        decision = self.decide(repo, event, request)
+        if not decision.allowed:
+            local = ask_of(event, request, repo.config.agent.default).local
+            known = event.user in repo.config.slack.allowed_users or local
+            await self.refuse(event, request, decision, known=known)
+        return decision.allowed
 
     def _first_within_the_hour(self, user: str) -> bool:
         now_s = self._clock.monotonic()

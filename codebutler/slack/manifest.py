@@ -27,6 +27,7 @@ BOT_SCOPES = (
     "files:write",
     "groups:history",
     "groups:read",
+    "im:history",
     "reactions:write",
 )
 BOT_EVENTS = (
@@ -41,6 +42,7 @@ BOT_EVENTS = (
     "member_joined_channel",
     "message.channels",
     "message.groups",
+    "message.im",
 )
 
 
@@ -56,8 +58,8 @@ def manifest() -> dict[str, Any]:
         "features": {
             "app_home": {
                 "home_tab_enabled": True,
-                "messages_tab_enabled": False,
-                "messages_tab_read_only_enabled": True,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": False,
             },
             "bot_user": {"display_name": "CodeButler", "always_online": True},
             "slash_commands": [

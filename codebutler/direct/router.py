@@ -1,0 +1,196 @@
+"""Hands direct messages on to the repository they are about, and answers what is about none.
+
+What waits for somebody to say which repository is meant stays in the journal: nothing is lost by a restart, and a
+question that stands already is found, not asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from codebutler.actions import REPO_ACTION
+from codebutler.apphome.view import RepoCard
+from codebutler.clock import Clock
+from codebutler.direct import wording
+from codebutler.direct.book import Book
+from codebutler.direct.places import allowed, items_of, root_of
+from codebutler.errors import ChatError
+from codebutler.intake.authorise import ask_of, authorise, kind_of
+from codebutler.intake.entry import Entry, EventRouter, is_direct
+from codebutler.intake.intake import Refusals, Repo
+from codebutler.model import (
+    ButtonClicked,
+    Command,
+    Event,
+    MessageEdited,
+    MessagePosted,
+    NoRequest,
+    Operation,
+    Post,
+    SlashCommand,
+)
+from codebutler.process.tasks import Tasks
+from codebutler.routing.commands import request_of
+
+PATIENCE = timedelta(days=7)
+"""So long a question stays open."""
+
+log = logging.getLogger("codebutler.direct")
+
+Thread = tuple[str, str]
+
+
+class Mouth(Protocol):
+    """The sender: does an operation once, however often it is tried."""
+
+    async def submit(
+        self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False
+    ) -> str: ...
+
+
+class Receipts(Protocol):
+    """The journal, as far as it forgets."""
+
+    async def settle(self, seq: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the router looks up: threads, the served repositories by channel, and what somebody may see of them; and
+    where it is written down what it refuses."""
+
+    book: Book
+    repos: Callable[[], Mapping[str, Repo]]
+    cards: Callable[[str], Sequence[RepoCard]]
+    refusals: Refusals
+
+
+class DirectRouter:
+    """An EventRouter before another one, which sees a direct message as one of its repository's channel."""
+
+    def __init__(
+        self, router: EventRouter, known: Known, mouth: Mouth, receipts: Receipts, tasks: Tasks, clock: Clock
+    ) -> None:
+        self._router = router
+        self._known = known
+        self._mouth = mouth
+        self._receipts = receipts
+        self._tasks = tasks
+        self._clock = clock
+        self._since = clock.now()
+        self._waiting: dict[Thread, list[Entry]] = {}
+        self._cards: dict[Thread, str] = {}
+
+    def route(self, entry: Entry) -> None:
+        if not is_direct(entry.channel):
+            self._router.route(entry)
+            return
+        event = entry.event
+        thread = (entry.channel, root_of(event))
+        home = self._known.book.home(entry.channel, root_of(event), *items_of(event))
+        repo = self._known.repos().get(home)
+        if isinstance(event, SlashCommand) or (repo is None and isinstance(entry.request, Command)):
+            self._start(self._answer(entry), entry)
+        elif repo is None:
+            self._keep(thread, entry)
+        else:
+            for waiting in [*self._waiting.pop(thread, []), entry]:
+                self._hand_on(waiting, home, repo)
+
+    def _hand_on(self, entry: Entry, home: str, repo: Repo) -> None:
+        if _is_choice(entry.event):
+            self._start(self._close(entry, repo), entry)
+            return
+        event, request = msgspec.structs.replace(entry.event, channel=home), entry.request
+        if isinstance(event, MessagePosted | MessageEdited):
+            # What waited was allowed for no repository in particular, and read without its words for agents.
+            request = request_of(event, repo.prefixes)
+            decision = authorise(repo.config, ask_of(event, request, repo.config.agent.default))
+            if not decision.allowed:
+                kind = kind_of(event, request)
+                self._known.refusals.refused(entry.event, kind, decision, tell=True)
+                self._start(_nothing(), entry)
+                return
+            if isinstance(entry.request, NoRequest) and isinstance(request, Command):
+                self._known.refusals.commanded(entry.event, kind_of(event, request))
+        self._router.route(replace(entry, channel=home, event=event, request=request))
+
+    def _keep(self, thread: Thread, entry: Entry) -> None:
+        """Of a thread that is about no repository: until somebody says about which."""
+        waiting = self._waiting.get(thread)
+        is_stale = self._clock.now() - entry.received_at > PATIENCE
+        if isinstance(entry.event, ButtonClicked):
+            self._start(self._say_lost(entry), entry)
+        elif waiting is not None:
+            waiting.append(entry)
+        elif isinstance(entry.event, MessagePosted) and not is_stale:
+            self._waiting[thread] = [entry]
+            self._tasks.start(self._ask(thread, entry), name=f"question to {entry.event.user}")
+        else:
+            self._start(_nothing(), entry)
+
+    async def _ask(self, thread: Thread, entry: Entry) -> None:
+        mine = allowed(self._known.repos(), entry.event.user)
+        names = sorted(repo.name for repo in mine.values())
+        if names:
+            self._cards[thread] = await self._say(entry, wording.question(names, thread[1]))
+
+    async def _close(self, entry: Entry, repo: Repo) -> None:
+        """The question is answered."""
+        event = entry.event
+        thread = (entry.channel, root_of(event))
+        card_ts = event.message_ts if isinstance(event, ButtonClicked) else self._cards.get(thread, "")
+        self._cards.pop(thread, None)
+        if card_ts:
+            await self._say(entry, wording.chosen(card_ts, repo.name))
+
+    async def _say_lost(self, entry: Entry) -> None:
+        text, root = wording.NOT_KNOWN, root_of(entry.event)
+        await self._say(entry, Post(text=text, thread_ts=root, only_for=entry.event.user))
+
+    async def _answer(self, entry: Entry) -> None:
+        event, request = entry.event, entry.request
+        name = request.name if isinstance(request, Command) else ""
+        if name == "help":
+            text = wording.help_text(allowed(self._known.repos(), event.user))
+        elif name == "status":
+            text = wording.status_text(self._known.cards(event.user))
+        elif name == "list":
+            text = wording.list_text(self._known.cards(event.user), self._clock.now())
+        else:
+            text = wording.no_slash()
+        only_for = event.user if isinstance(event, SlashCommand) else ""
+        await self._say(entry, Post(text=text, thread_ts=root_of(event) or None, only_for=only_for))
+
+    async def _say(self, entry: Entry, operation: Operation) -> str:
+        op_id = f"direct-{entry.event.key}"
+        unsure = entry.received_at < self._since
+        return await self._mouth.submit(entry.channel, op_id, operation, unsure=unsure)
+
+    def _start(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
+        """Do it in the background, and forget the entry then."""
+        self._tasks.start(self._settled(work, entry), name=f"answer to {entry.event.key}")
+
+    async def _settled(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
+        try:
+            await work
+        except ChatError as error:
+            log.warning("a direct message could not be answered: %s", error)
+        await self._receipts.settle(entry.seq)
+
+
+def _is_choice(event: Event) -> bool:
+    """Whether it only said which repository is meant."""
+    if isinstance(event, MessagePosted):
+        return not event.text.strip() and not event.files
+    return isinstance(event, ButtonClicked) and event.action_id == REPO_ACTION
+
+
+async def _nothing() -> None:
+    """There is nothing to do about it."""

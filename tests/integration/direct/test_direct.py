@@ -1,0 +1,278 @@
+"""Direct messages through the door, the journal and the router, to a worker's channel or to an answer of our own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from codebutler.actions import REPO_ACTION
+from codebutler.apphome.view import RepoCard
+from codebutler.clock import ManualClock, settle
+from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
+from codebutler.direct.book import Book
+from codebutler.direct.door import DirectDoor
+from codebutler.direct.router import DirectRouter, Known
+from codebutler.intake.authorise import Decision
+from codebutler.intake.entry import Entry
+from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.journal import Journal
+from codebutler.model import (
+    ButtonClicked,
+    Command,
+    Event,
+    File,
+    MessageDeleted,
+    MessageEdited,
+    MessagePosted,
+    Prompt,
+    SlashCommand,
+    TurnNote,
+)
+from codebutler.process.tasks import Tasks
+from codebutler.slack.memory import MemoryChat
+from codebutler.slack.sender import Sender
+
+OWNER, D = "U0OWNER", "D1"
+RULES = AuthorizationSection(
+    rules=(AuthorizationRule(channels=("C2",), users=(OWNER,), allowed_prefixes=("claude",)),)
+)
+
+
+def repo(name: str, channel: str, authorization: AuthorizationSection | None = None) -> Repo:
+    slack = SlackSection(channel_id=channel, allowed_users=(OWNER,))
+    return Repo(name, Config(slack=slack, authorization=authorization or AuthorizationSection()))
+
+
+ALPHA, BETA = repo("alpha", "C1"), repo("beta", "C2", RULES)
+
+
+class House:
+    """One life of a parent; the workspace and the journal's file outlive it."""
+
+    def __init__(self, root: Path, *repos: Repo) -> None:
+        self.chat = MemoryChat()
+        self.clock = ManualClock()
+        self.repos = {each.config.slack.channel_id: each for each in repos}
+        self.routed: list[Entry] = []
+        self.refusals: list[tuple[str, bool]] = []
+        self.commands: list[str] = []
+        self._path = root / "journal.db"
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        self.routed.clear()
+        self.journal = await self._stack.enter_async_context(Journal.open(self._path, self.clock))
+        book = Book(self.journal)
+        await book.load()
+        sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
+        self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
+        known = Known(book, lambda: self.repos, self.cards, self)
+        router = DirectRouter(self, known, sender, self.journal, self.tasks, self.clock)
+        self.intake = Intake(
+            repos=lambda: self.repos, journal=self.journal, router=router, refusals=self, clock=self.clock
+        )
+        self.intake.direct = DirectDoor(book, lambda: self.repos, self.intake)
+        await self.intake.resume()
+        await self.quiet()
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    async def accept(self, event: Event) -> str:
+        outcome = await self.intake.accept(event)
+        await self.quiet()
+        return outcome
+
+    async def quiet(self) -> None:
+        while self.tasks._running:
+            await self.clock.advance(1)
+            await settle()
+
+    def cards(self, user: str) -> list[RepoCard]:
+        note = TurnNote(
+            state="waiting", thread_ts="5.000005", text="deploy it", agent="claude", at="2026-01-01"
+        )
+        return [RepoCard("alpha", "C1", "running", (note,)), RepoCard("beta", "C2", "sleeping")]
+
+    def route(self, entry: Entry) -> None:
+        self.routed.append(entry)
+
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+        self.refusals.append((decision.reason, tell))
+
+    def commanded(self, event: Event, kind: str) -> None:
+        self.commands.append(kind)
+
+    def say(self, text: str, thread_ts: str | None = None, *files: File) -> MessagePosted:
+        ts = self.chat.say(D, OWNER, text, thread_ts=thread_ts)
+        return MessagePosted(channel=D, ts=ts, user=OWNER, text=text, thread_ts=thread_ts, files=files)
+
+    def press(self, root: str, name: str) -> ButtonClicked:
+        ours = [each for each in self.chat.messages(D) if each["user"] == self.chat.me.user_id]
+        card = ours[-1]["ts"] if ours else "1.000001"
+        return ButtonClicked(
+            channel=D,
+            user=OWNER,
+            message_ts=card,
+            action_id=REPO_ACTION,
+            value=name,
+            action_ts="9.1",
+            thread_ts=root,
+        )
+
+    @property
+    def reached(self) -> list[tuple[str, object]]:
+        """What came to which worker."""
+        return [(entry.channel, entry.request) for entry in self.routed]
+
+
+@pytest.fixture
+async def one(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path, ALPHA)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path, ALPHA, BETA)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_with_one_repository_everything_goes_there(one: House) -> None:
+    first = one.say("explain this")
+    assert await one.accept(first) == "accepted"
+    assert await one.accept(one.say("and that", first.ts)) == "accepted"
+    assert await one.accept(one.say("status")) == "accepted"
+    assert one.reached == [
+        ("C1", Prompt(text="explain this")),
+        ("C1", Prompt(text="and that")),
+        ("C1", Command(name="status")),
+    ]
+    assert all(entry.event.channel == "C1" and entry.event.mentioned for entry in one.routed)  # type: ignore[union-attr]
+    assert await one.accept(first) == "duplicate"
+
+
+async def test_of_two_it_is_asked_which_and_what_was_said_meanwhile_goes_there_in_order(two: House) -> None:
+    first = two.say("explain this")
+    await two.accept(first)
+    assert "Which repository" in two.chat.texts(D)[0]
+    await two.accept(two.say("quickly", first.ts))
+    edit = MessageEdited(channel=D, ts=first.ts, user=OWNER, text="explain that", edited_ts="8.1")
+    await two.accept(edit)
+    assert two.routed == []
+    assert len(two.chat.texts(D)) == 1
+    await two.accept(two.press(first.ts, "alpha"))
+    assert [request for _, request in two.reached] == [
+        Prompt(text="explain this"),
+        Prompt(text="quickly"),
+        Prompt(text="explain that"),
+    ]
+    assert two.chat.texts(D) == ["*alpha* it is. Everything in this thread goes there."]
+    await two.accept(two.say("more", first.ts))
+    assert two.reached[-1] == ("C1", Prompt(text="more"))
+    assert "button codebutler.repo" in two.commands
+
+
+async def test_what_waits_outlives_the_parent_and_is_asked_once(two: House) -> None:
+    first = two.say("explain this")
+    await two.accept(first)
+    await two.stop()
+    await two.clock.advance(60)
+    await two.start()
+    assert len(two.chat.texts(D)) == 1
+    await two.accept(two.press(first.ts, "beta"))
+    assert two.reached == [("C2", Prompt(text="explain this"))]
+
+
+async def test_a_choice_outlives_a_parent_that_died_on_it(two: House) -> None:
+    first = two.say("explain this")
+    await two.accept(first)
+    await two.accept(two.press(first.ts, "alpha"))
+    await two.stop()
+    await two.start()
+    assert two.reached == [("C1", Prompt(text="explain this"))]
+
+
+async def test_a_repository_is_named_at_once_or_in_the_thread(two: House) -> None:
+    await two.accept(two.say("Alpha: explain this"))
+    await two.accept(two.say("claude: explain that"))
+    second = two.chat.messages(D)[-2]["ts"]
+    await two.accept(two.say("beta", second))
+    await two.accept(two.say("run: make", second))
+    assert two.reached == [
+        ("C1", Prompt(text="explain this")),
+        ("C2", Prompt(text="explain that", prefix="claude")),
+    ]
+    # The rules of its channel hold here too.
+    assert two.refusals == [("no rule allows it", True)]
+
+
+async def test_files_come_with_the_message(two: House) -> None:
+    event = two.say("alpha: see this", None, File(id="F1", name="a.txt"))
+    await two.accept(event)
+    assert two.routed[0].event.files == (File(id="F1", name="a.txt"),)  # type: ignore[union-attr]
+
+
+async def test_words_about_all_repositories_are_answered_here(two: House) -> None:
+    for text, part in (("help", "ask which"), ("Status?", "💤"), ("!list", "deploy it")):
+        await two.accept(two.say(text))
+        assert part in two.chat.texts(D)[-1]
+    await two.accept(SlashCommand(channel=D, user=OWNER, command="/butler", text="stop", trigger_id="1"))
+    assert two.routed == []
+    assert await two.journal.pending() == []
+
+
+async def test_other_words_concern_one_repository(two: House) -> None:
+    first = two.say("!stop")
+    await two.accept(first)
+    await two.accept(two.press(first.ts, "alpha"))
+    assert two.reached == [("C1", Command(name="stop"))]
+    assert "command stop" in two.commands
+
+
+async def test_a_stranger_is_told_once(two: House) -> None:
+    for number in (1, 2):
+        event = MessagePosted(channel=D, ts=f"{number}.1", user="U0MALLORY", text="hello")
+        assert await two.accept(event) == "refused"
+    assert two.refusals == [("not in allowedUsers", True), ("not in allowedUsers", False)]
+    press = ButtonClicked(
+        channel=D, user="U0MALLORY", message_ts="1.1", action_id=REPO_ACTION, value="alpha", action_ts="2"
+    )
+    assert await two.accept(press) == "refused"
+    assert two.routed == []
+
+
+async def test_a_repository_that_is_gone_is_asked_for_anew(two: House) -> None:
+    first = two.say("alpha: explain this")
+    await two.accept(first)
+    del two.repos["C1"]
+    await two.accept(two.say("go on", first.ts))
+    assert two.reached[-1] == ("C2", Prompt(text="go on"))
+
+
+async def test_what_is_expired_or_unknown_is_said_or_dropped(two: House) -> None:
+    first = two.say("explain this")
+    await two.accept(first)
+    await two.accept(two.press(first.ts, "gone"))
+    assert await two.accept(MessageDeleted(channel=D, ts="7.1", user=OWNER)) == "accepted"
+    lost = two.press("3.1", "alpha")
+    await two.accept(replace(lost, action_id="codebutler.allow", action_ts="9.9"))
+    assert two.routed == []
+    assert [entry.event for entry in await two.journal.pending()] == [first]
+
+
+async def test_a_question_that_nobody_answers_is_given_up_after_a_week(two: House) -> None:
+    await two.accept(two.say("explain this"))
+    await two.stop()
+    await two.clock.advance(8 * 86400)
+    await two.start()
+    assert await two.journal.pending() == []
+    assert two.routed == []
