@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from codebutler.cli.output import print_json, print_table, say
+from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.cli.which import repository
 from codebutler.errors import CodeButlerError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.operations import Change, apply, facts_of
+from codebutler.text.links import message_url
 
 app = typer.Typer(help="What is remembered about a repository.", no_args_is_help=True, rich_markup_mode=None)
 NAME = typer.Argument(help="A repository's name; not needed if there is one.")
+DAY_S = 86_400
+UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is remembered, and where it comes from; ``at`` is ISO 8601. ``name``: what an agent keeps it under."""
+
+    text: str
+    name: str = ""
+    channel: str = ""
+    thread: str = ""
+    at: str = ""
+
+    @property
+    def link(self) -> str:
+        """The thread it comes from, "" if it comes from none."""
+        return message_url(self.channel, self.thread) if self.thread else ""
+
+    def age(self, now: datetime) -> str:
+        """How long ago it was learned, "" if a person wrote it into the file."""
+        if not self.at:
+            return ""
+        seconds = (now - datetime.fromisoformat(self.at)).total_seconds()
+        return next((f"{int(seconds // unit)}{name}" for unit, name in UNITS if seconds >= unit), "now")
 
 
 @app.command()
@@ -23,15 +52,18 @@ def show(
     repo: Annotated[str, NAME] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what every new session is told, with numbers."""
+    """Show what every new session is told, with numbers, ages and threads, as `!memory` does."""
     file = MemoryFile(Path(repository(repo).path))
-    facts = facts_of(file.read())
+    entries, now = _entries(file), datetime.now(UTC)
     if as_json:
-        print_json([{"number": number, "fact": fact} for number, fact in enumerate(facts, 1)])
-    elif not facts:
+        print_json([_told(number, entry) for number, entry in enumerate(entries, 1)])
+    elif not entries:
         say(f"Nothing is remembered: write it into {file.path}, one fact a line, each after a dash.")
     else:
-        print_table(("N", "FACT"), [(str(number), fact) for number, fact in enumerate(facts, 1)])
+        rows = [
+            (str(number), entry.age(now), entry.text, entry.link) for number, entry in enumerate(entries, 1)
+        ]
+        print_table(("N", "AGE", "FACT", "THREAD"), rows)
 
 
 @app.command()
@@ -44,6 +76,11 @@ def forget(
     """Forget one fact."""
     file = MemoryFile(Path(repository(repo).path))
     facts = facts_of(file.read())
+    if len(facts) < number <= len(_entries(file)):
+        raise CodeButlerError(
+            f"{number} is kept by an agent, in the store of a worker that may run: say `!memory forget {number}` in "
+            "the repository's channel"
+        )
     if number > len(facts):
         raise CodeButlerError(f"there is no fact {number}: `codebutler memory show` tells what there is")
     # By its words: the numbers may have moved since.
@@ -51,3 +88,32 @@ def forget(
     if not applied.made:
         raise CodeButlerError("the memory has just changed: run `codebutler memory show` again")
     say(f"Forgotten: {facts[number - 1]}")
+
+
+def _entries(file: MemoryFile) -> list[Entry]:
+    """The facts of the file, then what agents keep by name: in the order in which `!memory` counts them."""
+    facts = facts_of(file.read())
+    try:
+        # By name: the parent's packages do not know the worker's.
+        recalled = importlib.import_module("codebutler_worker.memory.recalled").recall(file.repo)
+    except CodeButlerError as error:
+        notice(f"where facts come from is not known: {error}")
+        return [Entry(fact) for fact in facts]
+    return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
+        Entry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread_ts, row.updated_at)
+        for row in recalled.facts
+    ]
+
+
+def _of_line(fact: str, row: Any) -> Entry:
+    return Entry(fact) if row is None else Entry(fact, "", row.channel_id, row.thread_ts, row.added_at)
+
+
+def _told(number: int, entry: Entry) -> dict[str, object]:
+    return {
+        "number": number,
+        "fact": entry.text,
+        "name": entry.name or None,
+        "at": entry.at or None,
+        "link": entry.link or None,
+    }

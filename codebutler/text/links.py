@@ -9,9 +9,14 @@ from __future__ import annotations
 ANY_WORKSPACE = "https://slack.com/archives/"
 
 
+def message_url(channel: str, ts: str) -> str:
+    """A message's address, in whatever workspace."""
+    return f"{ANY_WORKSPACE}{channel}/p{ts.replace('.', '')}"
+
+
 def message_link(channel: str, ts: str, label: str) -> str:
     """A message as a link in mrkdwn; ``label`` is mrkdwn already."""
-    return f"<{ANY_WORKSPACE}{channel}/p{ts.replace('.', '')}|{label.replace('|', '¦')}>"
+    return f"<{message_url(channel, ts)}|{label.replace('|', '¦')}>"
 
 
 def at_home(text: str, workspace_url: str) -> str:

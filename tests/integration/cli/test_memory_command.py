@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from codebutler.clock import SystemClock
 from codebutler.config.registry import Registry, RepoEntry
+from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow, MemoryLineRow
+from codebutler_worker.store.open import open_store
+from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.integration.cli.conftest import Cli
 
 
@@ -23,16 +31,82 @@ def test_facts_are_shown_with_numbers_and_forgotten_by_them(cli: Cli, repo: Path
     file = repo / ".codebutler" / "memory.md"
     file.write_text("# Ours\n- Login uses bcrypt\n- Time is \x1b[31mUTC\n")
 
-    assert cli("memory", "show").out == "N  FACT\n1  Login uses bcrypt\n2  Time is ?[31mUTC\n"
+    assert re.sub(" +", " ", cli("memory", "show").out) == (
+        "N AGE FACT THREAD\n1 Login uses bcrypt\n2 Time is ?[31mUTC\n"
+    )
     assert json.loads(cli("memory", "show", "repo", "--json").out)[0] == {
         "number": 1,
         "fact": "Login uses bcrypt",
+        "name": None,
+        "at": None,
+        "link": None,
     }
 
     assert "Forgotten: Login uses bcrypt" in cli("memory", "forget", "1").out
     assert file.read_text() == "# Ours\n- Time is \x1b[31mUTC\n"
     cli.fails("memory", "forget", "2", code=1, said="there is no fact 2")
     cli.fails("memory", "show", "nobody", code=1, said="nobody")
+
+
+async def test_ages_and_threads_are_told_also_while_a_worker_has_the_store(cli: Cli, repo: Path) -> None:
+    (repo / ".codebutler" / "memory.md").write_text("- Login uses bcrypt\n- By hand\n")
+    now = datetime.now(UTC)
+    learned = MemoryLineRow(
+        line="Login uses bcrypt",
+        channel_id="C1",
+        thread_ts="100.5",
+        added_at=(now - timedelta(days=3, hours=1)).isoformat(),
+    )
+    kept = FactRow(
+        scope=REPO_SCOPE,
+        key="deploy",
+        value="to staging first",
+        channel_id="C1",
+        thread_ts="200.5",
+        updated_at=(now - timedelta(minutes=5, seconds=1)).isoformat(),
+    )
+    mine = replace(kept, scope="U1", key="name", value="Ada")
+    async with open_store(repo / ".codebutler" / "store.db", SystemClock()) as store:
+
+        def keep(uow: UnitOfWork) -> None:
+            uow.memories.put_line(learned)
+            uow.facts.put(kept)
+            uow.facts.put(mine)
+
+        await store.run(keep)
+        while_open = cli("memory", "show").out
+    shown = cli("memory", "show").out
+    assert shown == while_open
+    _, first, second, third = (re.split(r" {2,}", line) for line in shown.splitlines())
+    assert first == ["1", "3d", "Login uses bcrypt", "https://slack.com/archives/C1/p1005"]
+    assert second[0] == "2"
+    assert "By hand" in second
+    assert third == ["3", "5m", "deploy: to staging first", "https://slack.com/archives/C1/p2005"]
+    assert "Ada" not in shown
+    told = json.loads(cli("memory", "show", "--json").out)[2]
+    assert (told["name"], told["link"]) == ("deploy", "https://slack.com/archives/C1/p2005")
+    cli.fails("memory", "forget", "3", code=1, said="!memory forget 3")
+    cli.fails("memory", "forget", "4", code=1, said="there is no fact 4")
+
+
+@pytest.mark.parametrize("plant", ["link", "nonsense", "fifo", "empty"])
+def test_facts_are_shown_whatever_stands_for_the_store(
+    cli: Cli, repo: Path, tmp_path: Path, plant: str
+) -> None:
+    (repo / ".codebutler" / "memory.md").write_text("- Login uses bcrypt\n")
+    store = repo / ".codebutler" / "store.db"
+    match plant:
+        case "link":
+            store.symlink_to(tmp_path / "elsewhere")
+        case "nonsense":
+            store.write_bytes(b"no database at all" * 1000)
+        case "fifo":
+            os.mkfifo(store)
+        case _:
+            store.touch()
+    shown = cli("memory", "show")
+    assert "Login uses bcrypt" in shown.out
+    assert ("where facts come from is not known" in shown.err) is (plant != "empty")
 
 
 def test_what_was_planted_is_not_followed(cli: Cli, repo: Path, tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""What is remembered besides the words of ``memory.md``: where each fact comes from, and what agents keep by name.
+
+For `codebutler memory`, which asks no supervisor: it is read beside a worker that may be at work."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler.errors import StoreError
+from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow, MemoryLineRow
+from codebutler_worker.store.state_dir import STATE_DIR
+
+STORE = "store.db"
+BUSY_S = 5.0
+_TABLES = "SELECT count(*) FROM sqlite_master WHERE name IN ('memory_lines', 'facts')"
+_LINES = "SELECT line, channel_id, thread_ts, added_at FROM memory_lines"
+_FACTS = "SELECT scope, key, value, channel_id, thread_ts, updated_at FROM facts WHERE scope = ? ORDER BY key"
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """``lines``: where facts of the file come from, by their words. ``facts``: what is kept for everybody, in the order
+    in which `!memory` counts it on."""
+
+    lines: dict[str, MemoryLineRow]
+    facts: tuple[FactRow, ...] = ()
+
+
+def recall(repo: Path) -> Recalled:
+    """What the store knows; nothing if there is none yet. Blocking. Raises StoreError if it cannot be read."""
+    path = repo / STATE_DIR / STORE
+    try:
+        status = status_beneath(repo, f"{STATE_DIR}/{STORE}")
+        if status is None:
+            return Recalled({})
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreError(f"{path} is no file: put the real one in its place")
+        with contextlib.closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+        ) as connection:
+            return _read(connection)
+    except UnsafePathError as error:
+        raise StoreError(f"{path} goes through a symbolic link: put the real file in its place") from error
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path} cannot be read ({error}): `codebutler doctor` looks into it") from error
+
+
+def _read(connection: sqlite3.Connection) -> Recalled:
+    (tables,) = connection.execute(_TABLES).fetchone()
+    if tables != len(("memory_lines", "facts")):
+        return Recalled({})  # older than the memory
+    lines = [
+        MemoryLineRow(line=line, channel_id=channel, thread_ts=thread, added_at=at)
+        for line, channel, thread, at in connection.execute(_LINES)
+    ]
+    facts = tuple(
+        FactRow(scope=scope, key=key, value=value, channel_id=channel, thread_ts=thread, updated_at=at)
+        for scope, key, value, channel, thread, at in connection.execute(_FACTS, (REPO_SCOPE,))
+    )
+    return Recalled({row.line: row for row in lines}, facts)
