@@ -26,10 +26,10 @@ from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.tools.port import Context, Described, Kind, Result
 from codebutler_worker.tools.programs import tool_policy
 from codebutler_worker.tools.read_files import ReadFiles, ReadFilesArguments
+from tests.walls import as_it_is
 
 STEPS = 100
 CONTENT = "a line of a file, as long as many are\n" * 60
@@ -87,7 +87,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
 
 
 def _agent(repo: Path, model: Metronome) -> NativeBackend:
-    walls = Walls(NoSandbox(), lambda workdir, chat: tool_policy(workdir, repo, os.defpath, {}, chat))
+    walls = Walls(as_it_is(), lambda workdir, chat: tool_policy(workdir, repo, os.defpath, {}, chat))
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
     habits = Habits(limits=Limits(most_turns=STEPS + 1))
     agent = NativeBackend(thinker, (Told(),), walls, Sessions(repo, 30), habits, SystemClock())
@@ -99,7 +99,7 @@ async def _turn(agent: NativeBackend, repo: Path, number: int) -> list[float]:
     """Milliseconds from result to result."""
     request = TurnRequest(turn_id=f"bench{number}", conversation="C1:1", prompt="read", workdir=repo)
     stamps: list[float] = []
-    async with asyncio.timeout(60), aclosing(agent.start(request)) as events:  # type: ignore[type-var]
+    async with asyncio.timeout(60), aclosing(agent.start(request)) as events:
         async for event in events:
             if isinstance(event, ToolResult):
                 stamps.append(time.monotonic())

@@ -22,9 +22,9 @@ from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
+from tests.walls import as_it_is
 
 DEADLINE_S = 60
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -52,7 +52,7 @@ class Studio:
     answer: Callable[[AgentEvent], Answer | None] = lambda _: None
     turns: int = 0
     backend: NativeBackend | None = None
-    sandbox: Sandbox = field(default_factory=NoSandbox)
+    sandbox: Sandbox = field(default_factory=as_it_is)
     policy: Callable[[Studio], SandboxPolicy] = lambda studio: tool_policy(
         studio.repo, studio.home, PATH, {}, "C1:1.0"
     )

@@ -73,7 +73,7 @@ async def test_a_turn_that_was_cut_off_anywhere_can_be_taken_up(studio: Studio) 
                 break
     # Nobody gets to tidy up when a worker is killed, and the last line may be half there.
     crashed = kept(studio).read_bytes()
-    await events.aclose()  # type: ignore[attr-defined]  # a generator
+    await events.aclose()
     kept(studio).write_bytes(crashed + b'{"type":"said","mess')
     studio.backend = None
     session_id = kept(studio).stem

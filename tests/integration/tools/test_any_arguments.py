@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from codebutler.clock import SystemClock
 from codebutler.config.schema import Config
 from codebutler_worker.agents.native.made import tools
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.tools.port import Context, Result
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.schema import schema_of
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.integration.tools.conftest import call
+from tests.walls import as_it_is
 
 FILE_TOOLS = ("list_files", "code_search", "read_files", "write_file", "edit_file", "send_file")
 WORDS = st.one_of(
@@ -68,8 +68,8 @@ def place() -> Iterator[Place]:
         (outside / "secret").write_text("token-of-the-neighbour")
         (repo / "link").symlink_to(outside)
         policy = tool_policy(repo, base, "/usr/bin:/bin", {}, "C1:1.0")
-        terminal = ShellTerminal(NoSandbox(), policy, SystemClock())
-        programs = SandboxPrograms(NoSandbox(), policy)
+        terminal = ShellTerminal(as_it_is(), policy, SystemClock())
+        programs = SandboxPrograms(as_it_is(), policy)
         yield Place(
             Context(workdir=repo, turn_id="t", conversation="C1:1.0", programs=programs, terminal=terminal),
             outside,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.code_search import CodeSearch
 from codebutler_worker.tools.list_files import ListFiles
@@ -16,13 +15,14 @@ from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from tests.integration.tools.conftest import call
 from tests.programs import require
+from tests.walls import as_it_is
 
 WITHOUT = {"ripgrep": (), "git": ("rg",), "grep": ("rg", "git")}
 
 
 @pytest.fixture
 def sandbox() -> Sandbox:
-    return NoSandbox()
+    return as_it_is()
 
 
 @pytest.fixture(params=WITHOUT)
@@ -37,7 +37,7 @@ def looking(request: pytest.FixtureRequest, context: Context, tmp_path: Path) ->
             if program.name not in WITHOUT[request.param] and not (programs / program.name).is_symlink():
                 (programs / program.name).symlink_to(program)
     policy = tool_policy(context.workdir, tmp_path, str(programs), {}, "C1:1.0")
-    return replace(context, programs=SandboxPrograms(NoSandbox(), policy))
+    return replace(context, programs=SandboxPrograms(as_it_is(), policy))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""NativeBackend: our own loop behind the AgentBackend port. One owner for each session."""
+"""NativeBackend: our own loop behind the AgentBackend port."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +24,12 @@ from codebutler_worker.agents.native.session import Session
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker, Turn
 from codebutler_worker.agents.native.waits import CutOffError, Waits
-from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms
 from codebutler_worker.tools.shell import ShellTerminal
-
-BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Walls:
 
 
 @dataclass(slots=True)
-class _Running:
+class _Listener:
     waits: Waits
     turn: Turn | None = None
 
@@ -79,66 +78,59 @@ class NativeBackend:
         self._sessions = sessions
         self._habits = habits
         self._clock = clock
-        self._running: dict[str, _Running] = {}
-        self._claimed: set[str] = set()
+        self._running: RunningTurns[_Listener] = RunningTurns(clock)
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        if turn.session_id in self._claimed:
-            yield Finished(ok=False, text=BUSY, reason="failed")
-            return
-        running = self._running[turn.turn_id] = _Running(Waits(self._clock, self._habits.timeout_s))
-        try:
-            async with (
-                recording(self.logs, turn.turn_id, self._clock) as log,
-                aclosing(self._in_session(turn, running, log)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, Finished):
-                        log.heard(event)
-                    yield event
-        finally:
-            del self._running[turn.turn_id]
+        return self._running.run(turn, self.logs, self._listening)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
-        running = self._running.get(turn_id)
-        return running is not None and running.waits.answer(request_id, answer)
+        listener = self._running.listener(turn_id)
+        return listener is not None and listener.waits.answer(request_id, answer)
 
     async def steer(self, turn_id: str, text: str) -> bool:
         """Put text into the running turn; False if it cannot take it any more."""
-        running = self._running.get(turn_id)
-        return running is not None and running.turn is not None and running.turn.steer(text)
+        listener = self._running.listener(turn_id)
+        return listener is not None and listener.turn is not None and listener.turn.steer(text)
 
     async def stop(self, turn_id: str) -> None:
         """End the turn at the step where it is; its programs die with it."""
-        if running := self._running.get(turn_id):
-            running.waits.stopping.set()
+        if listener := self._running.stop(turn_id):
+            listener.waits.stopping.set()
 
     async def close(self) -> None:
         """End every turn."""
-        for running in self._running.values():
-            running.waits.stopping.set()
+        for listener in self._running.close():
+            listener.waits.stopping.set()
         await self._thinker.model.close()
 
+    async def _listening(self, request: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
+        listener = _Listener(Waits(self._clock, self._habits.timeout_s))
+        if self._running.unwanted(request.turn_id):
+            listener.waits.stopping.set()
+        with self._running.heard_by(request.turn_id, listener):
+            async with aclosing(self._in_session(request, listener, log)) as events:
+                async for event in events:
+                    yield event
+
     async def _in_session(
-        self, request: TurnRequest, running: _Running, log: SessionLog
+        self, request: TurnRequest, listener: _Listener, log: SessionLog
     ) -> AsyncGenerator[AgentEvent]:
         try:
             session = await self._session(request)
         except CodeButlerError as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
             return
-        self._claimed.add(session.id)
+        self._running.claim(session.id)
         try:
             if session.fresh:
                 request = replace(request, cost_before_usd=0.0)
-            async with aclosing(self._in_terminal(request, running, session, log)) as events:
+            async with aclosing(self._in_terminal(request, listener, session, log)) as events:
                 async for event in events:
                     yield event
         finally:
-            self._claimed.discard(session.id)
-            await session.close()
+            await self._running.release({session.id}, session.close(), f"end:{session.id}")
 
     async def _session(self, request: TurnRequest) -> Session:
         """The session it names, or a new one. Raises StoreError."""
@@ -157,7 +149,7 @@ class NativeBackend:
         return standing_orders(request.workdir, request.system_prompt, strict=self._habits.strict)
 
     async def _in_terminal(
-        self, request: TurnRequest, running: _Running, session: Session, record: SessionLog
+        self, request: TurnRequest, listener: _Listener, session: Session, record: SessionLog
     ) -> AsyncGenerator[AgentEvent]:
         policy = self._walls.policy(request.workdir, request.conversation)
         sandbox, clock = self._walls.sandbox, self._clock
@@ -172,8 +164,8 @@ class NativeBackend:
             notes=request.notes,
         )
         log = AgentLog(record, clock, sandbox.name)
-        acting = Acting(self._tools, context, self._habits.mode, running.waits, log, clock)
-        turn = running.turn = Turn(request, self._thinker, acting, session, self._habits.limits)
+        acting = Acting(self._tools, context, self._habits.mode, listener.waits, log, clock)
+        turn = listener.turn = Turn(request, self._thinker, acting, session, self._habits.limits)
         try:
             async with aclosing(self._ended(turn, request, log)) as events:
                 async for event in events:

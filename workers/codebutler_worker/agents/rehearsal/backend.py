@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +26,13 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Usage,
 )
-from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.rehearsal import wording
 from codebutler_worker.agents.rehearsal.brain import carried_out, described
 from codebutler_worker.agents.rehearsal.intents import Intent, understand
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script, Step
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.sandbox.port import Sandbox
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
@@ -81,26 +82,26 @@ class RehearsalBackend:
         self._home = home
         self._clock = clock
         self._script = script or Script(())
-        self._turns: dict[str, _Turn] = {}
+        self._running: RunningTurns[_Turn] = RunningTurns(clock)
         self._said: dict[str, list[str]] = {}
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        async with (
-            recording(self.logs, turn.turn_id, self._clock) as log,
-            aclosing(self._turn(_Turn(turn, log))) as events,
-        ):
-            async for event in events:
-                if isinstance(event, Finished):
-                    log.heard(event)
-                yield event
+        return self._running.run(turn, self.logs, self._listening)
 
-    async def _turn(self, running: _Turn) -> AsyncGenerator[AgentEvent]:
-        turn = running.request
-        self._turns[turn.turn_id] = running
+    async def _listening(self, request: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
+        turn = _Turn(request, log)
+        if self._running.unwanted(request.turn_id):
+            turn.stopping.set()
+        with self._running.heard_by(request.turn_id, turn):
+            async with aclosing(self._work(turn)) as events:
+                async for event in events:
+                    yield event
+
+    async def _work(self, turn: _Turn) -> AsyncGenerator[AgentEvent]:
         try:
             steps = self._script.next_turn()
-            events = self._rehearse(running) if steps is None else self._play(running, steps)
+            events = self._rehearse(turn) if steps is None else self._play(turn, steps)
             async with aclosing(events):
                 async for event in events:
                     yield event
@@ -110,12 +111,10 @@ class RehearsalBackend:
             yield STOPPED
         except (SandboxUnavailableError, AgentUnavailableError) as error:
             yield Finished(ok=False, text=str(error), reason="unavailable")
-        finally:
-            self._turns.pop(turn.turn_id, None)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question of a script; False if nobody waits for it any more."""
-        turn = self._turns.get(turn_id)
+        turn = self._running.listener(turn_id)
         waiting = turn.answers.pop(request_id, None) if turn else None
         if waiting is None or waiting.done():
             return False
@@ -128,12 +127,12 @@ class RehearsalBackend:
 
     async def stop(self, turn_id: str) -> None:
         """End the turn at the step where it is; its programs die with it."""
-        if turn := self._turns.get(turn_id):
+        if turn := self._running.stop(turn_id):
             turn.stopping.set()
 
     async def close(self) -> None:
         """End every process."""
-        for turn in self._turns.values():
+        for turn in self._running.close():
             turn.stopping.set()
 
     def _session(self, wanted: str | None) -> Started:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -18,7 +18,8 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
 )
-from codebutler_worker.agents.record import SessionLog, SessionLogs, recording, session_of
+from codebutler_worker.agents.record import SessionLog, SessionLogs, session_of
+from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.agents.shell import command
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.hearing import Hearing
@@ -54,39 +55,28 @@ class ShellBackend:
         self._instructions = around.instructions if rule.envelope else ""
         self.outlet = Outlet()
         """What its programs reach."""
-        self._runs: dict[str, Run | None] = {}  # None: it is only starting
-        self._unwanted: set[str] = set()  # of those, which are to end at once
+        self._running: RunningTurns[Run] = RunningTurns(clock)
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the program. Closing the iterator early ends it and everything it started."""
-        self._runs[turn.turn_id] = None
+        return self._running.run(turn, self._logs, self._reaching)
+
+    async def _reaching(self, turn: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
+        yield Started(session_of(turn.turn_id))
+        yield ToolUse(turn.turn_id, self.name, " ".join(turn.prompt.split())[:SUMMARY_CHARS])
         try:
-            yield Started(session_of(turn.turn_id))
-            yield ToolUse(turn.turn_id, self.name, " ".join(turn.prompt.split())[:SUMMARY_CHARS])
-            async with aclosing(self._recorded(turn)) as events:
+            async with (
+                await self.outlet.open(turn.workdir) as way,
+                aclosing(self._events(turn, log, way)) as events,
+            ):
                 async for event in events:
                     yield event
-        finally:
-            self._runs.pop(turn.turn_id, None)
-            self._unwanted.discard(turn.turn_id)
-
-    async def _recorded(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
-        async with recording(self._logs, turn.turn_id, self._clock) as log:
-            try:
-                async with (
-                    await self.outlet.open(turn.workdir) as way,
-                    aclosing(self._events(turn, log, way)) as events,
-                ):
-                    async for event in events:
-                        if isinstance(event, Finished):
-                            log.heard(event)
-                        yield event
-            except CodeButlerError as error:
-                yield Finished(ok=False, text=str(error), reason="unavailable")
+        except CodeButlerError as error:
+            yield Finished(ok=False, text=str(error), reason="unavailable")
 
     async def type(self, turn_id: str, text: str) -> str:
         """Type into a running session; "" if that worked, else one line that says why not."""
-        run = self._runs.get(turn_id)
+        run = self._running.listener(turn_id)
         return GONE if run is None else await run.type(text)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
@@ -97,16 +87,12 @@ class ShellBackend:
 
     async def stop(self, turn_id: str) -> bool | None:
         """Ctrl-C. A session goes on after it (False); asked twice, it ends."""
-        if run := self._runs.get(turn_id):
-            return not await run.interrupt()
-        if turn_id in self._runs:
-            self._unwanted.add(turn_id)
-        return None
+        run = self._running.stop(turn_id)
+        return None if run is None else not await run.interrupt()
 
     async def close(self) -> None:
         """End every program."""
-        self._unwanted.update(self._runs)
-        await asyncio.gather(*(run.end("stopped") for run in list(self._runs.values()) if run is not None))
+        await asyncio.gather(*(run.end("stopped") for run in self._running.close()))
 
     async def _events(self, turn: TurnRequest, log: SessionLog, way: Way) -> AsyncGenerator[AgentEvent]:
         interactive = self._rule.mode == "interactive"
@@ -120,17 +106,17 @@ class ShellBackend:
         sink = Sink(backlog, hearing, self._clock)
         async with await PtyProcess.spawn(launch, sink.take, log.write) as process:
             run = Run(process, backlog, self._clock, self._pace, interactive=interactive, hearing=hearing)
-            self._runs[turn.turn_id] = run
-            if turn.turn_id in self._unwanted:
-                await run.end("stopped")
-            await run.begin(text, delay=bool(self._instructions))
-            async with aclosing(run.events()) as events:
-                async for event in events:
-                    yield event
-            notes = [run.last_note, UNRECORDED.format(why=log.failed) if log.failed else ""]
-            if any(notes):
-                yield replace(run.last, note="\n".join(note for note in notes if note))
-            yield run.finished()
+            with self._running.heard_by(turn.turn_id, run):
+                if self._running.unwanted(turn.turn_id):
+                    await run.end("stopped")
+                await run.begin(text, delay=bool(self._instructions))
+                async with aclosing(run.events()) as events:
+                    async for event in events:
+                        yield event
+                notes = [run.last_note, UNRECORDED.format(why=log.failed) if log.failed else ""]
+                if any(notes):
+                    yield replace(run.last, note="\n".join(note for note in notes if note))
+                yield run.finished()
 
 
 class Sink:
