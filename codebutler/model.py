@@ -113,6 +113,7 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
     user_name: str = ""
     words: str = ""
     picked: tuple[str, ...] = ()
+    origin: Origin = "slack"
 
     @property
     def key(self) -> str:

@@ -19,7 +19,7 @@ from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, Turn
 from codebutler.observe.audit import Act, AuditLog, act_of
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
-from codebutler.protocol.messages import Audit, Budget, LogTag
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named
@@ -94,6 +94,10 @@ class ParentServices:
         """Best effort; it pings nobody and holds no secret that we know."""
         place = self._sender.where(repo.channel_id, thread_ts)
         self._statuses.show(place, thread_ts, escape(neutralise(text)))
+
+    def live(self, repo: RepoSettings, live: Live) -> None:
+        """For those who chat in a terminal."""
+        self._listeners.live(repo.channel_id, live)
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""

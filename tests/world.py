@@ -23,7 +23,7 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Event, Operation, Quoted, TurnNote
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Audit, Budget, LogTag, ToParent
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
 from codebutler.routing.router import LocalRouter
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
@@ -107,6 +107,9 @@ class Books:
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         return
+
+    def live(self, repo: RepoSettings, live: Live) -> None:
+        """Nobody listens at this machine here."""
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str

@@ -4,76 +4,70 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codebutler.cli.output import printable, printable_lines
-from codebutler.cli.talk import talk
+from codebutler.cli.output import notice, printable
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
-from codebutler.control.wire import ControlReply, Posted, Said, SendRequest
-from codebutler.errors import CodeButlerError, NotRunningError, RegistryError
+from codebutler.errors import EXIT_FAILED, RegistryError
 
-PROMPT = "you> "
+if TYPE_CHECKING:
+    from codebutler.config.registry import RepoEntry
 
 
 def run(
     repo: Annotated[str, typer.Argument(help="A repository's name; not needed if there is one.")] = "",
+    fresh: Annotated[
+        bool | None,
+        typer.Option(
+            "--new/--continue",
+            help="Begin a new conversation, or go on with the last one. "
+            "At a terminal the last one goes on; from a pipe a new one begins.",
+            show_default=False,
+        ),
+    ] = None,
+    past: Annotated[int, typer.Option("-n", min=0, max=200, help="So many earlier messages are shown.")] = 10,
 ) -> None:
-    """Talk to a repository's agent here; it all stands in its channel's thread too. Ctrl-D ends it."""
-    entries = Registry(Home.from_env(os.environ)).load()
+    """Talk to a repository's agent here; it all stands in its channel's thread too.
+
+    At a terminal: Ctrl-C stops the turn that runs, and leaves when none does; Ctrl-D leaves. A line that ends in a
+    backslash, or an open ``` fence, goes on with the next. A number decides what is asked, words do too.
+
+    From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the turn.
+    """
+    home = Home.from_env(os.environ)
+    entry = _entry(home, repo)
+    if sys.stdin.isatty():
+        from codebutler.cli.chatroom.at_terminal import converse
+
+        converse(home, entry.name, fresh=bool(fresh), past=past)
+    else:
+        _ask_once(home, entry.name, fresh=fresh is not False)
+
+
+def _entry(home: Home, repo: str) -> RepoEntry:
+    entries = Registry(home).load()
     if not repo and len(entries) != 1:
         names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
         raise RegistryError(f"which repository? Registered: {names}")
-    _Chat(find(entries, repo or entries[0].name).name).loop()
+    return find(entries, repo or entries[0].name)
 
 
-class _Chat:
-    """One thread in one repository's channel."""
+def _ask_once(home: Home, repo: str, *, fresh: bool) -> None:
+    from codebutler.cli.chatroom import diary
+    from codebutler.cli.chatroom.once import ask_once
 
-    def __init__(self, repo: str) -> None:
-        self._repo = repo
-        self._thread_ts: str | None = None
-
-    def loop(self) -> None:
-        """Read lines until end of file; an error is told and the chat goes on."""
-        if sys.stdin.isatty():
-            import readline  # noqa: F401 - line editing and history, just by being there
-
-            typer.echo(f"Talking to {self._repo}. Ctrl-D ends it, !help lists commands.", err=True)
-        while (line := self._read()) is not None:
-            if not line.strip():
-                continue
-            try:
-                self._say(line)
-            except NotRunningError:
-                raise
-            except CodeButlerError as error:
-                typer.echo(f"codebutler: {error}", err=True)
-            except KeyboardInterrupt:
-                typer.echo("\n(the turn goes on; say !stop to end it)", err=True)
-
-    def _read(self) -> str | None:
-        try:
-            return input(PROMPT if sys.stdin.isatty() else "")
-        except EOFError:
-            return None
-        except KeyboardInterrupt:
-            typer.echo("", err=True)
-            return ""
-
-    def _say(self, text: str) -> None:
-        talk(SendRequest(repo=self._repo, text=text, wait=True, thread_ts=self._thread_ts), self._hear)
-
-    def _hear(self, reply: ControlReply) -> None:
-        if isinstance(reply, Posted):
-            self._thread_ts = reply.thread_ts
-        if isinstance(reply, Said):
-            self._show(reply)
-
-    def _show(self, said: Said) -> None:
-        if not said.progress:
-            typer.echo(printable_lines(said.text))
-        elif sys.stdout.isatty():
-            typer.echo(typer.style(printable(said.text.partition("\n")[0]), dim=True), err=True)
+    text = sys.stdin.read()
+    if not text.strip():
+        raise typer.BadParameter("there is nothing on standard input to say")
+    kept = diary.read(home)
+    told = ask_once(repo, text.strip("\n"), None if fresh else kept.threads.get(repo))
+    if told.thread_ts:
+        diary.write(home, kept.with_thread(repo, told.thread_ts))
+    for line in told.lines:
+        sys.stdout.write(f"{printable(line)}\n")
+    if not told.ok:
+        notice(f"codebutler: the turn {told.outcome}")
+        raise typer.Exit(EXIT_FAILED)

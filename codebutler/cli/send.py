@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from codebutler.cli.output import printable_lines
+from codebutler.cli.output import say
 from codebutler.cli.talk import talk
-from codebutler.control.wire import ControlReply, Said, SendRequest
+from codebutler.control.wire import SendRequest
 from codebutler.errors import EXIT_FAILED
 
 
@@ -22,11 +22,13 @@ def run(
     message = sys.stdin.read() if text == "-" else text
     if not message.strip():
         raise typer.BadParameter("there is nothing to send", param_hint="TEXT")
-    done = talk(SendRequest(repo=repo, text=message, wait=wait), _print)
-    if not done.ok:
+    if not wait:
+        talk(SendRequest(repo=repo, text=message), lambda _: None)
+        return
+    from codebutler.cli.chatroom.once import ask_once
+
+    told = ask_once(repo, message)
+    for line in told.lines:
+        say(line)
+    if not told.ok:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _print(reply: ControlReply) -> None:
-    if isinstance(reply, Said) and not reply.progress:
-        typer.echo(printable_lines(reply.text))

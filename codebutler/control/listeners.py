@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-from codebutler.control.wire import Done, Said
-from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.control.ear import Ear, Spoken
+from codebutler.control.wire import ControlReply, Done, Ended, Heard, Said
+from codebutler.model import Operation, Post, React
+from codebutler.protocol.messages import Live
 
 FINAL_REACTIONS = {"white_check_mark": True, "x": False, "octagonal_sign": False}
-
-
-@dataclass(frozen=True, slots=True)
-class Spoken:
-    """An operation that took effect; ``ts`` is the message's where it made one."""
-
-    operation: Operation
-    ts: str
+_OUTCOMES: dict[str, Literal["done", "failed", "stopped"]] = {
+    "white_check_mark": "done",
+    "x": "failed",
+    "octagonal_sign": "stopped",
+}
 
 
 class Listener:
@@ -27,12 +25,9 @@ class Listener:
 
     def __init__(self, channel: str, ts: str, thread_ts: str, *, command: bool) -> None:
         self.channel = channel
-        self.thread_ts = thread_ts
-        self.redact: Callable[[str], str] = str
-        """What a terminal shows may be copied anywhere: it holds no more than Slack does."""
+        self.ear = Ear(thread_ts)
         self._ts = ts
         self._command = command
-        self._progress: set[str] = set()
         self._queue: asyncio.Queue[Spoken] = asyncio.Queue()
 
     def hears(self, channel: str) -> bool:
@@ -43,13 +38,16 @@ class Listener:
         """Take note of something said in the channel."""
         self._queue.put_nowait(spoken)
 
+    def hear_live(self, live: Live) -> None:
+        """Nobody looks before there is an answer."""
+
     async def replies(self) -> AsyncIterator[Said | Done]:
         """Texts as they come, then Done. A command's first answer is its last."""
         while True:
             spoken = await self._queue.get()
-            said = self._said(spoken)
+            said = self.ear.said(spoken)
             if said is not None:
-                yield Said(text=self.redact(said.text), progress=said.progress)
+                yield said
             if said is not None and self._command:
                 yield Done()
                 return
@@ -57,24 +55,55 @@ class Listener:
                 yield Done(ok=verdict)
                 return
 
-    def _said(self, spoken: Spoken) -> Said | None:
-        match spoken.operation:
-            case Post(thread_ts=thread_ts, text=text, blocks=blocks) if thread_ts == self.thread_ts:
-                progress = any(block.get("type") == "actions" for block in blocks)
-                if progress:
-                    self._progress.add(spoken.ts)
-                return Said(text=_plain(text, blocks), progress=progress)
-            case Update(target_ts=ts, text=text) if ts in self._progress:
-                return Said(text=text, progress=True)
-            case Upload(thread_ts=thread_ts, content=content) if thread_ts == self.thread_ts:
-                return Said(text=content.decode(errors="replace"))
-        return None
-
     def _verdict(self, spoken: Spoken) -> bool | None:
         match spoken.operation:
             case React(target_ts=ts, name=name, remove=False) if ts == self._ts:
                 return FINAL_REACTIONS.get(name)
         return None
+
+
+class ChatListener:
+    """One terminal's chat: everything in its thread goes into ``queue``, and the outcome of what was said in it.
+
+    ``ear.thread_ts`` is None until something is said. ``begun`` names messages of ours whose outcome is awaited.
+    """
+
+    def __init__(
+        self, channel: str, thread_ts: str | None, queue: asyncio.Queue[ControlReply | None]
+    ) -> None:
+        self.channel = channel
+        self.ear = Ear(thread_ts)
+        self._queue = queue
+        self._commands: list[str] = []
+        self._prompts: set[str] = set()
+
+    def hears(self, channel: str) -> bool:
+        """Only its own channel, once it has a thread."""
+        return channel == self.channel and self.ear.thread_ts is not None
+
+    def await_outcome(self, ts: str, *, command: bool) -> None:
+        """The operator has said something: a command's outcome is its answer, a prompt's the mark on it."""
+        if command:
+            self._commands.append(ts)
+        else:
+            self._prompts.add(ts)
+
+    def hear(self, spoken: Spoken) -> None:
+        """Pass on what is said in the thread."""
+        said = self.ear.said(spoken)
+        if said is not None:
+            self._queue.put_nowait(said)
+            if isinstance(spoken.operation, Post) and said.kind == "text" and self._commands:
+                self._queue.put_nowait(Ended(ts=self._commands.pop(0), outcome="done"))
+        match spoken.operation:
+            case React(target_ts=ts, name=name, remove=False) if ts in self._prompts and name in _OUTCOMES:
+                self._prompts.discard(ts)
+                self._queue.put_nowait(Ended(ts=ts, outcome=_OUTCOMES[name]))
+
+    def hear_live(self, live: Live) -> None:
+        """Pass on what its turn does."""
+        if live.thread_ts == self.ear.thread_ts:
+            self._queue.put_nowait(Heard(kind=live.kind, text=self.ear.redact(live.text)))
 
 
 class Hearer(Protocol):
@@ -85,36 +114,45 @@ class Hearer(Protocol):
     def hear(self, spoken: Spoken) -> None: ...
 
 
+class Listening(Hearer, Protocol):
+    """Somebody who waits at this machine."""
+
+    ear: Ear
+
+    def hear_live(self, live: Live) -> None: ...
+
+
 class Listeners:
     """All who listen now."""
 
     def __init__(self) -> None:
         self.redact: Callable[[str], str] = str
         """What listeners hear goes through it."""
-        self._all: list[Hearer] = []
+        self._hearers: list[Hearer] = []
+        self._listening: list[Listening] = []
 
     def add(self, hearer: Hearer) -> None:
         """``hearer`` hears as long as we live."""
-        self._all.append(hearer)
+        self._hearers.append(hearer)
 
     @contextmanager
-    def added(self, listener: Listener) -> Iterator[Listener]:
+    def added(self, listener: Listening) -> Iterator[None]:
         """``listener`` hears its channel while the context lives."""
-        listener.redact = self.redact
-        self._all.append(listener)
+        listener.ear.redact = self.redact
+        self._listening.append(listener)
         try:
-            yield listener
+            yield
         finally:
-            self._all.remove(listener)
+            self._listening.remove(listener)
 
     def tell(self, channel: str, operation: Operation, ts: str) -> None:
         """An operation took effect in ``channel``."""
-        for listener in self._all:
+        for hearer in (*self._hearers, *self._listening):
+            if hearer.hears(channel):
+                hearer.hear(Spoken(operation, ts))
+
+    def live(self, channel: str, live: Live) -> None:
+        """A turn in ``channel`` says or does something."""
+        for listener in self._listening:
             if listener.hears(channel):
-                listener.hear(Spoken(operation, ts))
-
-
-def _plain(text: str, blocks: tuple[dict[str, object], ...]) -> str:
-    """Markdown reads better in a terminal than Slack's mrkdwn."""
-    markdown = [str(block.get("text", "")) for block in blocks if block.get("type") == "markdown"]
-    return "\n".join(markdown) or text
+                listener.hear_live(live)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, Protocol
-from uuid import uuid4
 
+from codebutler.control.chat import Chat, Mouth, is_command
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.wire import (
+    ChatRequest,
     ControlReply,
     ControlRequest,
     Done,
@@ -20,14 +22,13 @@ from codebutler.control.wire import (
     StatusReply,
     StatusRequest,
     StopRequest,
+    Wish,
 )
-from codebutler.errors import ChatError, CodeButlerError
+from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake
-from codebutler.model import OPERATOR, Command, MessagePosted, Post
-from codebutler.repos import RepoTable, Served
-from codebutler.routing.commands import text_request
+from codebutler.model import OPERATOR, MessagePosted
+from codebutler.repos import RepoTable
 from codebutler.slack.sender import Sender
-from codebutler.text.escape import escape
 
 
 class Workers(Protocol):
@@ -72,8 +73,7 @@ class Operator:
         self._jobs = jobs
         self._parent = parent
         self._workers = workers
-        self._intake = intake
-        self._sender = sender
+        self._mouth = Mouth(intake, sender, workers)
         self._listeners = listeners
 
     async def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
@@ -111,17 +111,23 @@ class Operator:
             self._workers.stop_turns(each, OPERATOR)
         return Done(text=f"stopping what runs in {', '.join(names)}")
 
+    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+        """Everything that is said in a thread, and what the operator wishes to say there."""
+        served = self._parent.table.named(request.repo)
+        if served is None:
+            yield self._unknown(request.repo)
+            return
+        async with aclosing(Chat(served, request, self._mouth, self._listeners).replies(wishes)) as replies:
+            async for reply in replies:
+                yield reply
+
     async def _send(self, request: SendRequest) -> AsyncIterator[ControlReply]:
         served = self._parent.table.named(request.repo)
         if served is None:
             yield self._unknown(request.repo)
             return
         channel = served.config.slack.channel_id
-        try:
-            ts = await self._post(channel, request)
-        except ChatError as error:
-            yield Failed(text=f"Slack refused the message: {error}")
-            return
+        ts = await self._mouth.post(served, request.text, request.thread_ts)
         event = MessagePosted(
             channel=channel,
             ts=ts,
@@ -130,32 +136,16 @@ class Operator:
             thread_ts=request.thread_ts,
             origin="local",
         )
-        listener = Listener(channel, ts, event.root_ts, command=self._is_command(request.text, served))
+        listener = Listener(channel, ts, event.root_ts, command=is_command(request.text, served))
         with self._listeners.added(listener):
             yield Posted(channel=channel, ts=ts, thread_ts=event.root_ts)
-            outcome = await self._intake.accept(event)
-            if outcome != "accepted":
-                yield Failed(text=f"the message was {outcome}: see the log with `codebutler logs`")
-                return
+            await self._mouth.hand_in(event)
             if not request.wait:
                 yield Done(text="sent")
                 return
-            if why := self._workers.down(request.repo):
-                yield Failed(
-                    text=f"{request.repo} does not run now ({why}); the message is kept until it does"
-                )
-                return
+            self._mouth.check_up(served)
             async for reply in listener.replies():
                 yield reply
-
-    async def _post(self, channel: str, request: SendRequest) -> str:
-        """The operator's words, so that everybody in the channel sees what was asked."""
-        text = f"*{OPERATOR}:* {escape(request.text)}"
-        post = Post(text=text, thread_ts=request.thread_ts)
-        return await self._sender.submit(channel, uuid4().hex, post, unsure=False)
-
-    def _is_command(self, text: str, served: Served) -> bool:
-        return isinstance(text_request(text, served.repo.prefixes), Command)
 
     def _unknown(self, name: str) -> Failed:
         table = self._parent.table

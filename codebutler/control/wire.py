@@ -1,6 +1,7 @@
 """The control socket: how `codebutler status`, `stop`, `send` and `chat` talk to the running supervisor.
 
-One JSON object per line. A request is answered by any number of Said, then by Done, Failed or a status.
+One JSON object per line. A request is answered by any number of Said, then by Done, Failed or a status. A chat goes
+both ways: after its request come wishes, until one side closes.
 The socket is the owner's alone (0600 in a 0700 directory), and the peer's user ID is checked besides.
 """
 
@@ -20,7 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from codebutler.errors import CodeButlerError, NotRunningError, ProtocolError
+from codebutler.protocol.messages import LiveKind
 
+SaidKind = Literal["text", "progress", "card"]
 LINE_LIMIT_BYTES = 4 * 2**20
 _PEER = struct.Struct("3i")
 
@@ -59,6 +62,29 @@ class JobsRequest(_Request, frozen=True, tag="jobs"):
     name: str = ""
 
 
+class ChatRequest(_Request, frozen=True, tag="chat"):
+    """Say and hear everything in one thread, a new one if none is named. First come its last ``past`` messages."""
+
+    repo: str
+    thread_ts: str | None = None
+    past: int = 0
+
+
+class Say(_Request, frozen=True, tag="say"):
+    """In a chat: the operator says this."""
+
+    text: str
+
+
+class Press(_Request, frozen=True, tag="press"):
+    """In a chat: press a button of the message ``ts``; ``picked`` are the boxes ticked beside it."""
+
+    ts: str
+    action_id: str
+    value: str
+    picked: tuple[str, ...] = ()
+
+
 class _Reply(Struct, frozen=True, kw_only=True, tag_field="type"):
     """From the supervisor."""
 
@@ -83,11 +109,53 @@ class Posted(_Reply, frozen=True, tag="posted"):
     thread_ts: str
 
 
+class Choice(Struct, frozen=True, kw_only=True):
+    """A button of a card, or a ``box`` to tick before the button below it is pressed."""
+
+    label: str
+    action_id: str
+    value: str
+    box: bool = False
+
+
 class Said(_Reply, frozen=True, tag="said"):
-    """Something was said in the thread. ``progress`` texts replace one another."""
+    """Something was said in the thread; the same ``ts`` again replaces it. ``progress`` is of passing interest: where
+    a turn is in line, or what it does. A ``card`` waits for one of its ``choices`` while it has any; those of anything
+    else end what it tells of."""
 
     text: str
-    progress: bool = False
+    kind: SaidKind = "text"
+    ts: str = ""
+    choices: tuple[Choice, ...] = ()
+
+
+class Heard(_Reply, frozen=True, tag="heard"):
+    """What the turn that runs in a chat's thread says and does, as it comes. The answer says the text again."""
+
+    kind: LiveKind
+    text: str
+
+
+class Past(_Reply, frozen=True, tag="past"):
+    """An earlier message of a chat's thread; ``who`` is "" for our own."""
+
+    who: str
+    text: str
+
+
+class Opened(_Reply, frozen=True, tag="opened"):
+    """The chat can begin; what was to be told of the past is told. ``thread_ts`` is None if a new one begins."""
+
+    repo: str
+    agent: str
+    thread_ts: str | None = None
+
+
+class Ended(_Reply, frozen=True, tag="ended"):
+    """In a chat: the operator's message ``ts`` has had its outcome; "" where it got nowhere."""
+
+    ts: str
+    outcome: Literal["done", "failed", "stopped"]
 
 
 class Done(_Reply, frozen=True, tag="done"):
@@ -103,14 +171,18 @@ class Failed(_Reply, frozen=True, tag="failed"):
     text: str
 
 
-ControlRequest = StatusRequest | StopRequest | SendRequest | ReloadRequest | JobsRequest
-ControlReply = StatusReply | JobsReply | Posted | Said | Done | Failed
+ControlRequest = StatusRequest | StopRequest | SendRequest | ReloadRequest | JobsRequest | ChatRequest
+Wish = Say | Press
+ControlReply = StatusReply | JobsReply | Posted | Said | Heard | Past | Opened | Ended | Done | Failed
 
 
 class Control(Protocol):
     """What the parent offers on the socket."""
 
     def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]: ...
+
+    def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+        """Until ``wishes`` end: the other side has gone."""
 
 
 @asynccontextmanager
@@ -135,6 +207,7 @@ class _Connection:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._decoder = msgspec.json.Decoder(ControlRequest)
+        self._wishes: msgspec.json.Decoder[Wish] = msgspec.json.Decoder(Wish)
         self._encoder = msgspec.json.Encoder()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -155,11 +228,22 @@ class _Connection:
         except (msgspec.DecodeError, ValueError) as error:
             yield Failed(text=f"unreadable request: {error}")
             return
+        if isinstance(request, ChatRequest):
+            replies = self._control.chat(request, self._wished(reader))
+        else:
+            replies = self._control.answer(request)
         try:
-            async for reply in self._control.answer(request):
+            async for reply in replies:
                 yield reply
         except CodeButlerError as error:
             yield Failed(text=str(error))
+
+    async def _wished(self, reader: asyncio.StreamReader) -> AsyncIterator[Wish]:
+        try:
+            while line := await reader.readline():
+                yield self._wishes.decode(line)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ProtocolError(f"unreadable wish: {error}") from error
 
 
 async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:

@@ -47,15 +47,15 @@ class Ask:
 
 def ask_of(event: Event, request: Request, default_agent: str) -> Ask:
     """The wish that an event expresses."""
-    local = isinstance(event, MessagePosted) and _is_the_owners(event)
+    local = isinstance(event, MessagePosted | ButtonClicked) and _is_the_owners(event)
     if isinstance(request, Prompt):
         prefix = request.prefix or default_agent
         return Ask(event.user, event.channel, local, prefix, request.text)
     return Ask(event.user, event.channel, local)
 
 
-def _is_the_owners(event: MessagePosted) -> bool:
-    """Said over the control socket, or by a job of a file that only the owner writes. A timer is its setter's."""
+def _is_the_owners(event: MessagePosted | ButtonClicked) -> bool:
+    """Said or pressed over the control socket, or by a job of a file that only the owner writes. A timer is its setter's."""
     return event.origin == "local" or (event.origin == "schedule" and event.user == OPERATOR)
 
 

@@ -19,6 +19,7 @@ MAX_FETCH_BYTES = 32 * 2**20
 """Larger files are refused: the worker holds one in memory until it is whole."""
 
 StopReason = Literal["sleep", "shutdown", "restart"]
+LiveKind = Literal["text", "writing", "tool", "plan", "note"]
 LogTag = Literal["INF", "WRN", "ERR", "DBG", "MSG", "CLD", "RSP", "MEM"]
 
 
@@ -146,6 +147,16 @@ class Doing(_ToParent, frozen=True, tag="doing"):
     text: str
 
 
+class Live(_ToParent, frozen=True, tag="live"):
+    """What a running turn says and does, as it comes, for who listens at this machine. Not kept, not posted.
+
+    ``writing`` is what there is so far of a block of prose, which ``text`` then says whole."""
+
+    thread_ts: str
+    kind: LiveKind
+    text: str
+
+
 class FetchThread(_ToParent, frozen=True, tag="fetch_thread"):
     """Tell me what was said in a thread of my channel before ``before_ts``; answered by ThreadFetched."""
 
@@ -230,6 +241,7 @@ ToParent = (
     | Fetch
     | FetchThread
     | Doing
+    | Live
     | Heartbeat
     | Log
     | Audit

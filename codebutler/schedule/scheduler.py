@@ -11,7 +11,8 @@ from uuid import uuid4
 import msgspec
 
 from codebutler.clock import Clock
-from codebutler.control.listeners import FINAL_REACTIONS, Spoken
+from codebutler.control.ear import Spoken
+from codebutler.control.listeners import FINAL_REACTIONS
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.intake import Outcome
 from codebutler.model import OPERATOR, Event, MessagePosted, Post, React

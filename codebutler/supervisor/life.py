@@ -25,6 +25,7 @@ from codebutler.protocol.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    Live,
     Log,
     LogTag,
     Overview,
@@ -232,10 +233,10 @@ class Life:
                 self._fetches.start(self._repo, message)
             case Goodbye(reason=reason):
                 self._note_error(reason)
-            case Doing() | Log() | Audit() | Overview() | Budget():
+            case Doing() | Live() | Log() | Audit() | Overview() | Budget():
                 self._note(message)
 
-    def _note(self, message: Doing | Log | Audit | Overview | Budget) -> None:
+    def _note(self, message: Doing | Live | Log | Audit | Overview | Budget) -> None:
         match message:
             case Budget():
                 self._kit.services.budget(self._repo, message)
@@ -243,6 +244,8 @@ class Life:
                 self._kit.services.overview(self._repo, turns)
             case Doing(thread_ts=thread_ts, text=text):
                 self._kit.services.doing(self._repo, thread_ts, text)
+            case Live():
+                self._kit.services.live(self._repo, message)
             case Log():
                 self._record(message)
             case Audit():

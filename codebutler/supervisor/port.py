@@ -7,7 +7,7 @@ from typing import Protocol
 
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, Operation, Quoted, Request, TurnNote
-from codebutler.protocol.messages import Audit, Budget, LogTag, ToParent
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
 from codebutler.slack.port import Download
 
 
@@ -73,6 +73,9 @@ class Services(Protocol):
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
         """Show what is done in a thread of the repo's channel."""
+
+    def live(self, repo: RepoSettings, live: Live) -> None:
+        """Tell who listens to the repo's channel at this machine what a running turn says and does."""
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str

@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| O01 | chat: a conversation in the terminal, one thread in the channel |
+| O01 | chat from a pipe: all of it is one message, whose answer is printed; --continue goes on in its thread |
 | O02 | stop ends what runs, by the operator's name |
 | O03 | a second signal ends everything now; what ran is asked about at the next start |
 | O04 | new tokens, brought by setup, are used without a restart |
@@ -28,19 +28,16 @@ from tests.e2e.test_matrix import claude, model_env, rehearsal
 from tests.modelserver.server import ModelServer, Reply
 
 
-async def test_o01_a_chat_in_the_terminal(tmp_path: Path, git_repo: Path) -> None:
+async def test_o01_a_chat_from_a_pipe(tmp_path: Path, git_repo: Path) -> None:
     async with house(tmp_path, "sample") as built:
         channel = await rehearsal(built, git_repo)
-        process = await asyncio.create_subprocess_exec(
-            *command("chat", "sample"), env=built.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        async with asyncio.timeout(DEADLINE_S):
-            output, _ = await process.communicate(b"list the files\nread README.md\n!ping\n")
-        assert process.returncode == 0
-        said = output.decode()
-        assert said.index("app.py") < said.index("A sample repository.") < said.index("pong")
+        said = await piped(built, b"list the files\n\nread README.md\n", "chat", "sample")
+        assert said.index("app.py") < said.index("A sample repository.")
+        assert "pong" in await piped(built, b"!ping", "chat", "--continue")
+        assert "from here" in await piped(built, b"run: echo from here", "send", "sample", "-", "--wait")
         roots = [m for m in built.workspace.workspace.channel(channel).messages.values() if not m.is_reply]
-        assert [root.text for root in roots if root.by_app] == ["*operator:* list the files"]
+        texts = [root.text for root in roots if root.by_app]
+        assert texts == ["*operator:* list the files\n\nread README.md", "*operator:* run: echo from here"]
 
 
 async def test_o02_stop_from_the_terminal(tmp_path: Path, git_repo: Path) -> None:
@@ -138,3 +135,14 @@ async def wait_for_log(built: House, text: str) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while text not in built.log():  # noqa: ASYNC110 - nobody would set an event
             await asyncio.sleep(0.05)
+
+
+async def piped(built: House, said: bytes, *arguments: str) -> str:
+    """What a command answers to its standard input."""
+    process = await asyncio.create_subprocess_exec(
+        *command(*arguments), env=built.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        output, _ = await process.communicate(said)
+    assert process.returncode == 0, output
+    return output.decode()

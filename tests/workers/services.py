@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
 from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Quoted, Request, TurnNote
-from codebutler.protocol.messages import Audit, Budget, LogTag
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.port import Download
 
 
@@ -71,6 +71,9 @@ class RecordingServices:
         for piece in found if isinstance(found, tuple) else ():
             await take(piece)
         return Download(file=File(id=file_id), transcript=found if isinstance(found, str) else "")
+
+    def live(self, repo: RepoSettings, live: Live) -> None:
+        """Nobody listens at this machine here."""
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Nobody looks at App Home here."""

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.control.wire import ControlReply, ControlRequest, Done, Failed, ReloadRequest, control_server
+from codebutler.control.wire import (
+    ChatRequest,
+    ControlReply,
+    ControlRequest,
+    Done,
+    Failed,
+    ReloadRequest,
+    Wish,
+    control_server,
+)
 from tests.integration.cli.conftest import Cli
 
 
@@ -21,6 +30,10 @@ class Recorder:
         self._reply = reply
 
     async def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
+        self.requests.append(request)
+        yield self._reply
+
+    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
         self.requests.append(request)
         yield self._reply
 

@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from codebutler.control.wire import (
+    ChatRequest,
     ControlReply,
     ControlRequest,
     Done,
     Failed,
+    Opened,
     Said,
     SendRequest,
     StatusReply,
     StatusRequest,
     StopRequest,
+    Wish,
     ask,
     control_server,
 )
@@ -40,6 +43,11 @@ class Scripted:
                 yield Done()
             case _:
                 raise CodeButlerError("that cannot be done")
+
+    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+        yield Opened(repo=request.repo, agent="scripted")
+        async for wish in wishes:
+            yield Said(text=repr(wish))
 
 
 async def replies(path: Path, request: ControlRequest) -> list[ControlReply]:

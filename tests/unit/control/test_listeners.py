@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.control.listeners import Listener, Listeners
-from codebutler.control.wire import Done, Said
+from codebutler.control.wire import Choice, Done, Said
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.redact import Redactor
 
-BUTTONS = ({"type": "actions", "elements": []},)
+STOP = {
+    "type": "button",
+    "text": {"type": "plain_text", "text": "Stop"},
+    "action_id": "codebutler.stop",
+    "value": "t1",
+}
+BUTTONS = ({"type": "actions", "elements": [STOP]},)
+CHOICE = Choice(label="Stop", action_id="codebutler.stop", value="t1")
 
 
 async def hear(listener: Listener, *operations: tuple[Operation, str]) -> list[Said | Done]:
@@ -30,7 +37,7 @@ async def test_texts_of_the_thread_until_the_final_reaction() -> None:
         (React(target_ts="0.5", name="x"), ""),
         (React(target_ts="1.1", name="white_check_mark"), ""),
     )
-    assert replies == [Said(text="the answer"), Done()]
+    assert replies == [Said(text="the answer", ts="1.3"), Done()]
 
 
 async def test_a_failed_turn_is_not_ok() -> None:
@@ -41,19 +48,23 @@ async def test_a_failed_turn_is_not_ok() -> None:
 async def test_progress_is_marked_as_such_and_followed() -> None:
     replies = await hear(
         Listener("C1", "1.1", "1.1", command=False),
-        (Post(text="working", thread_ts="1.1", blocks=BUTTONS), "1.2"),
-        (Update(target_ts="1.2", text="reading"), ""),
+        (Post(text="🔧 at work", thread_ts="1.1", blocks=BUTTONS), "1.2"),
+        (Update(target_ts="1.2", text="✅ 3s"), ""),
         (Update(target_ts="9.9", text="of another turn"), ""),
         (React(target_ts="1.1", name="white_check_mark"), ""),
     )
-    assert replies == [Said(text="working", progress=True), Said(text="reading", progress=True), Done()]
+    assert replies == [
+        Said(text="🔧 at work", kind="progress", ts="1.2", choices=(CHOICE,)),
+        Said(text="✅ 3s", kind="progress", ts="1.2"),
+        Done(),
+    ]
 
 
 async def test_a_commands_first_answer_is_its_last() -> None:
     replies = await hear(
         Listener("C1", "1.1", "1.1", command=True), (Post(text="pong", thread_ts="1.1"), "1.2")
     )
-    assert replies == [Said(text="pong"), Done()]
+    assert replies == [Said(text="pong", ts="1.2"), Done()]
 
 
 async def test_markdown_reads_better_than_its_fallback() -> None:
@@ -62,7 +73,7 @@ async def test_markdown_reads_better_than_its_fallback() -> None:
         Listener("C1", "1.1", "1.1", command=True),
         (Post(text="*bold*", thread_ts="1.1", blocks=(block,)), "1.2"),
     )
-    assert replies[0] == Said(text="**bold**")
+    assert replies[0] == Said(text="**bold**", ts="1.2")
 
 
 async def test_a_terminal_shows_no_secret_either() -> None:
@@ -72,4 +83,7 @@ async def test_a_terminal_shows_no_secret_either() -> None:
         upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread_ts="1.1")
         listeners.tell("C1", upload, "")
         async with asyncio.timeout(30):
-            assert [reply async for reply in listener.replies()] == [Said(text="key: [redacted]"), Done()]
+            assert [reply async for reply in listener.replies()] == [
+                Said(text="key: [redacted]", ts="file "),
+                Done(),
+            ]

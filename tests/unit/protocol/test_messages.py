@@ -44,6 +44,7 @@ from codebutler.protocol.messages import (
     Heartbeat,
     Hello,
     LimitUse,
+    Live,
     Log,
     Overview,
     Ready,
@@ -139,6 +140,7 @@ TO_PARENT: dict[str, object] = {
     ),
     "budget": Budget(limits=(LimitUse(unit="usd", used=1.2, limit=5.0),), until="2026-01-02T00:00:00+00:00"),
     "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
+    "live": Live(thread_ts="1.0", kind="tool", text="Bash: ls"),
     "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),
     "log": Log(tag="MSG", text="U01: hello"),
     "audit": Audit(

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from codebutler.clock import ManualClock, settle
-from codebutler.control.listeners import Spoken
+from codebutler.control.ear import Spoken
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.intake import Outcome
 from codebutler.model import OPERATOR, Event, MessagePosted, Post, React

@@ -28,7 +28,7 @@ SIGNS: dict[Outcome, str] = {
     "interrupted": "⚠️",
     "parked": "⏸️",
 }
-_BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
+BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
 _PLAN_LINES = 8
 SECTION_CHARS = 3000
 FAR = 9
@@ -123,9 +123,9 @@ def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
         while done < len(plan) - _PLAN_LINES + 1 and plan[done].state == "done":
             done += 1
     rest = plan[done:]
-    shown = [f"{_BOXES[step.state]} {plain(one_line(step.text, 100))}" for step in rest[:_PLAN_LINES]]
+    shown = [f"{BOXES[step.state]} {plain(one_line(step.text, 100))}" for step in rest[:_PLAN_LINES]]
     hidden = len(rest) - len(shown)
-    head = [f"{_BOXES['done']} {done} done"] if done else []
+    head = [f"{BOXES['done']} {done} done"] if done else []
     return [*head, *shown, *([f"… and {hidden} more"] if hidden else [])]
 
 

@@ -12,10 +12,14 @@ _ENVELOPE = re.compile(r"<{3}(?:S(?:L(?:A(?:C(?:K.*)?)?)?)?)?\Z|<{3}SLACK.*", re
 """From a marker on, or from what may become one, it is no prose: what it encloses is posted by itself."""
 
 
+def prose(text: str) -> str:
+    """What is sure to be prose of what is being written."""
+    return _ENVELOPE.sub("", text.removesuffix(CUT))
+
+
 def latest(text: str) -> str:
     """The last lines of the prose, one space where there was more room; "" if there is none."""
-    prose = _ENVELOPE.sub("", text.removesuffix(CUT))
-    lines = [" ".join(line.split()) for line in prose.split("\n")]
+    lines = [" ".join(line.split()) for line in prose(text).split("\n")]
     kept: list[str] = []
     room = MOST_CHARS
     for line in reversed([line for line in lines if line]):

@@ -12,6 +12,7 @@ from codebutler_worker.conversation.turn.progress import ProgressMessage
 from codebutler_worker.conversation.turn.showing import Showing
 from codebutler_worker.conversation.turn.telling import Telling
 from codebutler_worker.present import progress
+from codebutler_worker.present.aloud import aloud
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.reducer import View, reduce
 
@@ -52,6 +53,8 @@ class Display:
         """Take note of what the agent does."""
         if isinstance(event, Output) and self.showing is not None:
             self.showing.take(event)
+        if self._place.thread_ts and (live := aloud(event, self._place.thread_ts)) is not None:
+            self._desk.report.send(live)
         view = reduce(self.view, event)
         self._telling.heard(event, view)
         if view != self.view:

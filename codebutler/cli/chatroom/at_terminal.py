@@ -1,0 +1,151 @@
+"""A chat at a terminal: what is typed becomes wishes, what comes back becomes lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from codebutler.cli.chatroom import diary
+from codebutler.cli.chatroom.keyboard import Interrupted, Keyboard, takes_escapes
+from codebutler.cli.chatroom.lines import Lines
+from codebutler.cli.chatroom.link import Link
+from codebutler.cli.chatroom.room import Line, Room
+from codebutler.cli.output import notice, printable
+from codebutler.config.paths import Home
+from codebutler.config.programs import RUN
+from codebutler.control.wire import ChatRequest, ControlReply, Opened, Posted
+from codebutler.errors import CodeButlerError
+from codebutler.words import WORDS
+
+PROMPT = "you> "
+MORE = "...> "
+FAINT, NORMAL = "\x1b[2m", "\x1b[0m"
+STOP = "!stop"
+HINT = "Ctrl-C stops a turn, or leaves; Ctrl-D leaves; !help lists commands."
+
+
+def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
+    """Chat until the person leaves. Raises CodeButlerError where the supervisor does not run, refuses or ends."""
+    kept = diary.read(home)
+    thread_ts = None if fresh else kept.threads.get(repo)
+    is_smart = takes_escapes(os.environ.get("TERM", ""))
+    words = [f"!{word}" for word in WORDS] + [
+        f"{prefix}:" for prefix in ("claude", "kimi", "agent", RUN.prefix)
+    ]
+    with Link(home.socket, ChatRequest(repo=repo, thread_ts=thread_ts, past=past)) as link:
+        keyboard = Keyboard(words, kept.typed, is_smart=is_smart)
+        _Conversation(
+            home, repo, link, keyboard, has_colour=is_smart and not os.environ.get("NO_COLOR")
+        ).run()
+
+
+class _Conversation:
+    """One chat, from the first line to the last."""
+
+    def __init__(self, home: Home, repo: str, link: Link, keyboard: Keyboard, *, has_colour: bool) -> None:
+        self._home = home
+        self._repo = repo
+        self._link = link
+        self._keyboard = keyboard
+        self._has_colour = has_colour
+        self._room = Room()
+        self._lines = Lines()
+        self._is_open = False
+        self._stopping = False
+
+    def run(self) -> None:
+        """Until the person leaves."""
+        with self._keyboard.taken():
+            staying = True
+            while staying:
+                try:
+                    staying = self._turn()
+                except Interrupted as interrupted:
+                    staying = self._interrupted(interrupted.typed)
+        notice(f"It all stands in {self._repo}'s channel; `codebutler chat` goes on with it.")
+
+    def _turn(self) -> bool:
+        """One line, or what has come; False at the end of file."""
+        ready = self._is_open and (self._room.asks or not self._room.is_busy)
+        if not self._keyboard.wait(self._link, PROMPT if ready else ""):
+            for reply in self._link.replies():
+                self._take(reply)
+            return True
+        line = self._keyboard.line(MORE if self._lines.is_open else PROMPT)
+        if line is None:
+            return self._ended()
+        message = self._lines.add(line)
+        while message is None:
+            line = self._keyboard.line(MORE)
+            message = self._lines.end() if line is None else self._lines.add(line)
+        self._say(message)
+        return True
+
+    def _ended(self) -> bool:
+        """Ctrl-D: leave, and say what goes on without us."""
+        if self._room.is_busy:
+            notice("The turn goes on; its answer comes in Slack.")
+        return False
+
+    def _say(self, message: str) -> None:
+        if not message.strip():
+            return
+        self._keep(message)
+        try:
+            wish = self._room.wish(message)
+        except CodeButlerError as error:
+            notice(f"codebutler: {error}")
+            return
+        self._link.wish(wish)
+
+    def _interrupted(self, typed: str) -> bool:
+        """Ctrl-C: throw the line away, stop what runs, or leave; False to leave."""
+        typed = "\n".join(part for part in (self._lines.end(), typed) if part)
+        notice("^C")
+        if typed.strip():
+            self._keep(typed)
+            notice("(not sent; arrow-up brings it back)")
+            return True
+        if not self._room.is_busy:
+            return False
+        if self._stopping:
+            notice("The turn is being stopped; how it ended stands in Slack.")
+            return False
+        self._stopping = True
+        self._link.wish(self._room.say(STOP))
+        notice("(stopping the turn; Ctrl-C again leaves)")
+        return True
+
+    def _take(self, reply: ControlReply) -> None:
+        for line in self._room.take(reply):
+            self._show(line)
+        match reply:
+            case Opened(agent=agent, thread_ts=thread_ts):
+                self._is_open = True
+                again = (
+                    "This goes on with your last conversation (--new begins another). " if thread_ts else ""
+                )
+                notice(f"Talking to {self._repo}'s {agent}. {again}{HINT}")
+            case Posted(thread_ts=thread_ts):
+                self._keep_thread(thread_ts)
+        if not self._room.is_busy:
+            self._stopping = False
+
+    def _show(self, line: Line) -> None:
+        text = printable(line.text)
+        if line.style == "faint" and self._has_colour:
+            text = f"{FAINT}{text}{NORMAL}"
+        stream = sys.stderr if line.style == "faint" else sys.stdout
+        stream.write(f"{text}\n")
+        stream.flush()
+
+    def _keep(self, text: str) -> None:
+        self._keyboard.remember(text)
+        # A full disk is no reason not to talk.
+        with suppress(CodeButlerError, OSError):
+            diary.write(self._home, diary.read(self._home).with_typed(text))
+
+    def _keep_thread(self, thread_ts: str) -> None:
+        with suppress(CodeButlerError, OSError):
+            diary.write(self._home, diary.read(self._home).with_thread(self._repo, thread_ts))

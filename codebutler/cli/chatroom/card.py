@@ -1,0 +1,73 @@
+"""A card's choices in a terminal: each has a number to type. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from codebutler.actions import ALLOW_ACTION
+from codebutler.control.wire import Choice, Press
+from codebutler.errors import CodeButlerError
+
+_NUMBERS = re.compile(r"\d{1,3}(?:[\s,]+\d{1,3})*")
+_YES = frozenset({"yes", "y", "allow"})
+_SHORT = _YES | {"no", "n", "deny"}
+
+
+class Misread(CodeButlerError):  # noqa: N818 - no failure: it is said what may be typed
+    """There is no such choice."""
+
+
+def menu(choices: Sequence[Choice]) -> Iterator[str]:
+    """The choices by number, and how to choose."""
+    shown = _numbered(choices)
+    for number, choice in enumerate(shown, 1):
+        yield f"  [{number}] {choice.label}"
+    several = any(choice.box for choice in shown)
+    yield "Type numbers (1, 3), or words." if several else "Type a number, or words."
+
+
+def decided(ts: str, choices: Sequence[Choice], typed: str) -> Press | None:
+    """The press that the typed text stands for, None if it is something to say. Raises Misread."""
+    words = typed.strip().lower()
+    if _NUMBERS.fullmatch(words):
+        return _picked(ts, choices, [int(number) for number in re.findall(r"\d+", words)])
+    allowing = [choice for choice in choices if choice.action_id == ALLOW_ACTION]
+    if words.rstrip(".!") not in _SHORT or not allowing:
+        return None
+    if len(allowing) > 1:
+        raise Misread("several things wait for a decision: type a number")
+    if words.rstrip(".!") in _YES:
+        return Press(ts=ts, action_id=allowing[0].action_id, value=allowing[0].value)
+    return None
+
+
+def _picked(ts: str, choices: Sequence[Choice], numbers: Sequence[int]) -> Press:
+    shown = _numbered(choices)
+    picked = [_at(shown, number) for number in numbers]
+    if not picked[0].box:
+        if len(picked) > 1:
+            raise Misread("only one of them can be chosen: type its number")
+        return Press(ts=ts, action_id=picked[0].action_id, value=picked[0].value)
+    question = _question(picked[0])
+    if any(not choice.box or _question(choice) != question for choice in picked):
+        raise Misread("these do not belong to one question: answer one after the other")
+    done = next(choice for choice in choices if not choice.box and _question(choice) == question)
+    values = tuple(dict.fromkeys(choice.value for choice in picked))
+    return Press(ts=ts, action_id=done.action_id, value=done.value, picked=values)
+
+
+def _numbered(choices: Sequence[Choice]) -> list[Choice]:
+    """All but the buttons that send what is ticked: the numbers themselves say that."""
+    ticked = {_question(choice) for choice in choices if choice.box}
+    return [choice for choice in choices if choice.box or _question(choice) not in ticked]
+
+
+def _question(choice: Choice) -> str:
+    return choice.value.partition(":")[0]
+
+
+def _at(choices: Sequence[Choice], number: int) -> Choice:
+    if not 1 <= number <= len(choices):
+        raise Misread(f"there is no choice {number}: type 1 to {len(choices)}, or words")
+    return choices[number - 1]

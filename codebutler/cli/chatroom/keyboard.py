@@ -1,0 +1,132 @@
+"""The keyboard of a chat: line editing by readline, and a terminal that stays free for output until a key is pressed.
+
+While nothing is typed the terminal does not echo and we wait for the keyboard and the supervisor at once. The first
+key wakes readline, which reads it from the terminal as if it had been there all along.
+"""
+
+from __future__ import annotations
+
+import os
+import readline
+import select
+import signal
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
+
+PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+_LFLAG, _CC = 3, 6
+
+
+class Source(Protocol):
+    """Something else to wait for."""
+
+    def fileno(self) -> int: ...
+
+
+class Interrupted(Exception):  # noqa: N818 - a key, no failure
+    """Ctrl-C. ``typed`` is the line it threw away."""
+
+    def __init__(self, typed: str) -> None:
+        super().__init__(typed)
+        self.typed = typed
+
+
+class Keyboard:
+    """A person's terminal, on standard input and output. Use it within ``taken``."""
+
+    def __init__(self, words: Sequence[str], typed: Sequence[str], *, is_smart: bool) -> None:
+        """``words`` are completed by Tab, ``typed`` is what arrow-up brings back. ``is_smart``: it takes escapes."""
+        self._fd = sys.stdin.fileno()
+        self._words = words
+        self._is_smart = is_smart
+        self._typing = False
+        readline.set_auto_history(False)
+        for text in typed:
+            readline.add_history(text)
+        readline.set_completer(self._complete)
+        readline.set_completer_delims(" \t\n")
+        is_editline = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if is_editline else "tab: complete")
+        if not is_smart:
+            readline.parse_and_bind("set enable-bracketed-paste off")
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """The terminal is ours; it is given back as it was, however we end."""
+        before = termios.tcgetattr(self._fd)
+        handlers = {
+            signal.SIGINT: signal.signal(signal.SIGINT, self._on_interrupt),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, _on_end),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, _on_end),
+        }
+        try:
+            yield
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, before)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def remember(self, text: str) -> None:
+        """Arrow-up brings ``text`` back."""
+        readline.add_history(text)
+
+    def wait(self, source: Source, prompt: str) -> bool:
+        """Wait with ``prompt`` ("" = none) until a key is pressed or ``source`` has something; whether it was a key.
+
+        What stands on the line is gone afterwards. Raises Interrupted.
+        """
+        before = termios.tcgetattr(self._fd)
+        quiet = termios.tcgetattr(self._fd)
+        quiet[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
+        quiet[_CC][termios.VMIN] = 1
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, quiet)
+        try:
+            self._write(f"{PASTE_ON if self._is_smart else ''}{prompt}")
+            ready, _, _ = select.select([self._fd, source], [], [])
+            return self._fd in ready
+        finally:
+            wiped = f"\r{' ' * len(prompt)}\r" if prompt else ""
+            self._write(f"{wiped}{PASTE_OFF if self._is_smart else ''}")
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, before)
+
+    def line(self, prompt: str) -> str | None:
+        """A line, None at the end of file. Lines that were pasted come as one. Raises Interrupted."""
+        self._typing = True
+        try:
+            lines = [input(prompt)]
+            # A terminal that marks no pastes: what is there already was not typed.
+            while not self._is_smart and select.select([self._fd], [], [], 0)[0]:
+                lines.append(input(prompt))
+            return "\n".join(lines)
+        except EOFError:
+            return None
+        finally:
+            self._typing = False
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def _complete(self, begun: str, number: int) -> str | None:
+        if readline.get_begidx() != 0 or not begun:
+            return None
+        found = [word for word in self._words if word.startswith(begun)]
+        return f"{found[number]} " if number < len(found) else None
+
+    def _on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(readline.get_line_buffer() if self._typing else "")
+
+
+def _on_end(number: int, _frame: FrameType | None) -> None:
+    # Not by the signal's own default, which would leave the terminal without echo.
+    sys.exit(128 + number)
+
+
+def takes_escapes(env_term: str) -> bool:
+    """Whether the terminal is more than a typewriter."""
+    return os.isatty(sys.stdout.fileno()) and env_term not in ("", "dumb")

@@ -1,0 +1,200 @@
+"""What a chat knows: which of its messages wait, which cards are open, what has been shown. Pure.
+
+A message of ours may be edited while it is shown: a terminal scrolls, so only what is new in it is shown again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from codebutler.cli.chatroom.card import decided, menu
+from codebutler.control.wire import (
+    Choice,
+    ControlReply,
+    Ended,
+    Heard,
+    Opened,
+    Past,
+    Posted,
+    Said,
+    Say,
+    Wish,
+)
+from codebutler.model import OPERATOR
+
+PAST_LINES = 15
+"""Of one earlier message."""
+_FENCE = "```"
+_RUNNING = "⏳ Running…"
+_FOOTER = re.compile(r"_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
+_SPACE = re.compile(r"\s+")
+
+Style = Literal["plain", "faint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line to show; ``faint`` is what passes: tools, progress, figures."""
+
+    text: str
+    style: Style = "plain"
+
+
+class Room:
+    """One chat. Replies go into ``take``, what is typed into ``wish``."""
+
+    def __init__(self) -> None:
+        self.thread_ts: str | None = None
+        self._unsent = 0
+        self._open: set[str] = set()
+        self._running: set[str] = set()
+        self._cards: dict[str, tuple[Choice, ...]] = {}
+        self._shown: dict[str, list[str]] = {}
+        self._live = ""
+        self._headline = ""
+        self._plan: list[str] = []
+        self._written: list[str] = []
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something of ours has no outcome yet, or a turn of the thread runs."""
+        return bool(self._unsent or self._open or self._running)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a card waits for a decision."""
+        return bool(self._cards)
+
+    def wish(self, text: str) -> Wish:
+        """What a typed message means: a number decides a card, everything else is said. Raises Misread."""
+        wish: Wish | None = None
+        if self._cards:
+            ts = next(reversed(self._cards))
+            wish = decided(ts, self._cards[ts], text)
+        return wish or self.say(text)
+
+    def say(self, text: str) -> Say:
+        """Say exactly this."""
+        self._unsent += 1
+        return Say(text=text)
+
+    def take(self, reply: ControlReply) -> list[Line]:
+        """The lines that a reply makes us show."""
+        match reply:
+            case Opened(thread_ts=thread_ts):
+                self.thread_ts = thread_ts
+            case Posted(ts=ts, thread_ts=thread_ts):
+                self.thread_ts = thread_ts
+                self._unsent = max(0, self._unsent - 1)
+                self._open.add(ts)
+            case Ended(ts=ts):
+                if not ts:
+                    self._unsent = max(0, self._unsent - 1)
+                self._open.discard(ts)
+            case Past():
+                return _past(reply)
+            case Heard():
+                return self._heard(reply)
+            case Said():
+                return self._said(reply)
+        return []
+
+    def _heard(self, heard: Heard) -> list[Line]:
+        lines = heard.text.strip("\n").split("\n")
+        if heard.kind == "writing":
+            # The last line is still being written.
+            return self._more(heard.text.lstrip("\n").split("\n")[:-1])
+        if heard.kind == "text":
+            self._live += f" {_flat(heard.text)}"
+            more, self._written = self._more(lines), []
+            return more
+        if heard.kind == "plan":
+            new = [line for line in lines if line not in self._plan]
+            self._plan = lines
+            return [Line(line, "faint") for line in new]
+        return [Line(line, "faint") for line in lines]
+
+    def _more(self, lines: list[str]) -> list[Line]:
+        """Of a block that is being written, the lines that are new."""
+        known = len(self._written)
+        begun = lines[:known] == self._written
+        self._written = lines
+        return [Line(line) for line in (lines[known:] if begun else lines)]
+
+    def _said(self, said: Said) -> list[Line]:
+        if said.kind == "card":
+            return self._card(said)
+        if said.choices:
+            self._running.add(said.ts)
+        else:
+            self._running.discard(said.ts)
+        if said.kind == "progress":
+            return self._progress(said)
+        return self._text(said)
+
+    def _card(self, said: Said) -> list[Line]:
+        self._cards.pop(said.ts, None)
+        lines = [Line(line) for line in self._grown(said)]
+        if said.choices:
+            self._cards[said.ts] = said.choices
+            lines += [Line(line) for line in menu(said.choices)]
+        return lines
+
+    def _progress(self, said: Said) -> list[Line]:
+        """Only where nothing better tells what goes on: a place in line, the first sign of work."""
+        headline = said.text.partition("\n")[0].partition(" · ")[0]
+        if self._live or not said.choices or headline == self._headline:
+            return []
+        self._headline = headline
+        return [Line(headline, "faint")]
+
+    def _text(self, said: Said) -> list[Line]:
+        body, footer = _footed(said.text)
+        if footer:
+            # The answer: the turn has told it already, unless it told something else.
+            told, self._live, self._headline, self._plan = self._live, "", "", []
+            lines = [] if body.strip() and _flat(body) in told else [Line(line) for line in body.split("\n")]
+            return [*lines, Line(footer, "faint")]
+        if self._live and _flat(body) in self._live:
+            return []
+        return [Line(line) for line in self._grown(said)]
+
+    def _grown(self, said: Said) -> list[str]:
+        """The lines that are new since the message was last shown."""
+        lines = said.text.split("\n")
+        before = self._shown.get(said.ts)
+        if before is None and not said.choices:
+            self._shown[said.ts] = _bare(lines)
+            return lines
+        bare = _bare(lines)
+        self._shown[said.ts] = bare
+        same = 0
+        while before and same < min(len(before), len(bare)) and before[same] == bare[same]:
+            same += 1
+        return bare[same:] if before is not None else lines
+
+
+def _bare(lines: Sequence[str]) -> list[str]:
+    """Without what only frames a program's output."""
+    return [line for line in lines if line not in (_FENCE, _RUNNING)]
+
+
+def _past(past: Past) -> list[Line]:
+    who = "you> " if past.who == OPERATOR else f"{past.who}> " if past.who else ""
+    lines = past.text.strip("\n").split("\n")
+    cut = [f"… {len(lines) - PAST_LINES} more lines"] if len(lines) > PAST_LINES else []
+    return [Line(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
+
+
+def _footed(text: str) -> tuple[str, str]:
+    """An answer and the figures below it, "" where there are none."""
+    body, _, last = text.rstrip().rpartition("\n")
+    found = _FOOTER.fullmatch(last.strip())
+    return (body.strip("\n"), found[1]) if found else (text, "")
+
+
+def _flat(text: str) -> str:
+    return _SPACE.sub(" ", text).strip()

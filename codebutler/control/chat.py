@@ -1,0 +1,186 @@
+"""One terminal's chat with one repository: wishes in, everything its thread says out, in one order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Protocol
+from uuid import uuid4
+
+from codebutler.actions import REASON_ACTION
+from codebutler.control.listeners import ChatListener, Listeners
+from codebutler.control.past import as_operator, read_past
+from codebutler.control.wire import (
+    ChatRequest,
+    ControlReply,
+    Ended,
+    Opened,
+    Posted,
+    Press,
+    Said,
+    Say,
+    Wish,
+)
+from codebutler.errors import ChatError, CodeButlerError
+from codebutler.intake.intake import Intake
+from codebutler.model import OPERATOR, ButtonClicked, Command, MessagePosted, Post
+from codebutler.repos import Served
+from codebutler.routing.commands import text_request
+from codebutler.slack.fields import ts_of
+from codebutler.slack.sender import Sender
+
+PATIENCE_S = 5.0
+"""After so long without an answer from Slack it is said that we wait for it."""
+MOST_PAST = 200
+NOT_ACCEPTED = "the message was {}: see the log with `codebutler logs`"
+KEPT = "{} does not run now ({}); the message is kept until it does"
+
+
+class Lives(Protocol):
+    """The supervisor, as far as it says why a worker stays down."""
+
+    def down(self, name: str) -> str: ...
+
+
+class Mouth:
+    """How the operator speaks in a channel: for everybody there to see, then through the door like anybody's."""
+
+    def __init__(self, intake: Intake, sender: Sender, workers: Lives) -> None:
+        self._intake = intake
+        self._sender = sender
+        self._workers = workers
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be sent now; "" while all is well."""
+        return self._sender.trouble
+
+    async def post(self, served: Served, text: str, thread_ts: str | None) -> str:
+        """Show the operator's words; returns their ts. Raises CodeButlerError where Slack refuses them."""
+        post = Post(text=as_operator(text), thread_ts=thread_ts)
+        try:
+            return await self._sender.submit(served.config.slack.channel_id, uuid4().hex, post, unsure=False)
+        except ChatError as error:
+            raise CodeButlerError(f"Slack refused the message: {error}") from error
+
+    async def hand_in(self, event: MessagePosted | ButtonClicked) -> None:
+        """Through the door. Raises CodeButlerError where it is not taken."""
+        outcome = await self._intake.accept(event)
+        if outcome != "accepted":
+            raise CodeButlerError(NOT_ACCEPTED.format(outcome))
+
+    def check_up(self, served: Served) -> None:
+        """Raises CodeButlerError where the repository's worker stays down."""
+        if why := self._workers.down(served.entry.name):
+            raise CodeButlerError(KEPT.format(served.entry.name, why))
+
+    async def past(
+        self, served: Served, thread_ts: str, most: int, redact: Callable[[str], str]
+    ) -> tuple[ControlReply, ...]:
+        """The thread's last messages; none where Slack does not give them."""
+        try:
+            return await read_past(self._sender, served.config.slack.channel_id, thread_ts, most, redact)
+        except ChatError:
+            return ()
+
+
+def is_command(text: str, served: Served) -> bool:
+    """Whether it is one of our words, whose first answer is its last."""
+    return isinstance(text_request(text, served.repo.prefixes), Command)
+
+
+class Chat:
+    """``replies`` is its life."""
+
+    def __init__(self, served: Served, request: ChatRequest, mouth: Mouth, listeners: Listeners) -> None:
+        self._served = served
+        self._request = request
+        self._mouth = mouth
+        self._listeners = listeners
+        self._queue: asyncio.Queue[ControlReply | None] = asyncio.Queue()
+        self._listener = ChatListener(served.config.slack.channel_id, request.thread_ts, self._queue)
+
+    async def replies(self, wishes: AsyncIterator[Wish]) -> AsyncGenerator[ControlReply]:
+        """Everything, until ``wishes`` end. Raises CodeButlerError for a wish that cannot be read."""
+        with self._listeners.added(self._listener):
+            if (thread_ts := self._request.thread_ts) is not None:
+                most = min(self._request.past, MOST_PAST)
+                for past in await self._mouth.past(self._served, thread_ts, most, self._listeners.redact):
+                    yield past
+            agent = self._served.config.agent.default
+            yield Opened(repo=self._served.entry.name, agent=agent, thread_ts=thread_ts)
+            reading = asyncio.create_task(self._read(wishes), name=f"chat with {self._served.entry.name}")
+            try:
+                while (reply := await self._queue.get()) is not None:
+                    yield reply
+                await reading
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read(self, wishes: AsyncIterator[Wish]) -> None:
+        try:
+            async for wish in wishes:
+                try:
+                    await self._grant(wish)
+                except CodeButlerError as error:
+                    self._queue.put_nowait(Said(text=f"⚠️ {error}"))
+        finally:
+            self._queue.put_nowait(None)
+
+    async def _grant(self, wish: Wish) -> None:
+        match wish:
+            case Say(text=text):
+                await self._say(text)
+            case Press():
+                await self._press(wish)
+
+    async def _say(self, text: str) -> None:
+        channel = self._served.config.slack.channel_id
+        thread_ts = self._listener.ear.thread_ts
+        try:
+            ts = await self._posted(text, thread_ts)
+        except CodeButlerError:
+            self._queue.put_nowait(Ended(ts="", outcome="failed"))
+            raise
+        self._listener.ear.thread_ts = thread_ts or ts
+        self._listener.await_outcome(ts, command=is_command(text, self._served))
+        self._queue.put_nowait(Posted(channel=channel, ts=ts, thread_ts=thread_ts or ts))
+        event = MessagePosted(
+            channel=channel, ts=ts, user=OPERATOR, text=text, thread_ts=thread_ts, origin="local"
+        )
+        try:
+            await self._mouth.hand_in(event)
+            self._mouth.check_up(self._served)
+        except CodeButlerError:
+            self._queue.put_nowait(Ended(ts=ts, outcome="failed"))
+            raise
+
+    async def _posted(self, text: str, thread_ts: str | None) -> str:
+        posting = asyncio.ensure_future(self._mouth.post(self._served, text, thread_ts))
+        try:
+            done, _ = await asyncio.wait((posting,), timeout=PATIENCE_S)
+            if not done:
+                why = self._mouth.trouble or "Slack does not answer"
+                self._queue.put_nowait(Said(text=f"⏳ {why}; your message is sent as soon as it can be."))
+            return await posting
+        finally:
+            posting.cancel()
+
+    async def _press(self, press: Press) -> None:
+        if press.action_id == REASON_ACTION or self._listener.ear.thread_ts is None:
+            raise CodeButlerError("that button is not for a terminal")
+        await self._mouth.hand_in(
+            ButtonClicked(
+                channel=self._served.config.slack.channel_id,
+                user=OPERATOR,
+                message_ts=ts_of(press.ts),
+                action_id=press.action_id,
+                value=press.value,
+                action_ts=f"local {uuid4().hex}",
+                thread_ts=self._listener.ear.thread_ts,
+                user_name=OPERATOR,
+                picked=press.picked,
+                origin="local",
+            )
+        )

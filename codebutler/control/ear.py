@@ -1,0 +1,95 @@
+"""What one thread says, for a terminal: operations of ours as texts, passing progress, and cards with choices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from codebutler.actions import PICK_ACTION, REASON_ACTION, STOP_ACTION
+from codebutler.control.wire import Choice, Said, SaidKind
+from codebutler.model import Operation, Post, Update, Upload
+from codebutler.text.escape import ZERO_WIDTH_SPACE, unescape
+
+_FENCE = "```"
+_HEADLINES = ("🔧", "💬")
+_IN_LINE = " in line."
+
+
+class Spoken(Struct, frozen=True):
+    """An operation that took effect; ``ts`` is the message's where it made one."""
+
+    operation: Operation
+    ts: str
+
+
+class Ear:
+    """Hears one thread. It knows what it has heard: an edit is of the kind of what it edits."""
+
+    def __init__(self, thread_ts: str | None) -> None:
+        self.thread_ts = thread_ts
+        self.redact: Callable[[str], str] = str
+        """What a terminal shows may be copied anywhere: it holds no more than Slack does."""
+        self._kinds: dict[str, SaidKind] = {}
+
+    def said(self, spoken: Spoken) -> Said | None:
+        """What the operation says in the thread; None if nothing."""
+        match spoken.operation:
+            case Post(thread_ts=thread_ts, text=text, blocks=blocks) if thread_ts == self.thread_ts:
+                return self._message(spoken.ts, text, blocks)
+            case Update(target_ts=ts, text=text, blocks=blocks) if ts in self._kinds:
+                return self._message(ts, text, blocks)
+            case Upload(thread_ts=thread_ts, content=content) if thread_ts == self.thread_ts:
+                return Said(text=self.redact(content.decode(errors="replace")), ts=f"file {spoken.ts}")
+        return None
+
+    def _message(self, ts: str, text: str, blocks: Sequence[Mapping[str, Any]]) -> Said:
+        choices = tuple(choices_of(blocks, self.redact))
+        shown = _text(text, blocks)
+        kind = self._kind(ts, shown, choices)
+        self._kinds[ts] = kind
+        shown = self.redact(shown)
+        return Said(text=shown, kind=kind, ts=ts, choices=choices)
+
+    def _kind(self, ts: str, text: str, choices: Sequence[Choice]) -> SaidKind:
+        if not choices:
+            known = self._kinds.get(ts, "text")
+            # What shrinks to one line was progress; a page of a terminal stays.
+            return "text" if known == "progress" and _FENCE in text else known
+        if any(choice.action_id != STOP_ACTION for choice in choices):
+            return "card"
+        return "progress" if text.startswith(_HEADLINES) or text.endswith(_IN_LINE) else "text"
+
+
+def choices_of(blocks: Sequence[Mapping[str, Any]], redact: Callable[[str], str]) -> Iterator[Choice]:
+    """The buttons and boxes of a message, in their order; not those that open a form, which only Slack shows."""
+    for block in blocks:
+        elements = block.get("elements") if block.get("type") == "actions" else None
+        for element in elements if isinstance(elements, list | tuple) else ():
+            action_id = str(element.get("action_id", ""))
+            if action_id == PICK_ACTION:
+                yield from (
+                    Choice(
+                        label=redact(_label(option)),
+                        action_id=action_id,
+                        value=str(option.get("value", "")),
+                        box=True,
+                    )
+                    for option in element.get("options", ())
+                )
+            elif action_id != REASON_ACTION and element.get("type") == "button":
+                value = str(element.get("value", ""))
+                yield Choice(label=redact(_label(element)), action_id=action_id, value=value)
+
+
+def _label(element: Mapping[str, Any]) -> str:
+    text = element.get("text")
+    return str(text.get("text", "")) if isinstance(text, Mapping) else ""
+
+
+def _text(text: str, blocks: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown reads better in a terminal than Slack's mrkdwn, which is escaped besides."""
+    markdown = [str(block.get("text", "")) for block in blocks if block.get("type") == "markdown"]
+    shown = "\n".join(markdown) or unescape(text)
+    return shown.replace(ZERO_WIDTH_SPACE, "")

@@ -1,0 +1,53 @@
+"""The last messages of a thread, as a terminal shows them when a chat goes on."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from codebutler.control.wire import Past
+from codebutler.model import OPERATOR
+from codebutler.slack.metadata import op_id_of
+from codebutler.slack.threads import MAX_PAGES, Reader
+from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, unescape
+
+MAX_CHARS = 4_000
+"""Of one message."""
+_OPERATOR = f"*{OPERATOR}:* "
+_FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
+
+
+def as_operator(text: str) -> str:
+    """The operator's words as they stand in the channel, so that everybody there sees what was asked."""
+    return f"{_OPERATOR}{escape(text)}"
+
+
+async def read_past(
+    reader: Reader, channel: str, thread_ts: str, most: int, redact: Callable[[str], str]
+) -> tuple[Past, ...]:
+    """At most ``most`` messages of the thread, oldest first. Raises ChatError."""
+    latest: deque[Past] = deque(maxlen=most)
+    cursor = ""
+    for _ in range(MAX_PAGES):
+        page = await reader.history(channel, thread_ts=thread_ts, cursor=cursor)
+        latest.extend(past for message in page.messages if (past := _past(message, redact)) is not None)
+        if not (cursor := page.next_cursor):
+            break
+    return tuple(latest)
+
+
+def _past(message: Mapping[str, Any], redact: Callable[[str], str]) -> Past | None:
+    """None for what says nothing, such as what a progress message has shrunk to."""
+    text = message.get("text")
+    if not isinstance(text, str) or not text.strip():
+        return None
+    ours = op_id_of(message) is not None
+    if ours and _FIGURES.fullmatch(text.strip()):
+        return None
+    who = "" if ours else str(message.get("user") or message.get("bot_id") or "?")
+    if ours and text.startswith(_OPERATOR):
+        who, text = OPERATOR, text.removeprefix(_OPERATOR)
+    shown = unescape(text).replace(ZERO_WIDTH_SPACE, "")[:MAX_CHARS]
+    return Past(who=who, text=redact(shown))
