@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from codebutler.apphome.publisher import AppHome
+from codebutler.apphome.vain import Vain
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
@@ -54,7 +55,7 @@ from codebutler.slack.download import Downloads
 from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
-from codebutler.slack.interactive import FormAsked
+from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.payloads import HomeOpened, Notice
 from codebutler.slack.reasons import Reasons
 from codebutler.slack.sender import Sender
@@ -86,6 +87,7 @@ class Inlet:
     router: HoldingRouter
     apphome: AppHome
     reasons: Reasons
+    vain: Vain
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
@@ -140,8 +142,9 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         listeners=listeners,
         jobs=desk,
     )
-    reasons = Reasons(api, intake, parts.services.notice, parts.tasks)
-    connection = _connection(around, api, parts, parent, Inlet(intake, router, apphome, reasons))
+    vain = Vain(apphome, parts.sender, parts.tasks)
+    reasons = Reasons(api, intake, parts.services.notice, parts.tasks, vain.pressed)
+    connection = _connection(around, api, parts, parent, Inlet(intake, router, apphome, reasons, vain))
 
     def status() -> str:
         return f"repositories: {len(parent.table.served)}, Slack {connection.status.state}"
@@ -215,6 +218,8 @@ def _heed(inlet: Inlet, channels: Channels, notice: Notice) -> None:
     match notice:
         case HomeOpened(user=user):
             inlet.apphome.opened(user)
+        case PressedInVain():
+            inlet.vain.pressed(notice)
         case FormAsked():
             inlet.reasons.asked(notice)
         case ChannelMoved():

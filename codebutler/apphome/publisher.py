@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from codebutler.apphome.view import RepoCard, home, stranger
+from codebutler.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.model import TurnNote
@@ -63,6 +63,7 @@ class AppHome:
         self._readers: list[str] = []
         self._turns: dict[str, tuple[TurnNote, ...]] = {}
         self._due: set[str] = set()
+        self._vain: set[str] = set()
         self._shown: dict[str, list[dict[str, Any]]] = {}
         self._news = asyncio.Event()
         self._unkept = False
@@ -74,6 +75,11 @@ class AppHome:
         self._due.add(user)
         self._unkept = True
         self._news.set()
+
+    def vain(self, user: str) -> None:
+        """They pressed a button of what is not served any more: they see that, and what is left."""
+        self._vain.add(user)
+        self.opened(user)
 
     def overview(self, repo: str, turns: tuple[TurnNote, ...]) -> None:
         """A worker tells its newest turns."""
@@ -125,6 +131,8 @@ class AppHome:
     async def _publish(self, user: str) -> None:
         cards, trouble = self._scene(user, self._turns)
         blocks = stranger() if cards is None else home(cards, trouble, self._clock.now())
+        if user in self._vain:
+            blocks = [*not_served(), *blocks]
         url = await self._workspace_url()
         blocks = [self._cleaned(block, url) for block in blocks]
         if self._shown.get(user) == blocks:
@@ -132,6 +140,7 @@ class AppHome:
         try:
             await self._board.publish_home(user, blocks)
             self._shown[user] = blocks
+            self._vain.discard(user)
         except ChatRateLimitedError as error:
             self._due.add(user)
             await self._clock.sleep(error.retry_after_s)

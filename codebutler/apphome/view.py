@@ -62,6 +62,11 @@ def stranger() -> list[dict[str, Any]]:
     return [_section(f"You are not authorized to use CodeButler here. {what_to_do}")]
 
 
+def not_served() -> list[dict[str, Any]]:
+    """For somebody who pressed a button of a repository that is gone, until the next change."""
+    return [_section("⚠️ That repository is not served any more: nothing was decided.")]
+
+
 def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[dict[str, Any]]:
     """What needs somebody first, then what is out of order, what was done, and every repository."""
     needs = [(card, turn) for card in cards for turn in card.turns if turn.state in NEEDS]

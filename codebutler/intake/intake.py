@@ -117,6 +117,10 @@ class Intake:
         max_age_hours = repo.config.catch_up.max_age_hours
         return dated(event, self._clock.now(), self._away_until, max_age_hours)
 
+    def serves(self, event: Event) -> bool:
+        """Whether there is a repository that the event concerns."""
+        return self._repo_of(event) is not None
+
     async def admits(self, event: Event) -> bool:
         """Whether the event would be taken, without taking it: who may not is refused as for the event itself.
 

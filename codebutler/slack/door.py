@@ -8,10 +8,11 @@ from typing import Any
 
 from codebutler.errors import ProtocolError
 from codebutler.intake.intake import Intake, Outcome
+from codebutler.model import ButtonClicked
 from codebutler.slack.fields import Ignored, PayloadError
 from codebutler.slack.forms import form_refused
 from codebutler.slack.frames import Envelope
-from codebutler.slack.interactive import is_form
+from codebutler.slack.interactive import in_vain, is_form
 from codebutler.slack.payloads import Notice, parse_envelope
 from codebutler.slack.port import Identity
 
@@ -48,4 +49,6 @@ class Door:
         outcome = await self._intake.accept(event, missed=envelope.retry_attempt > 0)
         if why := _NOT_TAKEN.get(outcome) if is_form(envelope.payload) else None:
             return form_refused(why)
+        if outcome == "ignored" and isinstance(event, ButtonClicked):
+            self._on_notice(in_vain(event, envelope.payload))
         return None

@@ -31,6 +31,7 @@ class FormAsked:
 
     click: ButtonClicked
     trigger_id: str
+    at_home: bool = False
 
 
 def interaction(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
@@ -41,6 +42,21 @@ def interaction(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignor
         case "view_submission":
             return _submitted(payload)
     return Ignored(f"interaction {clean(str(payload.get('type')))[:40]}")
+
+
+@dataclass(frozen=True, slots=True)
+class PressedInVain:
+    """Somebody pressed a button of a channel that is not served any more, there or (``at_home``) in App Home."""
+
+    user: str
+    channel: str
+    thread_ts: str | None
+    at_home: bool
+
+
+def in_vain(click: ButtonClicked, payload: Mapping[str, Any]) -> PressedInVain:
+    """What to say to somebody whose press nobody took."""
+    return PressedInVain(click.user, click.channel, click.thread_ts, _is_at_home(payload))
 
 
 def is_form(payload: Mapping[str, Any]) -> bool:
@@ -70,7 +86,7 @@ def _pressed(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
         picked=tuple(_picked(payload)),
     )
     if click.action_id == REASON_ACTION:
-        return FormAsked(click, optional(payload, "trigger_id"))
+        return FormAsked(click, optional(payload, "trigger_id"), _is_at_home(payload))
     return click
 
 
@@ -85,6 +101,10 @@ def _place(payload: Mapping[str, Any], value: str) -> forms.Placed | None:
     if container.get("type") != "view" or not value:
         return None
     return _checked(forms.placed(value))
+
+
+def _is_at_home(payload: Mapping[str, Any]) -> bool:
+    return section(payload, "container").get("type") == "view"
 
 
 def _submitted(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:

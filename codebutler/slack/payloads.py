@@ -32,7 +32,7 @@ from codebutler.slack.fields import (
     thread_of,
     ts_of,
 )
-from codebutler.slack.interactive import FormAsked, interaction
+from codebutler.slack.interactive import FormAsked, PressedInVain, interaction
 from codebutler.slack.port import Identity
 from codebutler.text.escape import unescape
 
@@ -57,7 +57,7 @@ class HomeOpened:
     user: str
 
 
-Notice = HomeOpened | ChannelMoved | FormAsked
+Notice = HomeOpened | ChannelMoved | FormAsked | PressedInVain
 """What is good to know and need not be kept."""
 
 

@@ -14,7 +14,7 @@ from codebutler.errors import ChatError, StoreError
 from codebutler.intake.intake import Intake
 from codebutler.process.tasks import Tasks
 from codebutler.slack.forms import Placed, reason_form
-from codebutler.slack.interactive import FormAsked
+from codebutler.slack.interactive import FormAsked, PressedInVain
 
 INSTEAD = "The form did not open in time: press the button again, or write `no, because …` here."
 
@@ -28,7 +28,7 @@ class Board(Protocol):
 
 
 class Reasons:
-    """``notice`` says something in a channel and thread."""
+    """``notice`` says something in a channel and thread; ``in_vain`` is told who pressed for nothing."""
 
     def __init__(
         self,
@@ -36,11 +36,13 @@ class Reasons:
         intake: Intake,
         notice: Callable[[str, str, str | None], Awaitable[None]],
         tasks: Tasks,
+        in_vain: Callable[[PressedInVain], None],
     ) -> None:
         self._board = board
         self._intake = intake
         self._notice = notice
         self._tasks = tasks
+        self._in_vain = in_vain
 
     def asked(self, wish: FormAsked) -> None:
         """Somebody has pressed the button; returns at once."""
@@ -55,6 +57,9 @@ class Reasons:
             thread_ts=click.thread_ts,
         )
         try:
+            if not self._intake.serves(click):
+                self._in_vain(PressedInVain(click.user, click.channel, click.thread_ts, wish.at_home))
+                return
             if not await self._intake.admits(click):
                 return
             await self._board.open_form(wish.trigger_id, reason_form(place))

@@ -18,9 +18,9 @@ from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Event
 from codebutler.process.tasks import Tasks
 from codebutler.slack.door import Door
-from codebutler.slack.forms import Placed, reason_form
+from codebutler.slack.forms import Placed, packed, reason_form
 from codebutler.slack.frames import Envelope
-from codebutler.slack.interactive import FormAsked
+from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.reasons import INSTEAD, Reasons
 
@@ -46,7 +46,8 @@ class Scene:
             refusals=self,
             clock=ManualClock(),
         )
-        self.reasons = Reasons(self.chat, intake, self.notice, self.tasks)
+        self.in_vain: list[PressedInVain] = []
+        self.reasons = Reasons(self.chat, intake, self.notice, self.tasks, self.in_vain.append)
         self.door = Door(intake, self.chat.me, lambda notice: self.press(notice))
 
     def route(self, entry: Entry) -> None:
@@ -62,8 +63,11 @@ class Scene:
         self.said.append((channel, text, thread_ts))
 
     def press(self, notice: object) -> None:
-        assert isinstance(notice, FormAsked)
-        self.reasons.asked(notice)
+        if isinstance(notice, PressedInVain):
+            self.in_vain.append(notice)
+        else:
+            assert isinstance(notice, FormAsked)
+            self.reasons.asked(notice)
 
     async def interact(self, **payload: Any) -> dict[str, Any] | None:
         answer = await self.door.handle(Envelope(envelope_id="e1", type="interactive", payload=payload))
@@ -146,3 +150,20 @@ async def test_a_form_that_is_not_taken_stays_open_with_its_words(
     assert answer["response_action"] == "errors"
     assert why in answer["errors"]["reason"]
     assert scene.routed == []
+
+
+async def test_a_press_for_a_channel_that_is_not_served_is_told(scene: Scene) -> None:
+    gone = wish(channel="C9")
+    await scene.interact(**gone)
+    allow = {**gone, "actions": [{"action_id": "codebutler.allow", "value": "r1", "action_ts": "6.6"}]}
+    await scene.interact(**allow)
+    place = packed(Placed(channel="C9", message_ts="5.4", thread_ts="5.1", value="r1"))
+    at_home = {
+        **wish(),
+        "container": {"type": "view", "view_id": "V1"},
+        "actions": [{"action_id": "codebutler.allow", "value": place, "action_ts": "6.7"}],
+    }
+    await scene.interact(**at_home)
+    here, there = (PressedInVain(OWNER, "C9", "5.1", at_home=at) for at in (False, True))
+    assert scene.in_vain == [here, here, there]
+    assert (scene.routed, scene.said) == ([], [])

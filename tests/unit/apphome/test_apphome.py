@@ -271,3 +271,15 @@ async def test_a_stranger_is_told_so() -> None:
     assert user == "U2"
     assert "not authorized" in shown
     assert "shop" not in shown
+
+
+async def test_who_pressed_what_is_gone_is_told_until_the_next_change() -> None:
+    slack = Slack()
+    async with slack.life() as home:
+        home.vain("U1")
+        await slack.passes()
+        home.overview("shop", (note("done"),))
+        await slack.passes()
+    first, second = (shown for _, shown in slack.published)
+    assert "not served any more: nothing was decided" in first
+    assert "not served" not in second
