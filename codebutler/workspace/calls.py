@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,7 +25,10 @@ class Status(Struct, frozen=True):
 
 @dataclass
 class House:
-    """The running workspace's parts, shared by every call. ``url`` and ``socket_url`` have no final slash."""
+    """The running workspace's parts, shared by every call. ``url`` and ``socket_url`` have no final slash.
+
+    ``sent``: what people's newest posts were answered with, by user and client_msg_id.
+    """
 
     workspace: Workspace
     announcer: Announcer
@@ -34,6 +38,7 @@ class House:
     socket_url: str
     uploads: dict[str, StoredFile] = field(default_factory=dict)
     statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
+    sent: OrderedDict[tuple[str, str], Json] = field(default_factory=OrderedDict)
     views: Views = field(init=False)
 
     def __post_init__(self) -> None:

@@ -15,17 +15,31 @@ MAX_UPDATE_CHARS = 4_000
 MAX_ATTACHMENTS = 100
 # Slack: a status goes by itself after two minutes.
 STATUS_LIFE_S = 120.0
+MOST_SENT = 1000
 AT_NAME = re.compile(r"(?<![\w<@])@(\w+)")
 
 
 def post_message(call: Call) -> Json:
+    """A person's client that got no answer posts the same client_msg_id again: it is the same message."""
+    if call.actor.is_bot or not call.params.has("client_msg_id"):
+        return _post(call, "" if call.actor.is_bot else str(uuid.uuid4()))
+    key = (call.actor.id, call.params.text("client_msg_id"))
+    sent = call.house.sent
+    if key not in sent:
+        sent[key] = _post(call, key[1])
+        while len(sent) > MOST_SENT:
+            sent.popitem(last=False)
+    return sent[key]
+
+
+def _post(call: Call, client_msg_id: str) -> Json:
     channel = call.joined_channel()
     message = Message(
         ts=call.workspace.next_ts(),
         user=call.actor.id,
         text=_linked(call, _text(call, MAX_TEXT_CHARS)),
         by_app=call.actor.is_bot,
-        client_msg_id="" if call.actor.is_bot else str(uuid.uuid4()),
+        client_msg_id=client_msg_id,
         blocks=block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or []),
         attachments=_attachments(call) or [],
         metadata=_metadata(call),

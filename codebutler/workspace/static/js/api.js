@@ -1,5 +1,7 @@
 // The workspace's Web API and the page's own few endpoints, called as the person who holds the token.
 
+const POST_MS = 20_000;
+
 export class ApiError extends Error {}
 
 export class Api {
@@ -10,6 +12,13 @@ export class Api {
   /** A Slack Web API method; throws ApiError with Slack's error code when the answer is not ok. */
   async call(method, params = {}) {
     const answer = await this.#request("POST", `/api/${method}`, params);
+    if (!answer.ok) throw new ApiError(answer.error || "unknown_error");
+    return answer;
+  }
+
+  /** Post a message; whoever waits too long throws, and may post the same `client_msg_id` again. */
+  async post(message) {
+    const answer = await this.#request("POST", "/api/chat.postMessage", message, AbortSignal.timeout(POST_MS));
     if (!answer.ok) throw new ApiError(answer.error || "unknown_error");
     return answer;
   }
@@ -68,10 +77,10 @@ export class Api {
     return `/workspace/stream?token=${encodeURIComponent(this.token)}`;
   }
 
-  async #request(verb, path, body) {
+  async #request(verb, path, body, signal) {
     const headers = { Authorization: `Bearer ${this.token}` };
     if (body) headers["Content-Type"] = "application/json; charset=utf-8";
-    const response = await fetch(path, { method: verb, headers, body: body && JSON.stringify(body) });
+    const response = await fetch(path, { method: verb, headers, signal, body: body && JSON.stringify(body) });
     if (response.ok) return response.json();
     const refusal = response.status === 400 ? await response.json().catch(() => ({})) : {};
     throw new ApiError(refusal.error || `HTTP ${response.status}`);

@@ -1,4 +1,5 @@
-// Where a person writes. Nothing typed is lost: the text stays until the workspace has it, drafts stay per place.
+// Where a person writes. Nothing typed is lost: the text stays until the workspace has it, drafts stay per place,
+// also when the page is loaded again (files cannot: leaving is asked about first).
 
 import { Attachments } from "./attachments.js";
 import { Completion } from "./complete.js";
@@ -13,10 +14,10 @@ const isTouch = () => matchMedia("(pointer: coarse)").matches;
 
 export class Composer {
   /** `send` takes the text and the files and resolves when they were accepted; `editLast` begins to change the
-   * person's newest message here. */
-  constructor(root, model, send, editLast) {
-    Object.assign(this, { send, editLast });
-    this.drafts = new Map();
+   * person's newest message here. `outbox` shows what waits. */
+  constructor(root, model, outbox, { send, editLast }) {
+    Object.assign(this, { send, editLast, outbox, drafts: outbox.drafts });
+    this.files = new Map();
     this.place = "";
     this.busy = false;
     this.editing = null;
@@ -32,10 +33,16 @@ export class Composer {
     row.append(this.attachments.button, this.recorder.button, this.hint, this.cancel, this.button);
     this.completion = new Completion(this.box, model);
     this.form.append(this.completion.list, this.box, this.attachments.list, row);
-    root.append(this.form);
+    this.unsent = Object.assign(document.createElement("ul"), { className: "unsent", hidden: true });
+    this.unsent.setAttribute("aria-label", "Not sent yet");
+    root.append(this.unsent, this.form);
+    outbox.addEventListener("changed", () => this.#showUnsent());
+    outbox.addEventListener("back", ({ detail }) => { if (detail === this.place) this.#showDraft(); });
+    addEventListener("storage", ({ key, oldValue }) => { if (this.drafts.isAt(key, this.place) && this.box.value === (oldValue || "")) this.#showDraft(); });
+    addEventListener("beforeunload", (event) => { if (this.attachments.files.length || this.busy || this.recorder.isOn) event.preventDefault(); });
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); });
-    this.cancel.addEventListener("click", () => { this.#endEdit(); this.focus(); });
-    this.box.addEventListener("input", () => this.#grow());
+    this.cancel.addEventListener("click", () => { this.#forgetEdit(); this.focus(); });
+    this.box.addEventListener("input", () => this.#written());
     this.box.addEventListener("keydown", (event) => this.#key(event));
     this.attachments.takeFrom(this.form);
     this.#say(HINT);
@@ -45,22 +52,23 @@ export class Composer {
   moveTo(place, placeholder) {
     this.#endEdit();
     if (place !== this.place) {
-      this.drafts.set(this.place, { text: this.box.value, files: this.attachments.files });
-      const draft = this.drafts.get(place) || { text: "", files: [] };
+      this.files.set(this.place, this.attachments.files);
       this.place = place;
-      this.box.value = draft.text;
-      this.attachments.files = draft.files;
+      this.box.value = this.drafts.get(place);
+      this.attachments.files = this.files.get(place) || [];
+      this.#showUnsent();
     }
     this.box.placeholder = placeholder;
     this.box.setAttribute("aria-label", placeholder);
     this.#grow();
   }
 
-  /** Change something already sent: `save` takes the new text; Escape brings the draft back. */
-  edit(text, save) {
+  /** Change something already sent: `save` takes the new text; Escape brings the draft back. A change that was
+   * begun and not saved is kept under `key`. */
+  edit(text, save, key) {
     this.#endEdit();
-    this.editing = { save, draft: this.box.value };
-    this.box.value = text;
+    this.editing = { save, key };
+    this.box.value = this.drafts.get(key) || text;
     this.button.textContent = "Save";
     this.cancel.hidden = false;
     this.#say(EDIT_HINT);
@@ -107,14 +115,34 @@ export class Composer {
       this.#submit();
     } else if (event.key === "Escape" && this.editing) {
       event.stopPropagation();
-      this.#endEdit();
+      this.#forgetEdit();
     }
+  }
+
+  #written() {
+    this.drafts.set(this.editing ? this.editing.key : this.place, this.box.value);
+    this.#grow();
+  }
+
+  #showDraft() {
+    if (!this.editing) this.box.value = this.drafts.get(this.place);
+    this.#grow();
+  }
+
+  #showUnsent() {
+    this.unsent.replaceChildren(...this.outbox.list(this.place));
+    this.unsent.hidden = !this.unsent.children.length;
+  }
+
+  #forgetEdit() {
+    if (this.editing) this.drafts.set(this.editing.key, "");
+    this.#endEdit();
   }
 
   #endEdit() {
     if (!this.editing) return;
-    this.box.value = this.editing.draft;
     this.editing = null;
+    this.box.value = this.drafts.get(this.place);
     this.button.textContent = "Send";
     this.cancel.hidden = true;
     this.#say(HINT);
@@ -128,16 +156,20 @@ export class Composer {
     const place = this.place;
     if (this.editing) return void (await this.#saved(text));
     if (!(await this.#sent(() => this.send(text, files), files))) return;
+    this.drafts.set(place, "");
+    this.files.delete(place);
     if (this.place === place) {
       this.box.value = "";
       this.attachments.files = [];
-    } else this.drafts.delete(place);
+    }
     this.#grow();
   }
 
   async #saved(text) {
     const editing = this.editing;
-    if ((await this.#sent(() => editing.save(text), [])) && this.editing === editing) this.#endEdit();
+    if (!(await this.#sent(() => editing.save(text), []))) return;
+    this.drafts.set(editing.key, "");
+    if (this.editing === editing) this.#endEdit();
   }
 
   #sendClip(clip) {

@@ -1,10 +1,11 @@
 // What a person has chosen and typed in the interactive elements of one message, modal or home.
 
 export class Form {
-  /** `context` says where it is, in the words of the workspace's own endpoints. */
-  constructor(context) {
-    this.context = context;
-    this.values = {};
+  /** `context` says where it is, in the words of the workspace's own endpoints. With a `key` the answers outlive
+   * the page in this tab, until they are forgotten. */
+  constructor(context, key = "") {
+    Object.assign(this, { context, key });
+    this.values = JSON.parse((key && sessionStorage.getItem(key)) || "{}");
   }
 
   /** The answer to one element so far; undefined when nobody has touched it. */
@@ -14,5 +15,10 @@ export class Form {
 
   set(block, element, value) {
     (this.values[block.block_id] ||= {})[element.action_id] = value;
+    if (this.key) sessionStorage.setItem(this.key, JSON.stringify(this.values));
+  }
+
+  forget() {
+    if (this.key) sessionStorage.removeItem(this.key);
   }
 }

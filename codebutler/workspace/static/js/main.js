@@ -44,6 +44,7 @@ function compose(api, model) {
     onReset: () => page.reload(),
     onState: (state) => {
       $("connection").textContent = CONNECTION[state];
+      if (state === "up") page.connected();
       $("connection").classList.toggle("lost", state !== "up");
     },
   });

@@ -35,6 +35,7 @@ export class Modals {
 
   #hide() {
     this.shown = "";
+    this.forms.forEach((form) => form.forget());
     this.forms.clear();
     if (this.box.open) this.box.close();
     this.box.replaceChildren();
@@ -55,7 +56,7 @@ export class Modals {
   }
 
   #form(view) {
-    if (!this.forms.has(view.id)) this.forms.set(view.id, new Form({ view_id: view.id }));
+    if (!this.forms.has(view.id)) this.forms.set(view.id, new Form({ view_id: view.id }, `form ${this.api.token} ${view.id}`));
     return this.forms.get(view.id);
   }
 

@@ -3,16 +3,19 @@
 import { Blocks } from "./blocks.js";
 import { Composer } from "./composer.js";
 import { button, tag } from "./dom.js";
+import { Drafts, placeOf } from "./drafts.js";
 import { Files } from "./files.js";
 import { History } from "./history.js";
 import { Home } from "./home.js";
 import { MessageList } from "./list.js";
 import { MessageView } from "./message.js";
 import { Modals } from "./modal.js";
+import { Outbox } from "./outbox.js";
 import { escape, unescape } from "./text.js";
 import { notice, words } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
+const PLACE = "place";
 
 export class Page {
   constructor(api, model) {
@@ -29,9 +32,15 @@ export class Page {
     this.modals = new Modals(api, model, blocks);
     this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false, () => this.#older());
     this.threadList = new MessageList($("replies"), view, () => model.replies(model.channel, model.thread), true);
-    this.channelComposer = new Composer($("channel-composer"), model, (text, files) => this.#say(text, files), () => this.#editLast(false));
-    this.threadComposer = new Composer($("thread-composer"), model, (text, files) => this.#say(text, files, model.thread), () => this.#editLast(true));
+    this.outbox = new Outbox((message) => this.#post(message), new Drafts(model.me.id), api.token);
+    this.channelComposer = this.#composerIn("channel-composer", false);
+    this.threadComposer = this.#composerIn("thread-composer", true);
     this.#listen();
+  }
+
+  #composerIn(id, inThread) {
+    const send = (text, files) => this.#say(text, files, inThread ? this.model.thread : null);
+    return new Composer($(id), this.model, this.outbox, { send, editLast: () => this.#editLast(inThread) });
   }
 
   #listen() {
@@ -47,10 +56,19 @@ export class Page {
   }
 
   start() {
-    const first = [...this.model.channels.values()].find((channel) => !channel.is_im && !channel.is_archived);
-    if (first) this.model.openChannel(first.id);
-    else this.model.openHome();
+    const { model } = this;
+    const left = JSON.parse(sessionStorage.getItem(PLACE) || "{}");
+    const first = [...model.channels.values()].find((channel) => !channel.is_im && !channel.is_archived);
+    const begun = model.channels.has(left.channel) ? left.channel : first?.id;
+    if (begun) model.openChannel(begun);
+    if (left.atHome || !begun) model.openHome();
+    else if (begun === left.channel && left.thread) model.openThread(left.thread);
     this.modals.draw();
+  }
+
+  /** The workspace answers again. */
+  connected() {
+    this.outbox.flush();
   }
 
   /** Fetch again what may have been missed. */
@@ -94,7 +112,11 @@ export class Page {
     if (files.length) return this.api.upload(channel, files, escape(text), thread);
     const slash = !thread && this.#slash(text);
     if (slash) return this.api.slash(channel, slash.command, slash.text);
-    const answer = await this.api.call("chat.postMessage", { channel, text: escape(text), ...(thread && { thread_ts: thread }) });
+    return this.outbox.send({ id: crypto.randomUUID(), channel, thread, text });
+  }
+
+  async #post({ id, channel, thread, text }) {
+    const answer = await this.api.post({ channel, text: escape(text), client_msg_id: id, ...(thread && { thread_ts: thread }) });
     if (!thread) this.said = answer.ts;
     this.model.apply({ ...answer.message, type: "message", channel });
     return answer;
@@ -109,7 +131,7 @@ export class Page {
   #edit({ channel, ts, text }, inThread) {
     const save = (changed) => this.api.call("chat.update", { channel, ts, text: escape(changed) });
     const typed = unescape(text || "").replace(/<@(\w+)>/g, (_, id) => `@${this.model.userName(id)}`);
-    this.#composer(inThread).edit(typed, save);
+    this.#composer(inThread).edit(typed, save, `edit ${placeOf(channel, ts)}`);
   }
 
   #editLast(inThread) {
@@ -178,6 +200,7 @@ export class Page {
   async #navigated() {
     const { model } = this;
     const { channel, thread, atHome } = model;
+    sessionStorage.setItem(PLACE, JSON.stringify({ channel, thread, atHome }));
     this.unreadSince = model.unread.get(channel)?.since || (this.seen === channel ? this.unreadSince : "");
     this.seen = channel;
     this.#title();
@@ -189,7 +212,7 @@ export class Page {
     const { is_archived: isArchived } = model.channels.get(channel);
     this.channelComposer.moveTo(channel, `Message ${model.channelName(channel, "#")}`);
     $("thread-place").textContent = model.channelName(channel, "#");
-    if (thread) this.threadComposer.moveTo(`${channel}:${thread}`, "Reply…");
+    if (thread) this.threadComposer.moveTo(placeOf(channel, thread), "Reply…");
     for (const composer of [this.channelComposer, this.threadComposer]) composer.allow(!isArchived, "This channel is archived.");
     this.#showStatus();
     await this.#load();

@@ -15,6 +15,11 @@ export class Recorder {
     this.#show(false);
   }
 
+  /** Whether somebody is speaking. */
+  get isOn() {
+    return this.#recording !== null;
+  }
+
   async #start() {
     try {
       const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
