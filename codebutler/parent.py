@@ -19,6 +19,7 @@ from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import secrets_of
+from codebutler.config_notes import ConfigNotes
 from codebutler.control.wire import Control, control_server
 from codebutler.direct.book import Book
 from codebutler.intake.intake import Intake, Repo
@@ -36,7 +37,6 @@ from codebutler.slack.connection import SlackConnection
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
-from codebutler.text.escape import escape
 from codebutler.text.redact import Redactor
 
 GRACE_S = 30.0
@@ -71,7 +71,7 @@ class Parent:
         self._by_channel = table.by_channel()
         self._parts = parts
         self._started_s = parts.clock.monotonic()
-        self._told: set[str] = set()
+        self._notes = ConfigNotes(parts.journal, parts.logs.record, parts.services.notice, parts.tasks)
         self._slack: SlackConnection | None = None
 
     async def serve(
@@ -85,7 +85,7 @@ class Parent:
         parts = self._parts
         for served in self.table.served:
             parts.supervisor.add(self._settings(served))
-        self._tell_notes()
+        self._notes.tell(self.table)
         parts.supervisor.start()
         await parts.journal.keep_channels(self._channels(self.table))
         await intake.resume()
@@ -199,7 +199,7 @@ class Parent:
         self._by_channel = table.by_channel()
         if self._slack is not None:
             self._slack.look_again()
-        self._tell_notes()
+        self._notes.tell(self.table)
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
         return summary
@@ -219,20 +219,6 @@ class Parent:
 
     def _settings(self, served: Served) -> RepoSettings:
         return served.settings(self._parts.env)
-
-    def _tell_notes(self) -> None:
-        """Each warning once: in the log, and where there is a channel, there."""
-        for served in self.table.served:
-            for note in served.notes:
-                if note not in self._told:
-                    self._parts.logs.record(served.entry.name, "WRN", note)
-                    notice = self._parts.services.notice(served.config.slack.channel_id, f"⚠️ {escape(note)}")
-                    self._parts.tasks.start(notice, name=f"notice to {served.entry.name}")
-                self._told.add(note)
-        for unserved in self.table.unserved:
-            if unserved.problem not in self._told:
-                self._parts.logs.record(unserved.entry.name, "ERR", f"not served: {unserved.problem}")
-            self._told.add(unserved.problem)
 
     async def status(self) -> dict[str, Any]:
         """The contract's status object."""
