@@ -11,7 +11,7 @@ from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.docker import container_limits
-from codebutler_worker.sandbox.docker_argv import AGENT, Identity, run_options
+from codebutler_worker.sandbox.docker_argv import AGENT, Identity, run_options, words
 from codebutler_worker.sandbox.layout import Inside
 
 PROMISED = (
@@ -35,7 +35,7 @@ def options(
     section: SandboxSection | None = None, owner: tuple[int, int] = (1000, 1000), inside: Inside = INSIDE
 ) -> tuple[str, ...]:
     limits = container_limits(section or SandboxSection())
-    return run_options(inside, CHECKOUT, Identity.of(*owner), limits)
+    return words(run_options(inside, CHECKOUT, Identity.of(*owner), limits))
 
 
 def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> None:

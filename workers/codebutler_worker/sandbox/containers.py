@@ -27,6 +27,7 @@ from codebutler_worker.sandbox.cgroups import (
     ownerless,
 )
 from codebutler_worker.sandbox.docker_argv import IDLE
+from codebutler_worker.sandbox.mounts import Wanted, mismatch, question
 
 CLIENT_S = 60.0
 GONE_S = 0.5
@@ -82,10 +83,14 @@ def _why(stderr: str, code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a container is made for, and with which options of `docker run`; ``reusable``: for several programs."""
+    """What a container is made for, and with which options of `docker run`; ``reusable``: for several programs.
+
+    ``mounts`` is what has to show in it: where something else lies there now, it is another recipe.
+    """
 
     conversation: str
     options: tuple[str, ...]
+    mounts: tuple[Wanted, ...] = ()
     reusable: bool = True
 
 
@@ -212,8 +217,23 @@ class Containers:
         labels = (f"--label={OWNER}={self._owner}", f"--label={CONVERSATION}={recipe.conversation}")
         options = ("--detach", "--rm", "--pull=never", f"--name={name}", *labels)
         await self._docker.run("run", *options, *recipe.options, RUNNER, *IDLE)
+        await self._check(name, recipe)
         pid, full_id = (await self._docker.run("inspect", "--format", "{{.State.Pid}} {{.Id}}", name)).split()
         return Container(name, recipe, int(pid), await asyncio.to_thread(groups_of, int(pid), full_id))
+
+    async def _check(self, name: str, recipe: Recipe) -> None:
+        """Nothing has started in it yet: its mounts are those that were looked at, or it goes."""
+        try:
+            answer = await self._docker.run("exec", "--workdir", "/", name, *question(recipe.mounts))
+            wrong = mismatch(recipe.mounts, answer)
+        except SandboxUnavailableError as error:
+            wrong = f"its mounts cannot be checked ({error})"
+        if wrong:
+            with contextlib.suppress(SandboxUnavailableError):
+                await self._docker.run("kill", name)
+            raise SandboxUnavailableError(
+                f"{wrong}: something was exchanged while it was made, so nothing was started; ask again"
+            )
 
     async def _begin(self) -> None:
         """Before the first container: whoever survives us removes what we made."""

@@ -15,10 +15,11 @@ from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.containers import Container, Containers, Docker, Recipe
-from codebutler_worker.sandbox.docker_argv import AGENT, PLACE, Identity, exec_argv, run_options
+from codebutler_worker.sandbox.docker_argv import AGENT, PLACE, Identity, exec_argv, run_options, words
 from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits, explain
+from codebutler_worker.sandbox.mounts import look
 from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
 from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy
@@ -79,7 +80,7 @@ class DockerSandbox:
         if isinstance(policy.network, Door):
             argv = through(policy.network, PYTHON, argv)
         options = run_options(inside, checkout, who, self.limits)
-        recipe = Recipe(policy.conversation, options, reusable=not behind_door)
+        recipe = Recipe(policy.conversation, words(options), look(options), reusable=not behind_door)
         command, env = exec_argv(
             self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal
         )

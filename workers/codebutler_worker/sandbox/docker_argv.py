@@ -59,7 +59,34 @@ AGENT = Identity(1000, 1000)
 """Of the image, and of every container whose repository belongs to nobody else."""
 
 
-def run_options(inside: Inside, checkout: Checkout, identity: Identity, limits: Limits) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """What of this machine shows where in a container."""
+
+    source: Path
+    place: Path
+    read_only: bool = False
+
+    @property
+    def option(self) -> str:
+        """As docker reads it."""
+        fields = ["type=bind", f"source={self.source}", f"destination={self.place}"]
+        return "--mount=" + ",".join(_field(field) for field in (*fields, *["readonly"] * self.read_only))
+
+
+def binds(options: Sequence[str | Bind]) -> tuple[Bind, ...]:
+    """Those among ``options``."""
+    return tuple(option for option in options if isinstance(option, Bind))
+
+
+def words(options: Sequence[str | Bind]) -> tuple[str, ...]:
+    """``options`` as docker reads them."""
+    return tuple(option.option if isinstance(option, Bind) else option for option in options)
+
+
+def run_options(
+    inside: Inside, checkout: Checkout, identity: Identity, limits: Limits
+) -> tuple[str | Bind, ...]:
     """The options of `docker run` for a container in which programs see ``inside`` and ``checkout``.
 
     Raises SandboxUnavailableError for a policy that these walls cannot keep.
@@ -78,7 +105,7 @@ def run_options(inside: Inside, checkout: Checkout, identity: Identity, limits: 
         *((f"--ulimit=fsize={limits.file_bytes}",) if limits.file_bytes else ()),
         "--ulimit=core=0",
         *(
-            [_bind(inside.network.path, Path(INSIDE), read_only=True)]
+            [Bind(inside.network.path, Path(INSIDE), read_only=True)]
             if isinstance(inside.network, Door)
             else []
         ),
@@ -122,9 +149,9 @@ def _refuse(inside: Inside, checkout: Checkout, identity: Identity) -> None:
             raise SandboxUnavailableError(f"docker cannot mount {path}: it has a colon in its name")
 
 
-def _home(inside: Inside, checkout: Checkout, identity: Identity) -> list[str]:
+def _home(inside: Inside, checkout: Checkout, identity: Identity) -> list[str | Bind]:
     owner = f"mode=0700,uid={identity.uid},gid={identity.gid},size=64m"
-    options = [f"--tmpfs={inside.home}:rw,exec,nosuid,nodev,{owner}"]
+    options: list[str | Bind] = [f"--tmpfs={inside.home}:rw,exec,nosuid,nodev,{owner}"]
     shown: set[Path] = set()
     for path, real in inside.readable:
         if _below(path, IMAGES_OWN) and _below(real, IMAGES_OWN):
@@ -133,20 +160,20 @@ def _home(inside: Inside, checkout: Checkout, identity: Identity) -> list[str]:
         for place in (real, path):
             if place not in shown and not place.is_relative_to(checkout.root):
                 shown.add(place)
-                options.append(_bind(real, place, read_only=True))
-    return options + [_bind(path, path) for path in inside.home_paths]
+                options.append(Bind(real, place, read_only=True))
+    return options + [Bind(path, path) for path in inside.home_paths]
 
 
-def _checkout(inside: Inside, checkout: Checkout, place: Path) -> list[str]:
+def _checkout(inside: Inside, checkout: Checkout, place: Path) -> list[str | Bind]:
     """The mounts that show ``checkout`` at ``place``, pinned and fixed there too."""
     hidden = [path for path in inside.hidden if path.is_relative_to(checkout.root)]
     private = [checkout.private] if checkout.private else []
-    options = [_bind(checkout.root, place)]
-    options += [_bind(path, to) for path, to in _moved(checkout.pinned, checkout.root, place)]
+    options: list[str | Bind] = [Bind(checkout.root, place)]
+    options += [Bind(path, to) for path, to in _moved(checkout.pinned, checkout.root, place)]
     read_only = (*checkout.closed, *checkout.fixed)  # docker mounts what lies deeper later
-    options += [_bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
+    options += [Bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
     options += [_empty(to) for _, to in _moved((*hidden, *private), checkout.root, place)]
-    options += [_bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
+    options += [Bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
     return options
 
 
@@ -155,11 +182,6 @@ def _moved(paths: Sequence[Path], root: Path, place: Path) -> list[tuple[Path, P
     below = [(path, place / path.relative_to(root)) for path in paths if path.is_relative_to(root)]
     beside = [(path, path) for path in paths if not path.is_relative_to(root)] if place == root else []
     return beside + below
-
-
-def _bind(source: Path, place: Path, *, read_only: bool = False) -> str:
-    fields = ["type=bind", f"source={source}", f"destination={place}", *(["readonly"] if read_only else [])]
-    return "--mount=" + ",".join(_field(field) for field in fields)
 
 
 def _field(text: str) -> str:
