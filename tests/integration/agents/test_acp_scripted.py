@@ -14,7 +14,6 @@ from codebutler.clock import SystemClock
 from codebutler.config.schema import CommandRule
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.other import Other
-from codebutler_worker.agents.acp.watch import Limits
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,
@@ -33,6 +32,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.running import BUSY
+from codebutler_worker.agents.watch import Limits
 from tests.walls import NoWalls
 
 AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"

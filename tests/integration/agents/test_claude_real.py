@@ -31,7 +31,7 @@ from codebutler_worker.agents.backend import (
     Usage,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.claude.turn import Limits
+from codebutler_worker.agents.watch import Limits
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 from tests.walls import NoWalls
@@ -232,7 +232,7 @@ async def test_closing_the_stream_in_mid_tool_leaves_nothing(desk: Desk) -> None
     async with asyncio.timeout(5):
         await events.aclose()
     await gone(pid)
-    await gone(turn.session.pid)
+    await gone(turn.session.process.pid)
     assert not desk.backend._running.listeners()
 
 
@@ -242,7 +242,7 @@ async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Des
     await until(events, ToolUse)
     pid = await appears(desk.repo / "pid")
     [turn] = desk.backend._running.listeners()
-    os.kill(turn.session.pid, 9)
+    os.kill(turn.session.process.pid, 9)
     end = last([event async for event in events])
     await gone(pid)
     assert (end.ok, end.reason) == (False, "failed")

@@ -10,12 +10,13 @@ import pytest
 from codebutler.config.schema import ClaudeSection
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.patience import Patience
 from codebutler_worker.agents.claude.probe import judge_version, parse_version
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.claude.turn import Limits, Watch
 from codebutler_worker.agents.claude.verdict import crash
 from codebutler_worker.agents.process import LineSplitter
+from codebutler_worker.agents.watch import Limits
 
 BINARY = Path("/opt/claude/claude")
 
@@ -150,7 +151,7 @@ def task(kind: str) -> dict[str, object]:
     ],
 )
 def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, expected: str | None) -> None:
-    watch = Watch(0, Limits(timeout_s=1000, stall_s=100))
+    watch = Patience(0, Limits(timeout_s=1000, stall_s=100))
     turn = heard(*lines)
     watch.heard()
     watch.pass_time(after_s, turn)
@@ -158,7 +159,7 @@ def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, ex
 
 
 def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
-    watch = Watch(0, Limits(timeout_s=1000, stall_s=100, start_s=30))
+    watch = Patience(0, Limits(timeout_s=1000, stall_s=100, start_s=30))
     turn = heard()
     watch.pass_time(29, turn)
     assert watch.due(turn) is None
@@ -167,7 +168,7 @@ def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
 
 
 def test_every_line_is_a_sign_of_life() -> None:
-    watch = Watch(0, Limits(timeout_s=1000, stall_s=100))
+    watch = Patience(0, Limits(timeout_s=1000, stall_s=100))
     turn = heard()
     watch.pass_time(99, turn)
     watch.heard()

@@ -150,6 +150,11 @@ class AgentProcess(Program):
         """The exit code, when it has ended by itself."""
         return await self._process.wait()
 
+    async def exit_code(self, within_s: float = 2.0) -> int | None:
+        """The exit code of one whose stream has ended; None if it does not end."""
+        await self._ended_within(within_s)
+        return self.returncode
+
     async def stop(
         self,
         ask: Callable[[], Awaitable[object]] | None = None,

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from codebutler.clock import Clock
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.acp.kind import Account, Kind
-from codebutler_worker.agents.acp.watch import Limits
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
+from codebutler_worker.agents.watch import Limits
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Sandbox
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from codebutler_worker.agents.acp.turn import Turn
 
 HURRY_S = 1.0
+STOP_S = 1.5
 log = logging.getLogger(__name__)
 
 
@@ -46,7 +47,7 @@ class AcpBackend:
         self._kind = kind
         self._sandbox = sandbox
         self._clock = clock
-        self._limits = limits or Limits(kind.timeout_s)
+        self._limits = limits or Limits(kind.timeout_s, stop_s=STOP_S)
         self.outlet = Outlet()
         """How its processes reach their model, and what else."""
         self._running: RunningTurns[Turn] = RunningTurns(clock)
@@ -130,12 +131,12 @@ class AcpBackend:
         """What came of it: the agent's word, unless its own record or the limits around it know better."""
         verdict, link = turn.verdict, turn.link
         assert verdict is not None
-        if link.ignored or link.dropped_lines:
+        if link.ignored or link.process.dropped_lines:
             log.debug(
                 "%s: %d messages not understood, %d over-long lines",
                 self.name,
                 link.ignored,
-                link.dropped_lines,
+                link.process.dropped_lines,
             )
         account = await self._account(turn, before)
         if account is not None and account.ended < turn.prompts:
@@ -146,9 +147,9 @@ class AcpBackend:
             account = await self._account(turn, before)
         if verdict.reason == "done":
             verdict = self._doubted(turn, account)
-        if link.limit_hit:
-            log.warning("%s: %s", self.name, link.limit_hit)
-            verdict = Verdict("failed", link.limit_hit) if verdict.reason == "failed" else verdict
+        if link.process.limit_hit:
+            log.warning("%s: %s", self.name, link.process.limit_hit)
+            verdict = Verdict("failed", link.process.limit_hit) if verdict.reason == "failed" else verdict
         refused = link.way.refused if link.way is not None else ()
         text = noted(turn.translator.answer, refused) if verdict.ok else verdict.text
         total = turn.translator.cost_usd

@@ -1,7 +1,6 @@
 """Link: one process that speaks the Agent Client Protocol, and the messages that go in and out of it.
 
-The library matches answers to requests and checks what they hold. The pipe is ours: the library's own reads lines of
-any length, takes no notice of a flood, and logs what an agent makes up.
+The library matches answers to requests and checks what they hold. The pipe is ours.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
 from acp.connection import Connection
 from acp.exceptions import RequestError
 from acp.meta import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_VERSION
@@ -28,6 +26,7 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
+from codebutler_worker.agents.acp.pipe import Pipe
 from codebutler_worker.agents.backend import Started
 from codebutler_worker.agents.process import AgentProcess, Record
 from codebutler_worker.egress.way import Way
@@ -36,7 +35,6 @@ from codebutler_worker.sandbox.port import Launch
 QUEUE_MESSAGES = 256
 MOST_ASKED = 20
 """Requests that may wait for people at once; an agent that asks more is refused."""
-WORDS_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,73 +54,25 @@ class Pause:
 Heard = SessionNotification | Asked | Started | Pause
 
 
-class Pipe:
-    """The library's Transport over an AgentProcess: what is no message is dropped, and counted."""
-
-    def __init__(self, process: AgentProcess, link: Link) -> None:
-        self._process = process
-        self._lines = process.lines()
-        self._link = link
-
-    async def send(self, message: dict[str, Any]) -> None:
-        """Raises ConnectionError for a request that cannot be sent; nobody waits for what an answer comes to."""
-        sent = await self._process.write_line(msgspec.json.encode(message))
-        if not sent and "method" in message:
-            raise ConnectionError("the agent does not read any more")
-
-    async def receive(self) -> dict[str, Any] | None:
-        """The next message, None at the end of the stream. A flood waits in the pipe, not in our memory."""
-        await self._link.room()
-        async for line in self._lines:
-            message = decode(line)
-            if message is not None:
-                return message
-            self._link.not_understood(line)
-        return None
-
-    async def close(self) -> None:
-        """The process is ended by the link."""
-
-
-def decode(line: bytes) -> dict[str, Any] | None:
-    """A message that the library can take, None for anything else."""
-    try:
-        message = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    if not isinstance(message, dict) or not isinstance(message.get("id"), int | str | None):
-        return None
-    if "method" in message:
-        return message if isinstance(message["method"], str) else None
-    failed = message.get("error")
-    if failed is not None and not (
-        isinstance(failed, dict)
-        and isinstance(failed.get("code", 0), int)
-        and isinstance(failed.get("message", ""), str)
-    ):
-        return None
-    return message if "id" in message else None
-
-
 class Link:
     """Lives as long as one turn; ``end`` leaves nothing of it behind."""
 
     def __init__(self, process: AgentProcess) -> None:
         self.session_id = ""
         self.spoke = False
-        self.ignored = 0
-        self.last_words = ""
         self.way: Way | None = None
         """Its way out, which ends with it."""
-        self._process = process
+        self.process = process
+        self.pipe = Pipe(process, self.room)
         self._heard: deque[Heard] = deque()
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         self._taken.set()
         self._asked: dict[str, Asked] = {}
         self._requests = 0
+        self._unknown = 0
         self._listening = False
-        self._connection = Connection(self._handle, Pipe(process, self))
+        self._connection = Connection(self._handle, self.pipe)
 
     @classmethod
     async def open(cls, launch: Launch, record: Record | None = None) -> Self:
@@ -130,21 +80,9 @@ class Link:
         return cls(await AgentProcess.spawn(launch, record=record))
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def stderr(self) -> str:
-        """The last of what it wrote there before it ended."""
-        return await self._process.last_words()
-
-    @property
-    def dropped_lines(self) -> int:
-        return self._process.dropped_lines
-
-    @property
-    def limit_hit(self) -> str:
-        """One line about the limit that something in this session ran into, empty if none."""
-        return self._process.limit_hit
+    def ignored(self) -> int:
+        """How much of what it said was not understood."""
+        return self._unknown + self.pipe.ignored
 
     # -- what the agent is asked; each raises RequestError (its refusal), ConnectionError (it is gone) or
     # -- ValidationError (it speaks another protocol)
@@ -234,13 +172,6 @@ class Link:
             self._taken.clear()
             await self._taken.wait()
 
-    def not_understood(self, line: bytes) -> None:
-        """Count a line that is no message; the first of them may say why there is none."""
-        if line.strip():
-            self.ignored += 1
-            room = WORDS_CHARS - len(self.last_words)
-            self.last_words += line[:WORDS_CHARS].decode(errors="replace")[: max(room, 0)] + "\n"
-
     def _take(self) -> Heard:
         self._taken.set()
         return self._heard.popleft()
@@ -251,7 +182,7 @@ class Link:
             return None
         if method == CLIENT_METHODS["session_request_permission"] and not is_notification:
             return await self._permission(params)
-        self.ignored += 1
+        self._unknown += 1
         if is_notification:
             return None
         # Files and terminals among them: the agent was told that there are none.
@@ -261,7 +192,7 @@ class Link:
         try:
             update = SessionNotification.model_validate(params)
         except ValidationError:
-            self.ignored += 1
+            self._unknown += 1
             return
         if self._listening and update.session_id == self.session_id:
             self.tell(update)
@@ -284,17 +215,10 @@ class Link:
 
     # -- its end
 
-    async def exit_code(self, within_s: float = 2.0) -> int | None:
-        """The exit code of a process whose stream has ended; None if it does not end."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._process.wait()
-        return self._process.returncode
-
     async def end(self, *, at_once: bool = False) -> None:
         """End the process by closing its stdin, which is how these agents end with their tools, then by force.
         ``at_once``: in mid turn."""
         await self._connection.close()
-        await self._process.stop(eof_s=0.5 if at_once else 2.0, term_s=0.5 if at_once else 1.0)
+        await self.process.stop(eof_s=0.5 if at_once else 2.0, term_s=0.5 if at_once else 1.0)
         if self.way is not None:
             await self.way.close()

@@ -17,7 +17,6 @@ from codebutler_worker.agents.acp.kind import Kind
 from codebutler_worker.agents.acp.link import Asked, Heard, Link, Pause
 from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for, over_in
 from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, crash, judge_error, judge_stop, no_agent
-from codebutler_worker.agents.acp.watch import Limits, Watch
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,
@@ -28,6 +27,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
+from codebutler_worker.agents.watch import Limits, Watch
 
 TICK_S = 1.0
 log = logging.getLogger(__name__)
@@ -229,10 +229,11 @@ class Turn:
         return self._cut_off(reason) if reason else None
 
     async def _ended(self) -> Verdict:
-        code, wrote = await self.link.exit_code(), await self.link.stderr()
+        process = self.link.process
+        code, wrote = await process.exit_code(), await process.last_words()
         if self.link.spoke:
             return crash(self._kind.title, code, wrote)
-        return no_agent(self._kind.title, code, self.link.last_words.strip() or wrote)
+        return no_agent(self._kind.title, code, self.link.pipe.last_words.strip() or wrote)
 
     def _cut_off(self, reason: Reason) -> Verdict:
         if self._stopping:

@@ -24,10 +24,11 @@ from codebutler_worker.agents.claude.instructions import project_instructions
 from codebutler_worker.agents.claude.probe import find_binary, probe
 from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.claude.turn import Limits, Turn
+from codebutler_worker.agents.claude.turn import Turn
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
+from codebutler_worker.agents.watch import Limits
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Launch, Network, Sandbox
@@ -148,10 +149,10 @@ class ClaudeBackend:
         """The turn's verdict; a resumed session that failed before it did anything is lost."""
         verdict = turn.verdict
         assert verdict is not None
-        if turn.translator.ignored or turn.session.dropped_lines:
-            ignored, dropped = turn.translator.ignored, turn.session.dropped_lines
+        if turn.translator.ignored or turn.session.process.dropped_lines:
+            ignored, dropped = turn.translator.ignored, turn.session.process.dropped_lines
             log.debug("claude: %d lines of unknown types, %d over-long lines", ignored, dropped)
-        if verdict.reason in ("failed", "session_lost") and (hit := turn.session.limit_hit):
+        if verdict.reason in ("failed", "session_lost") and (hit := turn.session.process.limit_hit):
             return Verdict("failed", hit)
         if turn.request.session_id and not turn.translator.worked and poisoned(turn, verdict):
             return Verdict("session_lost", verdict.text)
@@ -217,8 +218,8 @@ class ClaudeBackend:
 async def _end(session: LiveSession | None, at_once: bool) -> None:
     if session is not None:
         await session.end(at_once=at_once)
-        if session.limit_hit:
-            log.warning("claude: %s", session.limit_hit)
+        if hit := session.process.limit_hit:
+            log.warning("claude: %s", hit)
 
 
 def is_session_id(text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Self
 from uuid import uuid4
 
@@ -28,7 +27,7 @@ class LiveSession:
     """Lives as long as one turn; ``end`` leaves nothing of it behind."""
 
     def __init__(self, process: AgentProcess) -> None:
-        self._process = process
+        self.process = process
         self.way: Way | None = None
         """Its way out, which ends with it."""
         # Bounded: a flood of lines waits in the pipe, not in our memory.
@@ -50,30 +49,9 @@ class LiveSession:
             raise
         return session
 
-    @property
-    def returncode(self) -> int | None:
-        return self._process.returncode
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def stderr_tail(self) -> str:
-        return self._process.stderr_tail
-
-    @property
-    def dropped_lines(self) -> int:
-        return self._process.dropped_lines
-
-    @property
-    def limit_hit(self) -> str:
-        """One line about the limit that something in this session ran into, empty if none."""
-        return self._process.limit_hit
-
     async def write(self, line: bytes) -> bool:
         """Send one line; False if the process no longer reads."""
-        return await self._process.write_line(line)
+        return await self.process.write_line(line)
 
     async def say(self, text: str) -> str:
         """Send a person's message; returns the id by which the CLI reports on it, empty if not taken."""
@@ -92,19 +70,12 @@ class LiveSession:
         self._over = isinstance(heard, EndOfStream)
         return heard
 
-    async def exit_code(self, within_s: float = 2.0) -> int | None:
-        """The exit code of a process whose stream has ended; None if it does not end."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._process.wait()
-        return self.returncode
-
     async def end(self, *, at_once: bool = False) -> None:
         """End the process: close its stdin, then by force. ``at_once``: in mid turn, where it would go on."""
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
         try:
-            await self._process.stop(eof_s=0.3 if at_once else 1.5, term_s=1.0)
+            await self.process.stop(eof_s=0.3 if at_once else 1.5, term_s=1.0)
         finally:
             if self.way is not None:
                 await self.way.close()
@@ -113,7 +84,7 @@ class LiveSession:
         self._heard.put_nowait(EndOfStream())
 
     async def _read(self) -> None:
-        async for line in self._process.lines():
+        async for line in self.process.lines():
             if line.strip():
                 await self._heard.put(decode(line))
         await self._heard.put(EndOfStream())

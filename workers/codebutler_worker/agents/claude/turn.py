@@ -4,70 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import AgentEvent, Answer, Reason, TurnRequest
 from codebutler_worker.agents.claude import command
+from codebutler_worker.agents.claude.patience import Patience
 from codebutler_worker.agents.claude.schema import ControlRequest, Line
 from codebutler_worker.agents.claude.session import EndOfStream, Heard, LiveSession
 from codebutler_worker.agents.claude.translate import ASK_PERSON, Translator, questions
 from codebutler_worker.agents.claude.verdict import STOPPED, Verdict, crash
+from codebutler_worker.agents.watch import Limits
 
 TICK_S = 1.0
-CONTINUATION_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long a turn may take.
-
-    Waiting for a person counts for nothing. ``stall_s``: silence while no tool runs (the CLI's own watchdog
-    takes 300 s), ``start_s``: before its first line. ``background_s``: how long the answer waits for shell
-    commands left in the background.
-    """
-
-    timeout_s: float
-    stall_s: float = 600.0
-    start_s: float = 60.0
-    background_s: float = 60.0
-
-
-class Watch:
-    """Pure: what has lasted how long."""
-
-    def __init__(self, now: float, limits: Limits) -> None:
-        self._last = now
-        self._limits = limits
-        self._spent_s = 0.0
-        self._silent_s = 0.0
-        self._stall_s = min(limits.start_s, limits.stall_s)
-        self._answered_s = 0.0
-
-    def heard(self) -> None:
-        """The CLI gave a sign of life."""
-        self._stall_s = self._limits.stall_s
-        self._silent_s = 0.0
-
-    def pass_time(self, now: float, turn: Translator) -> None:
-        """Account for the time since the last call, by what the turn is doing."""
-        passed_s, self._last = now - self._last, now
-        if not turn.asking:
-            self._spent_s += passed_s
-            self._silent_s += passed_s
-        self._answered_s = self._answered_s + passed_s if turn.result is not None else 0.0
-
-    def due(self, turn: Translator) -> Reason | None:
-        """Why the turn must end now: "done" when only what may be cut off is left."""
-        if self._spent_s >= self._limits.timeout_s:
-            return "timeout"
-        if turn.result is not None and not turn.subagents:
-            if turn.tasks:
-                return "done" if self._answered_s >= self._limits.background_s else None
-            return "done" if self._silent_s >= CONTINUATION_S else None
-        if self._silent_s >= self._stall_s and not turn.busy:
-            return "stalled"
-        return None
 
 
 class Turn:
@@ -88,25 +36,25 @@ class Turn:
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Send the prompt and yield what comes of it; afterwards ``verdict`` is set."""
-        watch = Watch(self._clock.monotonic(), self._limits)
+        patience = Patience(self._clock.monotonic(), self._limits)
         await self.say(self.request.prompt)
         hear = asyncio.create_task(self.session.hear(), name=f"hear:{self.request.turn_id}")
         tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{self.request.turn_id}")
         try:
             while self.verdict is None:
                 await asyncio.wait({hear, tick}, return_when=asyncio.FIRST_COMPLETED)
-                watch.pass_time(self._clock.monotonic(), self.translator)
+                patience.pass_time(self._clock.monotonic(), self.translator)
                 if tick.done():
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{self.request.turn_id}")
                     if self.translator.meter.wants_price():
                         await self.session.write(command.cost_line())
                 if hear.done():
-                    watch.heard()
+                    patience.heard()
                     heard = hear.result()
                     hear = asyncio.create_task(self.session.hear(), name=f"hear:{self.request.turn_id}")
                     for event in await self._take(heard):
                         yield event
-                elif reason := watch.due(self.translator):
+                elif reason := patience.due(self.translator):
                     self.verdict = self._cut_off(reason)
         finally:
             hear.cancel()
@@ -126,11 +74,11 @@ class Turn:
         """A message sent now still belongs to this turn."""
         return self.verdict is None and self.translator.result is None and not self._stopping
 
-    async def stop(self, within_s: float = 2.0) -> None:
+    async def stop(self) -> None:
         """Interrupt; if no result comes in time, end the process. The stream then ends by itself."""
         self._stopping = True
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(self._limits.stop_s):
                 if await self.session.interrupt():
                     await self._over.wait()
         except TimeoutError:
@@ -187,7 +135,8 @@ class Turn:
         if self._stopping:
             return STOPPED
         said = self.translator.verdict()
-        return said or crash(await self.session.exit_code(), self.session.stderr_tail)
+        process = self.session.process
+        return said or crash(await process.exit_code(), process.stderr_tail)
 
     def _cut_off(self, reason: Reason) -> Verdict:
         if self._stopping:

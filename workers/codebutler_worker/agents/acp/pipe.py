@@ -1,0 +1,72 @@
+"""Pipe: the messages of the Agent Client Protocol as lines of a process.
+
+The library's own reads lines of any length, takes no notice of a flood, and logs what an agent makes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from codebutler_worker.agents.process import AgentProcess
+
+WORDS_CHARS = 2_000
+
+
+class Pipe:
+    """The library's Transport over an AgentProcess. What is no message is dropped: ``ignored`` counts it, and the first
+    of it, ``last_words``, may say why there is none. ``room`` returns when what came before has been heard."""
+
+    def __init__(self, process: AgentProcess, room: Callable[[], Awaitable[None]]) -> None:
+        self.ignored = 0
+        self.last_words = ""
+        self._process = process
+        self._lines = process.lines()
+        self._room = room
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Raises ConnectionError for a request that cannot be sent; nobody waits for what an answer comes to."""
+        sent = await self._process.write_line(msgspec.json.encode(message))
+        if not sent and "method" in message:
+            raise ConnectionError("the agent does not read any more")
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message, None at the end of the stream. A flood waits in the pipe, not in our memory."""
+        await self._room()
+        async for line in self._lines:
+            message = decode(line)
+            if message is not None:
+                return message
+            self._not_understood(line)
+        return None
+
+    async def close(self) -> None:
+        """The process is ended by the link."""
+
+    def _not_understood(self, line: bytes) -> None:
+        if line.strip():
+            self.ignored += 1
+            left = WORDS_CHARS - len(self.last_words)
+            self.last_words += line[:WORDS_CHARS].decode(errors="replace")[: max(left, 0)] + "\n"
+
+
+def decode(line: bytes) -> dict[str, Any] | None:
+    """A message that the library can take, None for anything else."""
+    try:
+        message = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(message, dict) or not isinstance(message.get("id"), int | str | None):
+        return None
+    if "method" in message:
+        return message if isinstance(message["method"], str) else None
+    failed = message.get("error")
+    if failed is not None and not (
+        isinstance(failed, dict)
+        and isinstance(failed.get("code", 0), int)
+        and isinstance(failed.get("message", ""), str)
+    ):
+        return None
+    return message if "id" in message else None
