@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,6 +26,7 @@ from codebutler_worker.conversation.desk.draft import Draft, iso
 from codebutler_worker.conversation.desk.states import UNFINISHED
 from codebutler_worker.conversation.desk.waiting import wait_for
 from codebutler_worker.memory.keeping import encoded, learn
+from codebutler_worker.memory.spending import Purse
 from codebutler_worker.present.memory import logged
 from codebutler_worker.store.memory_rows import MemoryChangeRow
 from codebutler_worker.store.rows import ErrandRow
@@ -51,6 +52,8 @@ SELECT EXISTS (
 """Asked of SQLite itself at the start: see ``Store.exists``."""
 
 Start = Callable[[Iterable[ErrandRow]], None]
+Asks = Callable[[str, str], Awaitable[str]]
+"""Orders and a question to the model's answer."""
 
 
 def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
@@ -75,6 +78,7 @@ class Reviews:
         self._model = model
         self._start = start
         self._file = MemoryFile(Path(desk.settings.path))
+        self._purse = Purse(desk)
         self._load = (0, 0, 0)
         self._changed = asyncio.Event()
         self._attempts: dict[str, int] = {}
@@ -113,6 +117,9 @@ class Reviews:
             if due > now:
                 waits.append((due - now).total_seconds())
                 continue
+            if (closed := await self._purse.closed(conversation)) is not None:
+                waits.append(self._put_off(conversation, *closed))
+                continue
             try:
                 await self._go_over(model, conversation, ended)
             except StoreError:
@@ -128,51 +135,59 @@ class Reviews:
         said = await self._desk.commit(partial(_said, self._desk.settings, conversation))
         changes: list[Change] = []
         if any(each.is_person for each in said):
+            ask = partial(self._complete, model, conversation)
             if is_full(memory, FULL_SHARE):
-                memory = await self._consolidate(model, memory)
-            changes = await self._ask(model, memory, said)
-        ask = self._desk.settings.config.memory.review == "ask"
+                memory = await self._consolidate(ask, model.name, memory)
+            changes = await self._ask(ask, memory, said)
+        asks = self._desk.settings.config.memory.review == "ask"
         for change in changes:
-            waits = " (asked first)" if ask or suspicion(change.new) else ""
+            waits = " (asked first)" if asks or suspicion(change.new) else ""
             self._desk.report.log("MEM", logged(model.name, change) + waits)
         if said and not changes:
             self._desk.report.log("MEM", f"{model.name}: nothing new")
         errands = await self._desk.commit(
-            partial(_learned, conversation=conversation, ended=ended, changes=changes, ask=ask)
+            partial(_learned, conversation=conversation, ended=ended, changes=changes, ask=asks)
         )
         self._attempts.pop(conversation, None)
         self._start(errands)
 
-    async def _ask(self, model: Model, memory: str, said: tuple[Spoken, ...]) -> list[Change]:
+    def _put_off(self, conversation: str, key: str, until: datetime) -> float:
+        """A budget leaves no room today; told once. Returns the seconds to wait."""
+        self._not_before[conversation] = until
+        self._desk.report.log("MEM", f"nothing is learned of a conversation today: {key} is used up")
+        return (until - self._desk.clock.now()).total_seconds()
+
+    async def _ask(self, ask: Asks, memory: str, said: tuple[Spoken, ...]) -> list[Change]:
         from codebutler_worker.memory import asking
 
         # The service is a stranger, too: what people pasted and agents repeated stays here.
         redactor = self._redactor()
         told = [replace(each, text=redactor.redact(each.text)) for each in said]
-        answer = await self._complete(model, asking.ORDERS, asking.question(redactor.redact(memory), told))
+        answer = await ask(asking.ORDERS, asking.question(redactor.redact(memory), told))
         # Only what will come about is shown, asked and kept.
         return list(self._safe(apply(self._safe(asking.operations(answer)), memory).made))
 
-    async def _consolidate(self, model: Model, memory: str) -> str:
+    async def _consolidate(self, ask: Asks, name: str, memory: str) -> str:
         """Make room before it is full. What comes of it must be shorter; nothing but facts that are there can go."""
         from codebutler_worker.memory import asking
 
         told = self._redactor().redact(memory)
-        answer = await self._complete(model, asking.CONSOLIDATE, asking.consolidation(told))
+        answer = await ask(asking.CONSOLIDATE, asking.consolidation(told))
         asked = self._safe(asking.operations(answer, may_remove=True))
         changes = tuple(change for change in asked if not suspicion(change.new))
         if len(apply(changes, memory).text) >= len(memory):
             return memory
         applied = await asyncio.to_thread(self._file.change, partial(apply, changes))
-        self._desk.report.log("MEM", f"{model.name}: consolidated, {len(applied.made)} facts changed")
+        self._desk.report.log("MEM", f"{name}: consolidated, {len(applied.made)} facts changed")
         await self._desk.commit(partial(_consolidated, settings=self._desk.settings, changes=applied.made))
         return applied.text
 
-    async def _complete(self, model: Model, orders: str, question: str) -> str:
+    async def _complete(self, model: Model, conversation: str, orders: str, question: str) -> str:
         from codebutler_worker.agents.native.model import Prompt, System, User, complete
 
         async with asyncio.timeout(ANSWER_S):
             reply = await complete(model, Prompt((System(orders), User(question))))
+        await self._purse.paid(model.name, conversation, reply.tokens)
         return reply.said.content
 
     def _safe(self, changes: Iterable[Change]) -> tuple[Change, ...]:

@@ -110,7 +110,8 @@ class Turns:
         return every(self._connection, query, TurnRow, limit=limit, conversation=conversation)
 
     def cost_since(self, moment: str) -> tuple[int, float]:
-        """How many turns that ran ended since ``moment`` (ISO 8601), and what they cost in USD, as far as is known."""
+        """How many turns that ran ended since ``moment`` (ISO 8601), and what they and we ourselves cost in USD, as far
+        as is known."""
         count, usd = self._connection.execute(_cost_since(), {"given_moment": moment}).one()
         return int(count), float(usd)
 
@@ -183,8 +184,11 @@ def _newest(*names: str) -> Select[Any]:
 
 @cache
 def _cost_since() -> Select[Any]:
-    columns = tables.turns.c
-    sums = select(func.count(), func.coalesce(func.sum(columns.cost_usd), 0.0))
+    columns, own = tables.turns.c, tables.expenses.c
+    ours = (
+        select(func.coalesce(func.sum(own.cost_usd), 0.0)).where(own.at >= given("moment")).scalar_subquery()
+    )
+    sums = select(func.count(), func.coalesce(func.sum(columns.cost_usd), 0.0) + ours)
     return sums.where(columns.finished_at >= given("moment"), columns.started_at.is_not(None))
 
 

@@ -192,6 +192,20 @@ class Account:
     job: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpenseRow:
+    """What one request of ours to a model has used, outside of turns. ``purpose`` stands where a turn has its agent and
+    its job: a word in parentheses, which is neither's name. ``cost_usd`` is None where nobody knows the price."""
+
+    purpose: str
+    conversation: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    at: str
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What the turns of one agent on one account have used."""

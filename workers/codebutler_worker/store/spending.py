@@ -1,4 +1,4 @@
-"""What turns have used on a day, for budgets. Inside a transaction."""
+"""What was used on a day, for budgets: by turns, and by ourselves. Inside a transaction."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import given
-from codebutler_worker.store.rows import Account, Spent, Used
+from codebutler_worker.store.mapping import add, given
+from codebutler_worker.store.rows import Account, ExpenseRow, Spent, Used
 
 
 def spent_between(connection: Connection, first: str, until: str, without: str) -> list[Spent]:
-    """Of every turn that began from ``first`` on and before ``until`` (ISO 8601, UTC), but ``without``, a turn's id."""
-    values = {"given_first": first, "given_until": until, "given_without": without}
-    rows = connection.execute(_spent(), values)
-    return [
+    """Of every turn that began from ``first`` on and before ``until`` (ISO 8601, UTC), but ``without``, a turn's id;
+    and of what we asked of models ourselves in that time."""
+    values = {"given_first": first, "given_until": until}
+    rows = connection.execute(_spent(), {**values, "given_without": without})
+    turns = [
         Spent(
             row.agent,
             Account(row.user_id, row.conversation, row.job),
@@ -24,6 +25,40 @@ def spent_between(connection: Connection, first: str, until: str, without: str) 
         )
         for row in rows
     ]
+    return turns + [
+        Spent(
+            row.purpose,
+            Account("", row.conversation, row.purpose),
+            Used(float(row.usd), int(row.tokens)),
+        )
+        for row in connection.execute(_expenses(), values)
+    ]
+
+
+class Expenses:
+    """What we asked of models ourselves."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add(self, row: ExpenseRow) -> None:
+        """Write it down."""
+        add(self._connection, tables.expenses, row)
+
+
+@cache
+def _expenses() -> Select[Any]:
+    columns = tables.expenses.c
+    account = (columns.purpose, columns.conversation)
+    sums = (
+        func.coalesce(func.sum(columns.cost_usd), 0.0).label("usd"),
+        func.sum(columns.input_tokens + columns.output_tokens).label("tokens"),
+    )
+    return (
+        select(*account, *sums)
+        .where(columns.at >= given("first"), columns.at < given("until"))
+        .group_by(*account)
+    )
 
 
 @cache

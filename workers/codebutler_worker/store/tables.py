@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -220,6 +220,20 @@ facts = Table(
     Column("channel_id", Text, nullable=False),
     Column("thread_ts", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
+)
+
+expenses = Table(
+    "expenses",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("purpose", Text, nullable=False),
+    Column("conversation", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Column("cost_usd", Float),
+    Column("at", Text, nullable=False),
+    Index("ix_expenses_at", "at"),
 )
 
 # Alembic's own table, so that a new store is born at HEAD without loading Alembic.

@@ -30,6 +30,7 @@ from codebutler_worker.store.outbox import Approvals, Outbox
 from codebutler_worker.store.pruning import forget_some
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.store.sessions import Sessions
+from codebutler_worker.store.spending import Expenses
 
 T = TypeVar("T")
 
@@ -54,6 +55,7 @@ class UnitOfWork:
         self.errands = Errands(connection)
         self.memories = Memories(connection)
         self.facts = Facts(connection)
+        self.expenses = Expenses(connection)
 
 
 class Store:
