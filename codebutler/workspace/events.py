@@ -56,6 +56,16 @@ class Announcer:
             },
         )
 
+    def marked(self, channel: Channel, user: User, ts: str) -> None:
+        """How far somebody has read; for their own pages only."""
+        event: Json = {
+            "type": "im_marked" if channel.is_im else "channel_marked",
+            "channel": channel.id,
+            "ts": ts,
+            **render.unread(channel, user),
+        }
+        self._stream.publish(event, frozenset({user.id}))
+
     def channel_created(self, channel: Channel) -> None:
         event: Json = {
             "type": "channel_created",

@@ -45,6 +45,7 @@ class Pages:
         """Everything the page begins with."""
         me = self._person(bearer(request))
         workspace = self._house.workspace
+        me.here_since = me.here_since or workspace.next_ts()
         users = [
             {"id": user.id, "name": user.name, "is_bot": user.is_bot} for user in workspace.users.values()
         ]
@@ -56,7 +57,7 @@ class Pages:
                 "bot": {"user_id": workspace.bot.id, "name": workspace.bot.name},
                 "users": users,
                 "channels": [
-                    render.conversation(channel, me)
+                    {**render.conversation(channel, me), **render.unread(channel, me)}
                     for channel in workspace.channels.values()
                     if not channel.is_im or me.id in channel.members
                 ],

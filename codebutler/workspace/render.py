@@ -96,6 +96,17 @@ def conversation(channel: Channel, viewer: User) -> Json:
     }
 
 
+def unread(channel: Channel, viewer: User) -> Json:
+    """How far somebody has read and how much has been said since; ``unread_since`` is the page's own."""
+    news = channel.unread(viewer.id, viewer.here_since)
+    told: Json = {
+        "last_read": channel.read.get(viewer.id, "0000000000.000000"),
+        "unread_count": len(news),
+        "unread_count_display": len(news),
+    }
+    return {**told, "unread_since": news[-1]} if news else told
+
+
 def user(workspace: Workspace, told_of: User) -> Json:
     told: Json = {
         "id": told_of.id,

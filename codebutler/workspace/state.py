@@ -42,6 +42,7 @@ class User(Struct, kw_only=True):
     token: str
     bot_id: str = ""
     app_id: str = ""
+    here_since: str = ""  # the ts from which on what others say is news to them
 
     @property
     def is_bot(self) -> bool:
@@ -93,7 +94,10 @@ class Message(Struct, kw_only=True):
 
 
 class Channel(Struct, kw_only=True):
-    """A channel or, with ``is_im``, a direct conversation. ``timeline``: the ts history shows, sorted."""
+    """A channel or, with ``is_im``, a direct conversation. ``timeline``: the ts history shows, sorted.
+
+    ``read``: up to which ts each person has read it.
+    """
 
     id: str
     name: str
@@ -104,6 +108,7 @@ class Channel(Struct, kw_only=True):
     is_im: bool = False
     is_archived: bool = False
     members: set[str] = field(default_factory=set)
+    read: dict[str, str] = field(default_factory=dict)
     messages: dict[str, Message] = field(default_factory=dict)
     timeline: list[str] = field(default_factory=list)
 
@@ -139,6 +144,19 @@ class Channel(Struct, kw_only=True):
             subtype="tombstone",
             replies=message.replies,
         )
+
+    def unread(self, user: str, since: str) -> list[str]:
+        """The ts of what others have said since this person has read it, or at all since ``since``, the newest
+        first."""
+        read = max(since, self.read.get(user, ""))
+        found = []
+        for ts in reversed(self.messages):
+            if ts <= read:
+                break
+            message = self.messages[ts]
+            if message.user != user and not message.is_tombstone:
+                found.append(ts)
+        return found
 
     def thread_root(self, ts: str) -> str:
         """The thread a reply to ``ts`` belongs to; raises MethodError thread_not_found."""

@@ -48,7 +48,11 @@ def of_user(call: Call) -> Json:
 
 
 def info(call: Call) -> Json:
-    return {"channel": render.conversation(call.channel(), call.actor)}
+    channel = call.channel()
+    told = render.conversation(channel, call.actor)
+    if not call.actor.is_bot and call.actor.id in channel.members:
+        told.update(render.unread(channel, call.actor))
+    return {"channel": told}
 
 
 def create(call: Call) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.state import Channel, Json, Message, MethodError, User
+from codebutler.workspace.state import Channel, Json, Message, MethodError, User, normal_ts
 
 MAX_TOPIC_CHARS = 250
 
@@ -89,8 +89,11 @@ def set_purpose(call: Call) -> Json:
 
 
 def mark(call: Call) -> Json:
-    """The read mark is the reader's own affair here."""
-    call.channel()
+    """Only the reader's own pages hear of it, as Slack's clients do."""
+    channel = call.channel()
+    ts = normal_ts(call.params.needed("ts", "invalid_timestamp"))
+    channel.read[call.actor.id] = ts
+    call.house.announcer.marked(channel, call.actor, ts)
     return {}
 
 

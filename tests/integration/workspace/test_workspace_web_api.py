@@ -331,3 +331,29 @@ async def test_calls_over_the_limits_are_counted_even_where_they_pass(
     for number in range(5):
         await bot.chat_postMessage(channel=channel, text=str(number))
     assert server.limits.violations == {"chat.postMessage": 2}
+
+
+async def test_how_far_somebody_has_read_is_theirs(
+    bot: AsyncWebClient, person: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    first = str((await bot.chat_postMessage(channel=channel, text="one"))["ts"])
+    await bot.chat_postMessage(channel=channel, text="two")
+    server.say("demo", "my own")
+    told = (await person.conversations_info(channel=channel))["channel"]
+    assert told["unread_count"] == 2
+    await person.conversations_mark(channel=channel, ts=first)
+    told = (await person.conversations_info(channel=channel))["channel"]
+    assert (told["unread_count"], told["last_read"]) == (1, first)
+    assert "last_read" not in (await bot.conversations_info(channel=channel))["channel"]
+
+
+async def test_a_person_who_posts_again_with_the_same_id_posts_once(
+    person: AsyncWebClient, bot: AsyncWebClient, channel: str
+) -> None:
+    same = {"channel": channel, "text": "once", "client_msg_id": "b6a1"}
+    answers = [await person.api_call("chat.postMessage", json=same) for _ in range(2)]
+    assert answers[0]["ts"] == answers[1]["ts"]
+    # No such thing for apps: Slack has no such argument.
+    answers = [await bot.api_call("chat.postMessage", json=same) for _ in range(2)]
+    assert answers[0]["ts"] != answers[1]["ts"]
+    assert len((await bot.conversations_history(channel=channel))["messages"]) == 3

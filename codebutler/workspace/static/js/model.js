@@ -20,6 +20,7 @@ export class Model extends EventTarget {
     this.changes = 0;
     this.viewChanges = 0;
     boot.statuses.forEach((status) => this.#status(status));
+    boot.channels.forEach((channel) => this.#marked(channel.id, channel));
   }
 
   userName(id) {
@@ -90,6 +91,7 @@ export class Model extends EventTarget {
     boot.users.forEach((user) => this.users.set(user.id, user));
     boot.channels.forEach((channel) => this.channels.set(channel.id, channel));
     boot.statuses.forEach((status) => this.#status(status));
+    boot.channels.forEach((channel) => this.#marked(channel.id, channel));
     this.#views(boot);
     this.#changed("channels");
   }
@@ -105,6 +107,8 @@ export class Model extends EventTarget {
       case "channel_rename": return this.#channel(event.channel.id, { name: event.channel.name });
       case "channel_archive": return this.#channel(event.channel, { is_archived: true });
       case "channel_unarchive": return this.#channel(event.channel, { is_archived: false });
+      case "channel_marked":
+      case "im_marked": return this.#changed("channels", this.#marked(event.channel, event));
       case "team_join": return this.#changed("channels", this.users.set(event.user.id, event.user));
       case "assistant_status": return this.#status(event);
       case "views": return this.#views(event);
@@ -138,6 +142,17 @@ export class Model extends EventTarget {
     if (this.unread.delete(id)) this.#changed("channels");
   }
 
+  /** How far the person has read, here or in another tab. */
+  #marked(channel, { unread_count: count, unread_since: since }) {
+    if (count && !this.#isSeen(channel)) this.unread.set(channel, { count, since });
+    else this.unread.delete(channel);
+  }
+
+  /** The ts of the newest message known of a channel. */
+  newest(channel) {
+    return [...this.of(channel).keys()].reduce((newest, ts) => (ts > newest ? ts : newest), "");
+  }
+
   get unreadCount() {
     return [...this.unread.values()].reduce((sum, { count }) => sum + count, 0);
   }
@@ -156,10 +171,14 @@ export class Model extends EventTarget {
   }
 
   #count(channel, ts) {
-    if (channel === this.channel && !this.atHome && document.hasFocus()) return;
+    if (this.#isSeen(channel)) return;
     const { count = 0, since = ts } = this.unread.get(channel) || {};
     this.unread.set(channel, { count: count + 1, since });
     this.#changed("channels");
+  }
+
+  #isSeen(channel) {
+    return channel === this.channel && !this.atHome && document.hasFocus();
   }
 
   #channel(id, change) {

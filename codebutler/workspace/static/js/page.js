@@ -11,6 +11,7 @@ import { MessageList } from "./list.js";
 import { MessageView } from "./message.js";
 import { Modals } from "./modal.js";
 import { Outbox } from "./outbox.js";
+import { Reading } from "./reading.js";
 import { escape, unescape } from "./text.js";
 import { notice, words } from "./words.js";
 
@@ -28,6 +29,7 @@ export class Page {
       remove: (message, inThread) => this.#remove(message, inThread),
     });
     this.history = new History(api, model);
+    this.reading = new Reading(api, model);
     this.home = new Home($("home"), api, model, blocks);
     this.modals = new Modals(api, model, blocks);
     this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false, () => this.#older());
@@ -60,9 +62,10 @@ export class Page {
     const left = JSON.parse(sessionStorage.getItem(PLACE) || "{}");
     const first = [...model.channels.values()].find((channel) => !channel.is_im && !channel.is_archived);
     const begun = model.channels.has(left.channel) ? left.channel : first?.id;
-    if (begun) model.openChannel(begun);
+    model.channel = begun ?? null;
     if (left.atHome || !begun) model.openHome();
-    else if (begun === left.channel && left.thread) model.openThread(left.thread);
+    else model.openChannel(begun);
+    if (!model.atHome && begun === left.channel && left.thread) model.openThread(left.thread);
     this.modals.draw();
   }
 

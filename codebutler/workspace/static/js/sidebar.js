@@ -72,7 +72,7 @@ export class Sidebar {
     const unread = this.model.unread.get(channel);
     if (!unread) return;
     node.classList.add("has-unread");
-    const badge = tag("span", "unread", String(unread.count));
+    const badge = tag("span", "unread", unread.count > 99 ? "99+" : String(unread.count));
     badge.setAttribute("aria-label", `${unread.count} unread`);
     node.append(badge);
   }

@@ -1,0 +1,30 @@
+// What is on the screen has been read: the workspace is told, so that other tabs and the next load know it too.
+
+const QUIET_MS = 400;
+
+export class Reading {
+  #told = new Map();
+  #timer = 0;
+
+  constructor(api, model) {
+    Object.assign(this, { api, model });
+    model.addEventListener("navigation", () => this.#soon());
+    model.addEventListener("message", () => this.#soon());
+    addEventListener("focus", () => this.#soon());
+  }
+
+  #soon() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#tell(), QUIET_MS);
+  }
+
+  #tell() {
+    const { channel, atHome } = this.model;
+    if (atHome || !document.hasFocus() || !this.model.channels.get(channel)) return;
+    const ts = this.model.newest(channel);
+    if (!ts || ts <= (this.#told.get(channel) || "")) return;
+    this.#told.set(channel, ts);
+    // Nothing is lost where this fails: the next message or look tells it again.
+    this.api.call("conversations.mark", { channel, ts }).catch(() => this.#told.delete(channel));
+  }
+}
