@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from codebutler.errors import CodeButlerError
-from codebutler.schedule import watch
+from codebutler.schedule import changes
+from codebutler.schedule.changes import Changes, directories
 from codebutler.schedule.jobs import Job, Place, parse_file, place_at
-from codebutler.schedule.watch import Watchers, directories
+from codebutler.schedule.watch import Watchers
 
 DEADLINE_S = 60
 JOBS = b"""
@@ -69,6 +70,100 @@ async def test_what_is_in_a_new_directory_counts(tmp_path: Path) -> None:
         await until(started, "source", lambda: touch(tmp_path / "src" / "new" / "later.py"))
 
 
+class Walk:
+    """Finds the directories; once it has found ``wanted``, ``then`` is called."""
+
+    def __init__(self, wanted: Path, then: Callable[[], object]) -> None:
+        self._wanted = str(wanted)
+        self._then: Callable[[], object] | None = then
+
+    def __call__(self, root: Path) -> set[str]:
+        found = directories(root)
+        if self._then is not None and self._wanted in found:
+            then, self._then = self._then, None
+            then()
+        return found
+
+
+class Listener:
+    """Hears what has changed below ``root``."""
+
+    def __init__(self, root: Path, walk: Callable[[Path], set[str]]) -> None:
+        self._told = Changes(root, walk).told()
+        self._names: set[str] = set()
+        self._more = asyncio.Condition()
+
+    async def listen(self) -> None:
+        async with aclosing(self._told) as told:
+            async for names in told:
+                async with self._more:
+                    self._names |= names
+                    self._more.notify_all()
+
+    async def hears(self, file: Path) -> None:
+        async with self._more:
+            await self._more.wait_for(lambda: str(file) in self._names)
+
+
+@asynccontextmanager
+async def listening(root: Path, walk: Callable[[Path], set[str]]) -> AsyncIterator[Listener]:
+    """Once it hears."""
+    listener = Listener(root, walk)
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(listener.listen())
+        up = tasks.create_task(listener.hears(root / "up"))
+        while not up.done():
+            touch(root / "up")
+            await asyncio.wait({up}, timeout=1)
+        yield listener
+        task.cancel()
+
+
+async def test_no_change_is_lost_while_a_new_directory_is_taken_in(tmp_path: Path) -> None:
+    new, other = tmp_path / "new", tmp_path / "Makefile"
+    async with listening(tmp_path, Walk(new, other.touch)) as listener:
+        new.mkdir()
+        await listener.hears(other)
+
+
+async def test_what_comes_in_a_new_directory_while_it_is_taken_in_counts(tmp_path: Path) -> None:
+    new, first, deep = (tmp_path / "new" / name for name in ("", "first.py", "deep/x.py"))
+
+    def fill() -> None:
+        first.touch()
+        deep.parent.mkdir()
+        deep.touch()
+
+    async with listening(tmp_path, Walk(new, fill)) as listener:
+        new.mkdir()
+        await listener.hears(first)
+        await listener.hears(deep)
+
+
+async def test_a_directory_that_goes_and_comes_again_is_watched_again(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    async with listening(tmp_path, directories) as listener:
+        source.rmdir()
+        await listener.hears(source)
+        source.mkdir()
+        (source / "a.py").touch()
+        await listener.hears(source / "a.py")
+        (source / "b.py").touch()
+        await listener.hears(source / "b.py")
+
+
+async def test_a_directory_that_is_gone_again_disturbs_nothing(tmp_path: Path) -> None:
+    moment, new = tmp_path / "moment", tmp_path / "new"
+    async with listening(tmp_path, Walk(moment, moment.rmdir)) as listener:
+        moment.mkdir()
+        new.mkdir()
+        (new / "a.py").touch()
+        await listener.hears(new / "a.py")
+        (tmp_path / "Makefile").touch()
+        await listener.hears(tmp_path / "Makefile")
+
+
 async def test_a_link_is_not_followed(tmp_path: Path) -> None:
     repo, outside = tmp_path / "repo", tmp_path / "outside"
     (outside / "src").mkdir(parents=True)
@@ -97,7 +192,7 @@ def test_directories_are_found_without_links_and_what_does_not_count(tmp_path: P
 async def test_too_many_are_refused_and_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watch, "MAX_DIRECTORIES", 2)
+    monkeypatch.setattr(changes, "MAX_DIRECTORIES", 2)
     (tmp_path / "a" / "b").mkdir(parents=True)
     with pytest.raises(CodeButlerError, match="more than 2 directories"):
         directories(tmp_path)
