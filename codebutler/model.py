@@ -203,19 +203,20 @@ Operation = Post | Update | React | Upload
 
 class Asked(Struct, frozen=True, kw_only=True):
     """What an agent waits to hear from people: leave, or a choice of ``options``. ``text`` (mrkdwn) says all of it;
-    "" where its card has to be read first. ``card_ts`` is that card."""
+    "" where its card has to be read first. ``card_ts`` is that card. ``several``: more than one may be chosen."""
 
     id: str
     card_ts: str
     text: str = ""
     options: tuple[str, ...] = ()
     is_question: bool = False
+    several: bool = False
 
 
 class TurnNote(Struct, frozen=True, kw_only=True):
-    """The newest turn of a conversation, as App Home shows it. ``state`` is the store's word, ``at`` the time of its
-    last move (ISO 8601, UTC), ``text`` the first words of what was asked. ``card_ts``: the message that asks whether
-    it is to go on, "" if none does."""
+    """The newest turn of a conversation, as App Home shows it. ``state`` is the store's word, or "waiting" for one that
+    ended with an open question; ``at`` is the time of its last move (ISO 8601, UTC), ``text`` the first words of what
+    was asked. ``card_ts``: the message that asks whether it is to go on, "" if none does."""
 
     state: str
     thread_ts: str

@@ -12,8 +12,10 @@ from codebutler.actions import (
     ANSWER_ACTION,
     DENY_ACTION,
     DROP_ACTION,
+    PICK_ACTION,
     REASON_ACTION,
     RETRY_ACTION,
+    TICKED,
 )
 from codebutler.model import Asked, TurnNote
 from codebutler.slack.forms import Placed, packed
@@ -24,6 +26,7 @@ MAX_NEEDS = 20
 MAX_DECISIONS = 40
 """Blocks with which to decide here; what is beyond is decided in its thread."""
 MAX_TEXT = 2800
+ELSEWHERE = "Too long for this page: open its thread to read and decide it."
 LABEL_CHARS = 75
 MAX_RECENT = 10
 MAX_REPOS = 40
@@ -127,8 +130,10 @@ def _decisions(card: RepoCard, turn: TurnNote) -> list[dict[str, Any]]:
 def _asked(card: RepoCard, turn: TurnNote, asked: Asked) -> list[dict[str, Any]]:
     """What is not shown here as a whole cannot be allowed here."""
     if not asked.text:
-        return []
+        return [_context(ELSEWHERE)]
     shown = _section(neutralise(asked.text)[:MAX_TEXT])
+    if asked.several and asked.options:
+        return [shown, *_boxes(card, turn, asked)]
     if asked.is_question:
         values = [_place(card, turn, asked.card_ts, f"{asked.id}:{at}") for at in range(len(asked.options))]
         rows = [
@@ -143,6 +148,26 @@ def _asked(card: RepoCard, turn: TurnNote, asked: Asked) -> list[dict[str, Any]]
         _button("Deny with a reason…", REASON_ACTION, place),
     ]
     return [shown, _row(*buttons)]
+
+
+def _boxes(card: RepoCard, turn: TurnNote, asked: Asked) -> list[dict[str, Any]]:
+    """Boxes to tick, and a button: the same as on the card."""
+    options = [
+        {
+            "text": {"type": "plain_text", "text": neutralise(option)[:LABEL_CHARS] or "…"},
+            "value": f"{asked.id}:{at}",
+        }
+        for at, option in enumerate(asked.options)
+    ]
+    group = {"type": "checkboxes", "action_id": PICK_ACTION, "options": options}
+    done = _button(
+        "Done", ANSWER_ACTION, _place(card, turn, asked.card_ts, f"{asked.id}:{TICKED}"), "primary"
+    )
+    return [{**_row(group), "block_id": asked.id}, _row(done)]
+
+
+def _context(text: str) -> dict[str, Any]:
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
 
 
 def _place(card: RepoCard, turn: TurnNote, card_ts: str, value: str) -> str:

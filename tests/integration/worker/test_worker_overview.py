@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from codebutler.actions import TICKED
 from codebutler.model import Asked, ButtonClicked, TurnNote
 from codebutler.protocol.messages import Overview, Send
-from codebutler_worker.agents.backend import Approval, Finished, Question, Started
+from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Text
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 COMMAND = Approval("req-1", "Bash", "touch a", {"command": "touch a"})
@@ -50,7 +53,7 @@ async def test_what_is_asked_is_told_with_its_card(tmp_path: Path) -> None:
         assert (note.asked[1].options, note.asked[1].is_question) == (("Red", "Blue"), True)
 
 
-async def test_what_has_to_be_read_or_ticked_on_its_card_is_not_told(tmp_path: Path) -> None:
+async def test_what_has_to_be_read_on_its_card_is_not_told(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         parent.says("go", "100.1")
         run = await parent.run(0)
@@ -59,8 +62,29 @@ async def test_what_has_to_be_read_or_ticked_on_its_card_is_not_told(tmp_path: P
         assert [(asked.text, asked.options) for asked in note.asked] == [
             ("", ()),
             ("", ()),
-            ("🤔 Which parts?", ()),
+            ("🤔 Which parts?", ("Roof", "Door")),
         ]
+        parts = note.asked[2]
+        assert parts.several
+        event = replace(pressed(parts, "500.1"), action_id="codebutler.answer", value=f"{parts.id}:{TICKED}")
+        parent.deliver(replace(event, picked=(f"{parts.id}:1", "other:0")))
+        await parent.until(lambda: parent.backend.answers)
+        assert [(id_, answer.text) for id_, answer in parent.backend.answers] == [("req-5", "Door")]
+
+
+async def test_a_question_in_passing_is_told_until_it_is_answered(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("paint it", "100.1")
+        run = await parent.run(0)
+        envelope = "<<<SLACK:question>>>Which colour?\n\n- Blue\n- Green<<<END_SLACK>>>"
+        run.does(Started("session-1"), Text(envelope), Finished(True, envelope, "done"))
+        [asked] = (await told(parent, "waiting", asked=1)).asked
+        assert (asked.text, asked.options) == ("🤔 Which colour?", ("Blue", "Green"))
+        parent.deliver(replace(pressed(asked, "500.1"), action_id="codebutler.answer", value=f"{asked.id}:1"))
+        again = await parent.run(1)
+        assert again.request.prompt == "Green"
+        again.finish("Painted.")
+        await told(parent, "done")
 
 
 async def test_a_decision_from_home_is_the_one_of_the_thread(tmp_path: Path) -> None:

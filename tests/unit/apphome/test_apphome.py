@@ -76,6 +76,7 @@ def test_what_is_out_of_order_is_said() -> None:
 def buttons(blocks: list[dict[str, Any]]) -> list[tuple[str, str, Placed]]:
     """(label, action, place) of every button."""
     elements = [one for block in blocks for one in block.get("elements", ())]
+    elements = [one for one in elements if one["type"] == "button"]
     return [(one["text"]["text"], one["action_id"], placed(one["value"])) for one in elements]
 
 
@@ -99,6 +100,23 @@ def test_what_is_not_shown_whole_is_decided_in_its_thread_only() -> None:
     blocks = home([card(note("waiting", asked=(Asked(id="r1", card_ts="17.000003"),)))], "", NOW)
     assert buttons(blocks) == []
     assert "waits for an answer: <https://slack.com/archives/C1/p17000001|" in text(blocks)
+    assert "open its thread" in str(blocks)
+
+
+def test_several_answers_are_ticked() -> None:
+    asked = Asked(
+        id="q1", card_ts="17.000003", text="Which?", options=("Roof", "Door"), is_question=True, several=True
+    )
+    blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
+    group = next(block for block in blocks if block.get("block_id") == "q1")
+    [boxes] = group["elements"]
+    assert (boxes["type"], boxes["action_id"]) == ("checkboxes", "codebutler.pick")
+    assert [(one["text"]["text"], one["value"]) for one in boxes["options"]] == [
+        ("Roof", "q1:0"),
+        ("Door", "q1:1"),
+    ]
+    group["elements"] = []
+    assert buttons(blocks) == [("Done", "codebutler.answer", at("17.000003", "q1:ticked"))]
 
 
 def test_the_options_of_a_question_are_buttons() -> None:
@@ -147,6 +165,7 @@ ASKED = st.builds(
     text=st.text(max_size=4000),
     options=st.lists(st.text(max_size=100), max_size=6).map(tuple),
     is_question=st.booleans(),
+    several=st.booleans(),
 )
 NOTES = st.builds(
     note,
@@ -169,9 +188,14 @@ def test_whatever_there_is_it_stays_within_slacks_limits(cards: list[RepoCard]) 
     for block in blocks:
         if "text" in block:
             assert 1 <= len(block["text"]["text"]) <= (150 if block["type"] == "header" else 3000)
-        for button in block.get("elements", ()):
-            assert 1 <= len(button["text"]["text"]) <= 75
-            assert len(button["value"]) <= 2000
+        if block["type"] == "context":
+            continue
+        for element in block.get("elements", ()):
+            if element["type"] == "checkboxes":
+                assert 1 <= len(element["options"]) <= 10
+            for one in element.get("options", [element]):
+                assert 1 <= len(one["text"]["text"]) <= 75
+                assert len(one["value"]) <= (150 if one is not element else 2000)
 
 
 class Slack:

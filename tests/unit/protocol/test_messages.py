@@ -134,7 +134,16 @@ TO_PARENT: dict[str, object] = {
                 cost_usd=0.5,
                 id="turn",
                 card_ts="1.2",
-                asked=(Asked(id="ask", card_ts="1.1", text="Which?", options=("a", "b"), is_question=True),),
+                asked=(
+                    Asked(
+                        id="ask",
+                        card_ts="1.1",
+                        text="Which?",
+                        options=("a", "b"),
+                        is_question=True,
+                        several=True,
+                    ),
+                ),
             ),
         )
     ),

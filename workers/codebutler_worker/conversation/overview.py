@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from codebutler.actions import RETRY_ACTION
 from codebutler.model import Asked, TurnNote
 from codebutler.protocol.messages import Overview, ToParent
-from codebutler_worker.conversation.asking.approvals import waited_for
+from codebutler_worker.conversation.asking.calls import POLL_TOOL
 from codebutler_worker.conversation.asking.cards import asked_at_home
 from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.present.lines import one_line
@@ -19,6 +19,7 @@ LOOKED_AT = 100
 NEEDY = 10
 OTHERS = 5
 NEEDING = ("waiting", "interrupted", "parked")
+ENDED = ("done", "failed", "stopped")
 MOST_ASKED = 5
 TEXT_CHARS = 100
 PATIENCE = 24
@@ -76,15 +77,22 @@ def newest(uow: UnitOfWork) -> tuple[TurnNote, ...]:
     latest: dict[str, TurnRow] = {}
     for turn in uow.turns.newest(LOOKED_AT):
         latest.setdefault(turn.conversation, turn)
-    needy = [turn for turn in latest.values() if turn.state in NEEDING]
+    polled = {row.turn_id for row in uow.approvals.pending() if row.tool == POLL_TOOL}
+    needy = [turn for turn in latest.values() if turn.state in NEEDING or _is_polling(turn, polled)]
     others = [turn for turn in latest.values() if turn not in needy]
-    return tuple(_note(uow, turn) for turn in [*needy[:NEEDY], *others[:OTHERS]])
+    return tuple(_note(uow, turn, polled) for turn in [*needy[:NEEDY], *others[:OTHERS]])
 
 
-def _note(uow: UnitOfWork, turn: TurnRow) -> TurnNote:
+def _is_polling(turn: TurnRow, polled: Collection[str]) -> bool:
+    """Whether it has ended with a question in passing that nobody has answered, here or in words."""
+    return turn.id in polled and turn.state in ENDED
+
+
+def _note(uow: UnitOfWork, turn: TurnRow, polled: Collection[str]) -> TurnNote:
+    waits = turn.state == "waiting" or _is_polling(turn, polled)
     messages = uow.messages.of_turn(turn.id)
     return TurnNote(
-        state=turn.state,
+        state="waiting" if waits else turn.state,
         thread_ts=turn.thread_ts,
         text=one_line(messages[0].content, TEXT_CHARS) if messages else "",
         agent=turn.agent,
@@ -92,7 +100,7 @@ def _note(uow: UnitOfWork, turn: TurnRow) -> TurnNote:
         cost_usd=turn.cost_usd,
         id=turn.id,
         card_ts=_card_ts(uow, turn),
-        asked=_asked(uow, turn) if turn.state == "waiting" else (),
+        asked=_asked(uow, turn) if waits else (),
     )
 
 
@@ -108,9 +116,9 @@ def _card_ts(uow: UnitOfWork, turn: TurnRow) -> str:
 
 
 def _asked(uow: UnitOfWork, turn: TurnRow) -> tuple[Asked, ...]:
-    """What the turn waits for, as far as its cards are there to be edited."""
+    """What the turn waits for or has asked in passing, as far as its cards are there to be edited."""
     found: list[Asked] = []
-    for row in waited_for(uow, turn.id)[:MOST_ASKED]:
+    for row in uow.approvals.pending(turn.id)[:MOST_ASKED]:
         card = uow.outbox.get(row.message_op_id or "")
         if card is not None and card.ts:
             found.append(asked_at_home(row, card.ts))

@@ -7,12 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.actions import ANSWER_ACTION, PICK_ACTION
+from codebutler.actions import ANSWER_ACTION, PICK_ACTION, TICKED
 from codebutler_worker.present.lines import clip, one_line, plain, visible
 from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 
-TICKED = "ticked"
-"""In a button's value, behind the question's ID: the answer is what is ticked."""
 QUESTION_CHARS = 2000
 """Of all questions on a card; what explains their options takes half as much again."""
 FALLBACK_CHARS = 3500

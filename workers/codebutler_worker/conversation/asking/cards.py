@@ -27,7 +27,7 @@ from codebutler_worker.present.approvals import (
 )
 from codebutler_worker.present.lines import one_line, person, plain
 from codebutler_worker.present.progress import Message
-from codebutler_worker.present.questions import LABEL_CHARS, Question, answered_by, question_card
+from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, Question, answered_by, question_card
 from codebutler_worker.store.rows import ApprovalRow
 
 HOME_CHARS = 900
@@ -46,17 +46,19 @@ def card_of(rows: Sequence[ApprovalRow], ticked: Collection[str] = ()) -> Messag
 
 
 def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
-    """The same for App Home: what is too long for it, is cut on its card or has to be ticked is decided there."""
+    """The same for App Home: what is too long for it or is cut on its card is decided there."""
     if row.tool in QUESTIONS:
         question = one_line(str(given_of(row).get("question", "")), HOME_CHARS)
         options = tuple(one_line(option, LABEL_CHARS) for option in options_of(row))
-        few = len(options) <= HOME_OPTIONS and given_of(row).get("several") is not True
+        several = given_of(row).get("several") is True
+        most = MAX_OPTIONS if several else HOME_OPTIONS  # boxes share a block
         return Asked(
             id=row.id,
             card_ts=card_ts,
             text=f"🤔 {plain(question)}",
-            options=options if few else (),
+            options=options if len(options) <= most else (),
             is_question=True,
+            several=several,
         )
     text = "" if row.tool == PLAN_TOOL else _item(row).texts[0]
     whole = len(text) <= HOME_CHARS and CUT not in text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, ANSWER_ACTION, DENY_ACTION
+from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, ANSWER_ACTION, DENY_ACTION, TICKED
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted, Prompt
@@ -31,7 +31,7 @@ from codebutler_worker.conversation.desk.todo import Todo, Verdict
 from codebutler_worker.conversation.line.marks import DONE
 from codebutler_worker.present.approvals import PLAN_TOOL, TOGETHER
 from codebutler_worker.present.lines import plain
-from codebutler_worker.present.questions import TICKED, box
+from codebutler_worker.present.questions import box
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
