@@ -25,6 +25,7 @@ from codebutler.model import (
     SlashCommand,
 )
 from codebutler.routing.commands import request_of
+from codebutler.words import WORDS
 
 
 class DirectDoor:
@@ -63,7 +64,7 @@ class DirectDoor:
             await self._choose(event, repo, mine)
             return await self._intake.keep(replace(event, text=""), NoRequest())
         event = event if in_thread else replace(event, text=worded(event.text))
-        request = request_of(event, ())
+        request = request_of(event, frozenset().union(*(repo.prefixes for repo in mine.values())))
         if isinstance(request, Command) and _is_ours(request, len(mine)):
             return await self._intake.keep(event, request)
         found = named(event.text, mine.values())
@@ -90,5 +91,7 @@ class DirectDoor:
 
 
 def _is_ours(request: Command, repos: int) -> bool:
-    """What is answered for all repositories. With one, its worker knows more."""
+    """What is answered for all repositories, and what none knows. With one, its worker knows more."""
+    if repos > 1 and request.name not in WORDS:
+        return True
     return request.name in BARE and (request.name == "help" or repos > 1) and not request.argument

@@ -37,6 +37,7 @@ from codebutler.model import (
 )
 from codebutler.process.tasks import Tasks
 from codebutler.routing.commands import request_of
+from codebutler.words import WORDS
 
 PATIENCE = timedelta(days=7)
 """So long a question stays open."""
@@ -163,8 +164,10 @@ class DirectRouter:
             text = wording.status_text(self._known.cards(event.user))
         elif name == "list":
             text = wording.list_text(self._known.cards(event.user), self._clock.now())
-        else:
+        elif name in WORDS or isinstance(event, SlashCommand):
             text = wording.no_slash()
+        else:
+            text = wording.unknown(name)
         only_for = event.user if isinstance(event, SlashCommand) else ""
         await self._say(entry, Post(text=text, thread_ts=root_of(event) or None, only_for=only_for))
 

@@ -12,7 +12,7 @@ from codebutler.apphome.view import NEEDS, SIGNS, RepoCard, done_line, need_line
 from codebutler.intake.intake import Repo
 from codebutler.model import Post, Update
 from codebutler.text.escape import escape
-from codebutler.words import SLASH
+from codebutler.words import SLASH, nearest
 
 BARE = frozenset({"help", "status", "list"})
 """Words that alone are a wish here, without a mark before them."""
@@ -84,6 +84,13 @@ def help_text(repos: Mapping[str, Repo]) -> str:
             "_Others who may use a repository see its conversations in `!list`, also those begun here._",
         ]
     )
+
+
+def unknown(name: str) -> str:
+    """For a word that no repository knows."""
+    near = nearest(name)
+    hint = f" Did you mean `!{near}`?" if near else " `help` says what can be said here."
+    return f"I do not know `!{escape(name[:40])}`.{hint}"
 
 
 def no_slash() -> str:

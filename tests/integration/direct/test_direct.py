@@ -225,6 +225,8 @@ async def test_words_about_all_repositories_are_answered_here(two: House) -> Non
     for text, part in (("help", "ask which"), ("Status?", "💤"), ("!list", "deploy it")):
         await two.accept(two.say(text))
         assert part in two.chat.texts(D)[-1]
+    await two.accept(two.say("!stauts"))
+    assert "Did you mean `!status`?" in two.chat.texts(D)[-1]
     await two.accept(SlashCommand(channel=D, user=OWNER, command="/butler", text="stop", trigger_id="1"))
     assert two.routed == []
     assert await two.journal.pending() == []
