@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from alembic import context
 
-from codebutler_worker.store.tables import metadata
-
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    target_metadata=context.config.attributes.get("tables"),
     transactional_ddl=True,
     compare_server_default=True,
 )

@@ -1,6 +1,6 @@
 """Bring a store up to date: recognise what the file is, back it up, migrate it.
 
-Alembic is loaded, by name, only for a file that is not at its newest revision.
+Alembic is loaded only for a file that is not at its newest revision.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 from codebutler.clock import Clock, SystemClock
@@ -19,7 +18,6 @@ from codebutler_worker.store import tables
 
 LEGACY = "legacy"
 BASE = "base"
-RUNNER = "codebutler_migrations.runner"
 
 _WHATSAPP = {"messages": {"from_jid", "chat", "content"}, "sessions": {"chat_jid", "session_id"}}
 _RENAMED = {
@@ -87,8 +85,10 @@ def upgrade_store(path: Path, clock: Clock) -> MigrationReport:
 
 def downgrade(path: Path, revision: str) -> None:
     """Take the file back to an older revision; newer tables and columns are dropped."""
+    from codebutler_migrations import runner
+
     with writer_lock(path):
-        import_module(RUNNER).downgrade("store", path, revision)
+        runner.downgrade("store", path, revision)
 
 
 def recognise(path: Path, found: sqlitefile.Contents) -> str:
@@ -119,7 +119,9 @@ def _survey(path: Path) -> tuple[sqlitefile.Contents, dict[str, int]]:
 
 
 def _upgrade(path: Path, found: sqlitefile.Contents, start: str) -> None:
-    runner = import_module(RUNNER)
+    # Imported here, as Alembic is heavy and nearly never needed.
+    from codebutler_migrations import runner
+
     if found.revision is None and start in tables.REVISIONS:
         runner.stamp_and_upgrade("store", path, start)
     else:
