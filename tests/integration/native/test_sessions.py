@@ -132,6 +132,28 @@ async def test_what_is_still_too_long_is_summed_up(studio: Studio) -> None:
     assert "Six times words were said." in task.content
 
 
+async def test_the_task_of_a_later_turn_outlives_a_summary(studio: Studio) -> None:
+    first = await studio.run("say hello", says("Hello."))
+    studio.context = 4000
+    studio.backend = None
+    steps = [
+        says("words " * 400, ("list_files", {"most": at}), call_id=str(at), tokens=0) for at in range(1, 7)
+    ]
+    steps.insert(5, says())
+
+    def plays(prompt: Prompt) -> Reply:
+        last = prompt.messages[-1]
+        if isinstance(last, User) and "summary that you write now" in last.content:
+            return says("Words were said.")
+        return steps.pop(0) if steps else says("Done.")
+
+    events = await studio.run("say many words", *[plays] * 20, session_id=session_of(first))
+    assert end(events).text == "Done."
+    people = [message.content for message in studio.model.asked[-1].messages if isinstance(message, User)]
+    assert people[0].startswith("say hello\n")
+    assert any("say many words" in text for text in people)
+
+
 async def test_a_service_that_takes_less_than_we_thought_gets_less(studio: Studio) -> None:
     (studio.repo / "long.txt").write_text("word " * 9000)
     looks = [

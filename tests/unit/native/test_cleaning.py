@@ -17,6 +17,7 @@ from codebutler_worker.agents.native.cleaning import (
     too_full,
 )
 from codebutler_worker.agents.native.history import mended
+from codebutler_worker.agents.native.loop import CUT
 from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
 
 CONTEXT = 10_000
@@ -64,6 +65,35 @@ def test_a_summary_takes_the_place_of_the_beginning_and_keeps_what_is_pinned() -
         assert pinned in found[1].content
     assert found[2:] == tuple(messages[at:])
     assert gauge.of(found) <= LOW * CONTEXT
+
+
+def test_what_was_asked_stays_word_for_word_also_behind_a_nudge() -> None:
+    # The turn's own task is older than what is kept whole; a nudge of ours and a person's word are not.
+    messages = [
+        *work(10, 300),
+        Assistant("done"),
+        User("now paint it"),
+        *work(60, 300)[2:],
+        User(CUT),
+        *step(99, 10),
+    ]
+    at = cut_at(messages, Gauge(), CONTEXT)
+    found = summed_up(messages, at, "it went well", (), asked="now paint it")
+    assert "now paint it" in found[1].content
+    assert summed_up(messages, at, "", (), asked="the task")[1].content.count("the task") == 1
+    kept = [*messages, User("now paint it")]
+    assert "now paint it" not in summed_up(kept, at, "it went well", (), asked="now paint it")[1].content
+
+
+def test_a_second_summary_takes_the_place_of_the_first() -> None:
+    gauge, plan = Gauge(), (PlanStep("paint", "in_progress"),)
+    first = work(80, 300)
+    once = [*summed_up(first, cut_at(first, gauge, CONTEXT), "the first summary", plan), *work(80, 300)[2:]]
+    twice = summed_up(once, cut_at(once, gauge, CONTEXT), "the second summary", plan)
+    assert twice[1].content.count(SUMMARY_HEAD) == 1
+    assert twice[1].content.count("[in_progress] paint") == 1
+    assert "the first summary" not in twice[1].content
+    assert twice[1].content.startswith("the task\n")
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5000)), max_size=30), st.integers(1000, 50_000))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codebutler_worker.agents.backend import PlanStep
+from codebutler_worker.agents.native.loop import CUT, EMPTY
 from codebutler_worker.agents.native.model import Assistant, Message, System, Told, User
 
 BYTES_PER_TOKEN = 4.0
@@ -31,6 +32,8 @@ since, what was found out, what was changed in which file, what was tried and fa
 no tool calls, at most 800 words."""
 SUMMARY_HEAD = "[The conversation before this was too long and was summed up. The summary:]"
 NO_SUMMARY = "(there is none: look at the files and at `git diff` to see what was done)"
+ASKED_HEAD = "[What you were asked then, and work on now:]"
+LAST_HEAD = "[What was said last:]"
 PLAN_HEAD = "[Your plan:]"
 
 
@@ -92,21 +95,30 @@ def cut_at(messages: Sequence[Message], gauge: Gauge, context: int) -> int:
 
 
 def summed_up(
-    messages: Sequence[Message], at: int, summary: str, plan: Sequence[PlanStep]
+    messages: Sequence[Message], at: int, summary: str, plan: Sequence[PlanStep], asked: str = ""
 ) -> tuple[Message, ...]:
-    """The standing orders, the task, the summary with the plan, and what follows ``at``."""
+    """The standing orders, the task, the summary with what this turn was ``asked`` and the plan, and what follows
+    ``at``. It takes the place of an earlier summary."""
     head = [message for message in messages[:1] if isinstance(message, System)]
-    said = [message for message in messages[:at] if isinstance(message, User)]
-    task = said[0] if said else User("")
-    parts = [task.content, SUMMARY_HEAD, summary.strip() or NO_SUMMARY]
-    if len(said) > 1 and not any(isinstance(message, User) for message in messages[at:]):
-        parts += ["[What was said last:]", said[-1].content]
+    before, after = _said(messages[:at]), _said(messages[at:])
+    task = before[0].partition(f"\n\n{SUMMARY_HEAD}")[0] if before else ""
+    parts = [task, SUMMARY_HEAD, summary.strip() or NO_SUMMARY]
+    if asked not in ("", task, *after):
+        parts += [ASKED_HEAD, asked]
+    if len(before) > 1 and before[-1] != asked and not after:
+        parts += [LAST_HEAD, before[-1]]
     if plan:
         parts += [
             PLAN_HEAD,
             *(f"{number}. [{step.state}] {step.text}" for number, step in enumerate(plan, 1)),
         ]
     return (*head, User("\n\n".join(parts)), *messages[at:])
+
+
+def _said(messages: Sequence[Message]) -> list[str]:
+    """What people said; what we said in nobody's name is nobody's task."""
+    users = (message.content for message in messages if isinstance(message, User))
+    return [text for text in users if text not in (CUT, EMPTY)]
 
 
 def _bytes(message: Message) -> int:

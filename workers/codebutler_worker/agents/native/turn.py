@@ -206,7 +206,8 @@ class Turn:
         if cleaning.too_full(messages, self._gauge, context):
             at = cleaning.cut_at(messages, self._gauge, context)
             summary = await self._summary(Prompt((*messages[:at], User(cleaning.SUMMARY_ORDER))))
-            messages = cleaning.summed_up(messages, at, summary, self._session.history.plan)
+            plan, asked = self._session.history.plan, self._request.prompt
+            messages = cleaning.summed_up(messages, at, summary, plan, asked)
         await self._session.clean(messages)
         self._log.noted("cleaned", f"{before} tokens became {self._gauge.of(messages)}")
 
