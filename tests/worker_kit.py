@@ -45,6 +45,7 @@ from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.worktrees import Worktrees, existing
 from tests.walls import as_it_is
 
 CHANNEL = "C0REPO"
@@ -125,9 +126,12 @@ class ScriptedBackend:
 class OneAgent:
     """Only ``claude``, ``rehearsal`` and ``checks`` work here, all scripted; undoing is real, without walls."""
 
-    def __init__(self, backend: ScriptedBackend, repo: Path) -> None:
+    def __init__(self, backend: ScriptedBackend, settings: RepoSettings) -> None:
         self.backend = backend
-        self._tree = Tree(Git(as_it_is(), repo, repo / ".codebutler" / "home"))
+        repo = Path(settings.path)
+        self._repo = repo
+        self._home = repo / ".codebutler" / "home"
+        self._isolated = settings.config.agent.isolation == "worktree"
         self._undo = UndoBackend(self.tree)
 
     async def get(self, name: str) -> AgentBackend:
@@ -137,8 +141,15 @@ class OneAgent:
             raise AgentUnavailableError(f"{name} does not work here: use claude")
         return self.backend
 
-    async def tree(self) -> Tree:
-        return self._tree
+    async def workdir(self, conversation: str, *, make: bool = False) -> Path:
+        if not self._isolated:
+            return self._repo
+        if make:
+            return await Worktrees(self._repo, as_it_is(), self._home).ensure(conversation)
+        return existing(self._repo, conversation) or self._repo
+
+    async def tree(self, workdir: Path) -> Tree:
+        return Tree(Git(as_it_is(), workdir, self._home))
 
     async def survey(self) -> tuple[Survey, ...]:
         while self.backend.survey_waits:
@@ -288,9 +299,7 @@ async def worker(settings: RepoSettings, *, mute: bool = False) -> AsyncIterator
     ours, theirs = socket.socketpair()
     repo = Path(settings.path)
     home = Home(repo / ".codebutler" / "home")
-    serving = asyncio.create_task(
-        serve(theirs, clock, lambda _settings, _clock: OneAgent(backend, repo), home)
-    )
+    serving = asyncio.create_task(serve(theirs, clock, lambda told, _clock: OneAgent(backend, told), home))
     parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend, mute)
     listening = asyncio.create_task(parent.listen())
     try:

@@ -210,7 +210,7 @@ class World:
         ours, theirs = socket.socketpair()
         home = Home(self._root / "home")
         serving = asyncio.create_task(
-            serve(theirs, self.clock, lambda settings, _clock: OneAgent(backend, Path(settings.path)), home),
+            serve(theirs, self.clock, lambda settings, _clock: OneAgent(backend, settings), home),
             name=name,
         )
         link = TaskWorker(await Channel.over(ours, to_parent_codec()), serving)

@@ -28,6 +28,7 @@ from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.sandbox.whoami import identity
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.worktrees import Worktrees, existing
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,8 @@ class Roster:
         self._state = state
         self._clock = clock
         self._sandbox: Sandbox | None = None
-        self._tree: Tree | None = None
+        self._trees: dict[Path, Tree] = {}
+        self._worktrees: Worktrees | None = None
         self._lasting: Lasting | None = None
         self._releases: set[asyncio.Task[None]] = set()
         self._made: dict[str, AgentBackend] = {}
@@ -75,13 +77,25 @@ class Roster:
                 self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)
             return self._made[name]
 
-    async def tree(self) -> Tree:
-        """The working tree behind the agents' own walls. Raises SandboxUnavailableError."""
+    async def workdir(self, conversation: str, *, make: bool = False) -> Path:
+        """Where this conversation's turns work: in the repository, or in a worktree of its own, which ``make`` makes.
+        Raises GitError and SandboxUnavailableError."""
+        repo = Path(self._settings.path)
+        if self._settings.config.agent.isolation == "shared":
+            return repo
+        if not make:
+            return await asyncio.to_thread(existing, repo, conversation) or repo
         async with self._making:
-            if self._tree is None:
-                repo = Path(self._settings.path)
-                self._tree = Tree(Git(await self._walls(), repo, self._home))
-            return self._tree
+            if self._worktrees is None:
+                self._worktrees = Worktrees(repo, await self._walls(), self._home)
+        return await self._worktrees.ensure(conversation)
+
+    async def tree(self, workdir: Path) -> Tree:
+        """The working tree there, behind the agents' own walls. Raises SandboxUnavailableError."""
+        async with self._making:
+            if workdir not in self._trees:
+                self._trees[workdir] = Tree(Git(await self._walls(), workdir, self._home))
+            return self._trees[workdir]
 
     async def survey(self) -> tuple[Survey, ...]:
         """Each agent, and whether it could work now."""

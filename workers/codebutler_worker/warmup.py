@@ -89,7 +89,10 @@ class Understudies:
     async def get(self, name: str) -> AgentBackend:  # noqa: ARG002 - they are all alike
         return Understudy()
 
-    async def tree(self) -> Tree:
+    async def workdir(self, conversation: str, *, make: bool = False) -> Path:  # noqa: ARG002 - none is made
+        return Path()
+
+    async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002 - there is none
         raise SandboxUnavailableError("there is no working tree to rehearse with")
 
     async def survey(self) -> tuple[Survey, ...]:

@@ -189,7 +189,7 @@ async def test_a_store_of_a_newer_version_ends_the_worker_for_good(tmp_path: Pat
     backend = ScriptedBackend(clock)
     home = Home(tmp_path / "home")
     serving = asyncio.create_task(
-        serve(theirs, clock, lambda _settings, _clock: OneAgent(backend, tmp_path), home)
+        serve(theirs, clock, lambda told, _clock: OneAgent(backend, told), home)
     )
     parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend)
     listening = asyncio.create_task(parent.listen())

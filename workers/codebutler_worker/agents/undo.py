@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, ToolUse, TurnRequest
@@ -20,7 +21,7 @@ class UndoBackend:
 
     name = "undo"
 
-    def __init__(self, tree: Callable[[], Awaitable[Tree]]) -> None:
+    def __init__(self, tree: Callable[[Path], Awaitable[Tree]]) -> None:
         self._tree = tree
         self._under_way: set[asyncio.Task[Finished]] = set()
 
@@ -49,7 +50,7 @@ class UndoBackend:
         if turn.put_back is None:
             return Finished(ok=False, text=UNKNOWN, reason="failed")
         try:
-            found = await (await self._tree()).put_back(*turn.put_back, "apply")
+            found = await (await self._tree(turn.workdir)).put_back(*turn.put_back, "apply")
         except CodeButlerError as error:
             return Finished(ok=False, text=f"Nothing was undone: {error}.", reason="failed")
         if not found.undone:

@@ -33,7 +33,7 @@ def run(asked: Asked) -> Todo:
 async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     """A summary and, if it is short, the difference itself; otherwise it is attached."""
     before, _, after = errand.argument.partition(" ")
-    tree = await desk.agents.tree()
+    tree = await desk.agents.tree(await desk.agents.workdir(errand.conversation))
     if before and not after:
         now = await tree.snapshot("now")
         after = now.commit if now else ""

@@ -35,7 +35,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     turn, words, when = await desk.commit(lambda draft: _described(draft, errand.argument))
     if turn is None or turn.tree_before is None:
         return Reply((Message(NO_SNAPSHOT),))
-    tree = await desk.agents.tree()
+    tree = await desk.agents.tree(await desk.agents.workdir(turn.conversation))
     found = await tree.put_back(turn.tree_before, turn.tree_after, "check")
     if not found.undone and not found.left:
         return Reply((Message(NOTHING_CHANGED.format(words=words, when=when)),))

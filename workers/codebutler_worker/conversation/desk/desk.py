@@ -42,8 +42,12 @@ class Agents(Protocol):
     async def get(self, name: str) -> AgentBackend:
         """Raises CodeButlerError with one line that says what to do."""
 
-    async def tree(self) -> Tree:
-        """The working tree they work in. Raises SandboxUnavailableError."""
+    async def workdir(self, conversation: str, *, make: bool = False) -> Path:
+        """Where this conversation's turns work: in the repository, or in a worktree of its own, which ``make`` makes.
+        Raises CodeButlerError with one line."""
+
+    async def tree(self, workdir: Path) -> Tree:
+        """The working tree there. Raises SandboxUnavailableError."""
 
     async def survey(self) -> tuple[Survey, ...]:
         """Each agent, and whether it could work now."""

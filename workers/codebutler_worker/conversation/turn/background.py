@@ -6,6 +6,7 @@ None of it may keep the turn from starting: what cannot be had in time is left o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from codebutler.config.schema import Config
 from codebutler.errors import CodeButlerError
@@ -38,10 +39,10 @@ def look_back(draft: Draft, turn: TurnRow, session_id: str | None, config: Confi
     return Missed(exchanges, "" if session_id or exchanges else _foreign_thread(draft, turn))
 
 
-async def gather(desk: Desk, found: Missed, before_ts: str) -> str:
-    """The record that goes before the prompt, "" if there is nothing to tell."""
+async def gather(desk: Desk, found: Missed, before_ts: str, workdir: Path) -> str:
+    """The record that goes before the prompt, "" if there is nothing to tell; with it, what differs in ``workdir``."""
     if found.exchanges:
-        return record_of_turns(found.exchanges, await _difference(desk))
+        return record_of_turns(found.exchanges, await _difference(desk, workdir))
     if not found.thread_ts:
         return ""
     told = await desk.threads.read(found.thread_ts, before_ts)
@@ -50,9 +51,9 @@ async def gather(desk: Desk, found: Missed, before_ts: str) -> str:
     return record_of_thread(told.said, told.left_out)
 
 
-async def _difference(desk: Desk) -> str:
+async def _difference(desk: Desk, workdir: Path) -> str:
     try:
-        found = await (await desk.agents.tree()).difference(limit_bytes=DIFF_BYTES)
+        found = await (await desk.agents.tree(workdir)).difference(limit_bytes=DIFF_BYTES)
     except CodeButlerError as error:
         desk.report.log("DBG", f"no diff is handed over: {error}")
         return ""

@@ -34,6 +34,7 @@ class Luggage:
         self.rows = list(rows)
         self._desk = desk
         self._place = place
+        self.workdir = Path(desk.settings.path)
 
     @property
     def usable(self) -> bool:
@@ -74,9 +75,7 @@ class Luggage:
             name = audio_name(row.name, row.mimetype)
             return _written_down(row, await self._desk.media.transcribe(name, fetched.content))
         name = f"{row.file_id}-{safe_name(row.name)}"
-        path = await asyncio.to_thread(
-            shelf.save, Path(self._desk.settings.path), shelf.FILES, name, fetched.content
-        )
+        path = await asyncio.to_thread(shelf.save, self.workdir, shelf.FILES, name, fetched.content)
         return replace(row, state="stored", path=path, size_bytes=len(fetched.content))
 
     async def _fetch(self, file_id: str) -> Fetched:

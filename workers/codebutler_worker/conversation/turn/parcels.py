@@ -33,6 +33,7 @@ class Parcels:
     def __init__(self, desk: Desk, place: Place) -> None:
         self._desk = desk
         self._place = place
+        self.workdir = Path(desk.settings.path)
         self._parser = EnvelopeParser(desk.settings.config.envelope.unclosed_timeout_ms / 1000)
         self._seen: set[Envelope] = set()
         self._sent: list[str] = []
@@ -117,8 +118,7 @@ class Parcels:
                 raise OSError(0, "its envelope was not closed")
             if self._files == MAX_FILES:
                 raise OSError(0, f"a turn may send {MAX_FILES - 1} files")
-            repo = Path(self._desk.settings.path)
-            name, content = await asyncio.to_thread(shelf.load, repo, path, self._desk.private)
+            name, content = await asyncio.to_thread(shelf.load, self.workdir, path, self._desk.private)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"
             await self._commit(unsent(path, why))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 from codebutler.errors import CodeButlerError, StoreError
 from codebutler_worker.conversation.desk.desk import Desk
@@ -49,6 +50,7 @@ class TurnTrees:
         self._turn = turn
         self._before: Snapshot | None = None
         self._beginning: asyncio.Task[None] | None = None
+        self.workdir = Path(desk.settings.path)
 
     @property
     def before(self) -> str | None:
@@ -92,7 +94,7 @@ class TurnTrees:
 
     async def _snapshot(self, when: str) -> Snapshot | None:
         try:
-            tree = await self._desk.agents.tree()
+            tree = await self._desk.agents.tree(self.workdir)
             return await tree.snapshot(f"{self._turn.id}/{when}")
         except CodeButlerError as error:
             self._desk.report.log("WRN", f"this turn cannot be undone: {error}")

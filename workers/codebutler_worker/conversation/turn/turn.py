@@ -32,6 +32,7 @@ from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking.asking import Asking
 from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
+from codebutler_worker.conversation.desk.naming import WORDLESS
 from codebutler_worker.conversation.desk.todo import Verdict
 from codebutler_worker.conversation.desk.waiting import wait_for
 from codebutler_worker.conversation.line.parking import others_than, resume_at
@@ -51,8 +52,10 @@ from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count
+from codebutler_worker.present.worktree import own_worktree
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.state_dir import STATE_DIR
+from codebutler_worker.tree.worktrees import branch_of
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
@@ -171,11 +174,12 @@ class Turn:
     async def _driven(self) -> None:
         try:
             backend = await self._desk.agents.get(self.row.agent)
+            await self._find_place()
         except CodeButlerError as error:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
         await self._luggage.bring()
-        self._record = await gather(self._desk, self._begun.missed, self._begun.first_ts)
+        self._record = await gather(self._desk, self._begun.missed, self._begun.first_ts, self._trees.workdir)
         if self._stopping:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
             return
@@ -201,9 +205,21 @@ class Turn:
             if close is not None:
                 await close()
 
+    async def _find_place(self) -> None:
+        """Where it works. Only what may change the tree gets a worktree made; programs go where their thread is."""
+        agents, conversation = self._desk.agents, self.row.conversation
+        workdir = await agents.workdir(conversation)
+        if not self.is_program and self.row.agent not in WORDLESS:
+            made = await agents.workdir(conversation, make=True)
+            if made != workdir:
+                told = own_worktree(branch_of(conversation))
+                await self._desk.commit(lambda draft: draft.post(self._place, told))
+            workdir = made
+        self._luggage.workdir = self._parcels.workdir = self._trees.workdir = workdir
+
     @property
     def _prompt(self) -> str:
-        return self._begun.prompt(self._luggage.rows, self._desk.settings.path)
+        return self._begun.prompt(self._luggage.rows, str(self._trees.workdir))
 
     def _prompt_words(self) -> bool:
         """Whether there is anything to do but look at files."""
@@ -215,11 +231,11 @@ class Turn:
             turn_id=self.row.id,
             conversation=self.row.conversation,
             prompt="\n\n".join(part for part in (self._record, self._prompt) if part),
-            workdir=repo,
+            workdir=self._trees.workdir,
             session_id=self._session_id,
             session_name=self._begun.session_name,
             system_prompt=system_prompt(
-                str(repo),
+                str(self._trees.workdir),
                 memory_block(read_memory(repo / STATE_DIR), self._begun.facts),
                 self._teaching(repo),
             ),
