@@ -29,6 +29,10 @@ def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None) ->
     parent.deliver(event, Command(name=name, argument=""))
 
 
+async def done(parent: Parent, ts: str) -> None:
+    await parent.until(lambda: parent.reactions(ts) == ["white_check_mark"], flow=True)
+
+
 async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Path) -> None:
     async with worker(settings(repo, isolation="worktree", parallel_turns=2)) as parent:
         parent.says("one", "100.1")
@@ -43,7 +47,7 @@ async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Pat
             (place / "app.py").write_text(f"print('{run.request.prompt}')\n")
             run.finish(session_id=f"session of {run.request.prompt}")
         for ts in ("100.1", "200.1"):
-            await parent.until(lambda ts=ts: parent.reactions(ts) == ["white_check_mark"], flow=True)
+            await done(parent, ts)
             told = [post for post in parent.posts if post.thread_ts == ts and "working tree" in post.text]
             assert [f"`codebutler/c0repo-{ts.replace('.', '-')}`" in post.text for post in told] == [True]
         assert (repo / "app.py").read_text() == "print('hello')\n"
@@ -53,7 +57,7 @@ async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Pat
         again = await parent.run(2)
         assert again.request.workdir == places[f"{CHANNEL}:100.1"]
         again.finish()
-        await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"], flow=True)
+        await done(parent, "100.2")
         assert sum("working tree" in post.text for post in parent.posts) == 2
 
 
@@ -63,7 +67,7 @@ async def test_words_and_programs_of_a_thread_look_where_it_works(repo: Path) ->
         run = await parent.run(0)
         (run.request.workdir / "app.py").write_text("print('changed')\n")
         run.finish()
-        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+        await done(parent, "100.1")
         await parent.until(parent.is_idle, flow=True)
 
         command(parent, "diff", "100.2", "100.1")
@@ -79,7 +83,7 @@ async def test_words_and_programs_of_a_thread_look_where_it_works(repo: Path) ->
         outside = await parent.run(2)
         assert outside.request.workdir == repo
         outside.finish()
-        await parent.until(lambda: parent.reactions("400.1") == ["white_check_mark"], flow=True)
+        await done(parent, "400.1")
         assert [each.name for each in (repo / ".codebutler" / "worktrees").iterdir()] == ["c0repo-100-1"]
 
 
