@@ -21,9 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from codebutler.errors import AgentUnavailableError
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
-from codebutler_worker.sandbox.port import Enclosure, Launch
+from codebutler_worker.sandbox.port import Enclosure, Held, Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Birth:
     env: dict[str, str]
     mark: str
     enclosure: Enclosure | None
+    held: Held | None = None
 
 
 class Program(ABC):
@@ -45,6 +46,9 @@ class Program(ABC):
         self._limit_hit = ""
         self._stopping = asyncio.Lock()
         self._stopped = False
+        self._burst: asyncio.Task[None] | None = None
+        if birth.held is not None:
+            birth.held.listen(self._unprotected)
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,9 +75,16 @@ class Program(ABC):
     @property
     def limit_hit(self) -> str:
         """One line about the limit that the program or what it started ran into so far, empty if none."""
-        if self._stopped or self._birth.enclosure is None:
+        if self._stopped or self._limit_hit or self._birth.enclosure is None:
             return self._limit_hit
         return self._birth.enclosure.struck()
+
+    def _unprotected(self, told: str) -> None:
+        """What protects others from it is gone: it ends now, and whoever asks is ``told``."""
+        self._limit_hit = told
+        self._signal(signal.SIGKILL)
+        if self._birth.enclosure is not None:
+            self._burst = asyncio.create_task(self._birth.enclosure.burst(), name=f"burst:{self.pid}")
 
     @abstractmethod
     async def stop(self) -> None:
@@ -93,9 +104,13 @@ class Program(ABC):
         self._signal(signal.SIGKILL)
         await kill_leftovers(family | await marked(self._birth.mark))
         await self._ended_within(1.0)
+        if self._burst is not None:
+            await asyncio.wait({self._burst})
         if self._birth.enclosure is not None:
-            self._limit_hit = self._birth.enclosure.struck() or self._limit_hit
+            self._limit_hit = self._limit_hit or self._birth.enclosure.struck()
             await self._birth.enclosure.close()
+        if self._birth.held is not None:
+            self._birth.held.release()
 
     async def _ended_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -139,11 +154,17 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
     """
     enclosure, argv = await _enclosed(launch)
     mark = new_mark()
+    held: Held | None = None
     try:
-        yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure)
-    except OSError as error:
+        held = None if launch.guard is None else launch.guard.begin()
+        yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held)
+    except (OSError, SandboxUnavailableError) as error:
         if enclosure is not None:
             await enclosure.close()
+        if held is not None:
+            held.release()
+        if isinstance(error, SandboxUnavailableError):
+            raise
         name = Path(launch.argv[0]).name
         raise AgentUnavailableError(f"cannot start {name}: {error.strerror}") from error
 

@@ -17,6 +17,7 @@ from codebutler_worker.sandbox.handover import QUIET, SENDMSG, swiftly, through
 from codebutler_worker.sandbox.layout import Inside, bwrap_argv
 from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
+from codebutler_worker.sandbox.pins import Pins, Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program, inspect_system
 
@@ -51,6 +52,7 @@ class BwrapSandbox:
         if bwrap is None:
             raise SandboxUnavailableError(f"bubblewrap is missing: {INSTALL}")
         self._system = inspect_system(bwrap)
+        self._watcher = Watcher()
         self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
@@ -79,6 +81,7 @@ class BwrapSandbox:
             argv=self.filter.before(bwrap_argv(argv, inside, checkout, self._system)),
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
+            guard=Pins(self._watcher, checkout.lasting, checkout.fleeting),
         )
 
     def _through(

@@ -47,6 +47,20 @@ class Checkout:
     private: Path | None = None
     shared: tuple[Path, ...] = ()
 
+    @property
+    def lasting(self) -> frozenset[Path]:
+        """What is mounted onto itself or covered, and so has to stay in its place. Not what lies in a closed directory:
+        there nobody inside can put anything else, should it go."""
+        private = () if self.private is None else (self.private,)
+        every = (*self.pinned, *self.fixed, *self.closed, *private, *self.shared)
+        return frozenset(path for path in every if path.parent not in self.closed)
+
+    @property
+    def fleeting(self) -> frozenset[Path]:
+        """Those of ``lasting`` that may go, but not become something else: git removes a worktree with all it has, and
+        the directory of worktrees with the last one."""
+        return frozenset((*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed)))
+
 
 def inspect_checkout(workdir: Path) -> Checkout:
     """Look at ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be fixed.

@@ -158,6 +158,12 @@ class Containers:
         self._busy.append(made)
         return made
 
+    async def kill(self, container: Container) -> None:
+        """End everything in it, whatever its clients do."""
+        container.unwanted = True
+        with contextlib.suppress(SandboxUnavailableError):
+            await self._docker.run("kill", container.name)
+
     async def leave(self, container: Container) -> None:
         """The program has ended, or its client has: kill what is left of it."""
         self._busy.remove(container)

@@ -22,6 +22,7 @@ from codebutler_worker.sandbox.limits import Limits, explain
 from codebutler_worker.sandbox.mounts import look
 from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
+from codebutler_worker.sandbox.pins import Pins, Watcher
 from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program
 
@@ -58,6 +59,7 @@ class DockerSandbox:
         self.limits = limits
         self._docker = Docker(program, host or usual_host())
         self._containers = Containers(self._docker, idle_s)
+        self._watcher = Watcher()
         self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
@@ -85,7 +87,11 @@ class DockerSandbox:
             self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal
         )
         return Launch(
-            argv=command, env=env, cwd=Path("/"), limiter=Rooms(self._containers, recipe, self.limits)
+            argv=command,
+            env=env,
+            cwd=Path("/"),
+            limiter=Rooms(self._containers, recipe, self.limits),
+            guard=Pins(self._watcher, checkout.lasting, checkout.fleeting),
         )
 
     async def self_test(self) -> None:
@@ -191,6 +197,9 @@ class Room:
         return explain(
             tuple(name for name, times in now.items() if times > self.before.get(name, 0)), self.limits
         )
+
+    async def burst(self) -> None:
+        await self.containers.kill(self.room)
 
     async def close(self) -> None:
         await self.containers.leave(self.room)

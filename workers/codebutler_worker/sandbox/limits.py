@@ -103,6 +103,9 @@ class GroupEnclosure:
     def struck(self) -> str:
         return explain(self.group.struck(), self.limits)
 
+    async def burst(self) -> None:
+        """Its first program's group, or its walls, end with it."""
+
     async def close(self) -> None:
         await self.group.remove()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -54,6 +55,9 @@ class Enclosure(Protocol):
     def struck(self) -> str:
         """One line for people about the limit that was reached, empty if none was."""
 
+    async def burst(self) -> None:
+        """Kill what is inside now, where killing its first program does not."""
+
     async def close(self) -> None:
         """Kill whatever is left inside and remove the enclosure."""
 
@@ -65,17 +69,36 @@ class EnclosureMaker(Protocol):
         """Raises SandboxUnavailableError if the limits cannot be set (then nothing may be started)."""
 
 
+class Held(Protocol):
+    """What protects a program's surroundings from it, while it runs."""
+
+    def listen(self, gone: Callable[[str], None]) -> None:
+        """``gone`` is told, in one line, when it protects them no more: then the program has to end."""
+
+    def release(self) -> None:
+        """The program has ended. Does nothing the second time."""
+
+
+class Guard(Protocol):
+    """Looks after that for each program."""
+
+    def begin(self) -> Held:
+        """Raises SandboxUnavailableError if it cannot (then nothing may be started)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What to execute: the wrapped argv, and the environment for the wrapper itself (scrubbed).
 
-    ``limiter`` bounds what the program and its descendants may use; None = nothing does.
+    ``limiter`` bounds what the program and its descendants may use, ``guard`` looks after what protects others from
+    them; None = nothing does.
     """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: Path
     limiter: EnclosureMaker | None = None
+    guard: Guard | None = None
 
 
 class Sandbox(Protocol):

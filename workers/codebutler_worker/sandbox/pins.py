@@ -1,0 +1,163 @@
+"""Whether what is pinned stays pinned while a program runs.
+
+Whoever replaces a file outside (`git config` does, and `git push -u`) takes away what is mounted on it inside: the
+kernel detaches mounts from a name that is gone (detach_mounts in fs/namespace.c). From then on the program could write
+what makes git run programs. So we are told of such a replacement at once, and the program ends. inotify(7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codebutler.errors import SandboxUnavailableError
+
+IN_MOVED, IN_CREATE, IN_DELETE = 0x40 | 0x80, 0x100, 0x200
+IN_OVERFLOW, IN_IGNORED, IN_ONLYDIR, IN_DONT_FOLLOW = 0x4000, 0x8000, 0x1000000, 0x2000000
+WATCHED = IN_MOVED | IN_CREATE | IN_DELETE | IN_ONLYDIR | IN_DONT_FOLLOW
+HEAD = struct.Struct("iIII")
+READ_BYTES = 64 * 2**10
+TOLD = (
+    "{name} was replaced from outside while the agent worked, which took its protection away, so the agent was "
+    "stopped: look into {path} before you run git, then ask again"
+)
+
+
+@dataclass(slots=True)
+class Hold:
+    """What one program must find in its place; what is ``fleeting`` may go, but not become something else.
+    ``gone`` is told of the first that is not."""
+
+    watcher: Watcher
+    pins: frozenset[Path]
+    fleeting: frozenset[Path] = frozenset()
+    lifted: str = ""
+    gone: Callable[[str], None] | None = None
+
+    def listen(self, gone: Callable[[str], None]) -> None:
+        """Tell ``gone`` in one line; at once, if it has happened already."""
+        self.gone = gone
+        if self.lifted:
+            gone(self.lifted)
+
+    def struck(self, directory: Path | None, mask: int, name: str) -> Path | None:
+        """Which of the pins an event is about, None if it is about none. Pure."""
+        for path in sorted(self.pins):
+            # Too much happened to be told, or the directory itself is gone: then nothing is certain.
+            if mask & IN_OVERFLOW:
+                return path
+            goes = mask & (IN_DELETE | IN_IGNORED)
+            if (
+                path.parent == directory
+                and (mask & IN_IGNORED or path.name == name)
+                and not (goes and path in self.fleeting)
+            ):
+                return path
+        return None
+
+    def lift(self, path: Path) -> None:
+        """``path`` has been replaced."""
+        if not self.lifted:
+            self.lifted = TOLD.format(name=path.name, path=path)
+            if self.gone is not None:
+                self.gone(self.lifted)
+
+    def release(self) -> None:
+        """The program has ended. Does nothing the second time."""
+        self.watcher.release(self)
+
+
+@dataclass(slots=True)
+class Watcher:
+    """One for all the programs of a sandbox. Holds a descriptor while something runs."""
+
+    _fd: int = -1
+    _watches: dict[int, Path] = field(default_factory=dict)
+    _holds: list[Hold] = field(default_factory=list)
+
+    def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> Hold:
+        """Look after ``pins`` from now on. Raises SandboxUnavailableError if the system does not let us."""
+        held = Hold(self, pins, fleeting)
+        # Elsewhere rules go by path, and nothing is mounted.
+        if pins and sys.platform == "linux":
+            self._holds.append(held)
+            try:
+                self._watch({path.parent for path in pins} - {*self._watches.values()})
+            except OSError as error:
+                held.release()
+                raise SandboxUnavailableError(
+                    f"what protects git's configuration cannot be watched ({error.strerror}): "
+                    "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches"
+                ) from error
+        return held
+
+    def release(self, held: Hold) -> None:
+        """``held`` needs no more looking after."""
+        if held in self._holds:
+            self._holds.remove(held)
+        if not self._holds and self._fd >= 0:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+            self._watches.clear()
+
+    def _watch(self, directories: set[Path]) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if self._fd < 0:
+            self._fd = _checked(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+            asyncio.get_running_loop().add_reader(self._fd, self._read)
+        for directory in directories:
+            watch = libc.inotify_add_watch(self._fd, os.fsencode(directory), ctypes.c_uint32(WATCHED))
+            self._watches[_checked(watch)] = directory
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        for watch, mask, name in events(data):
+            directory = self._watches.get(watch)
+            if mask & IN_IGNORED:
+                self._watches.pop(watch, None)
+            for held in tuple(self._holds):
+                if (path := held.struck(directory, mask, name)) is not None:
+                    held.lift(path)
+
+
+def events(data: bytes) -> list[tuple[int, int, str]]:
+    """(watch, mask, name) of each event that was read. Pure."""
+    found, at = [], 0
+    while at + HEAD.size <= len(data):
+        watch, mask, _, length = HEAD.unpack_from(data, at)
+        name = data[at + HEAD.size : at + HEAD.size + length].rstrip(b"\0")
+        found.append((watch, mask, os.fsdecode(name)))
+        at += HEAD.size + length
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What has to stay in its place while a program of a launch runs."""
+
+    watcher: Watcher
+    paths: frozenset[Path]
+    fleeting: frozenset[Path] = frozenset()
+
+    def begin(self) -> Hold:
+        """From now on. Raises SandboxUnavailableError."""
+        return self.watcher.hold(self.paths, self.fleeting)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return int(result)
