@@ -26,7 +26,7 @@ quietly() {
 if command -v rg >/dev/null 2>&1; then
   [ "$kind" = text ] && kind=-F || kind=-s
   [ "$case" = any ] && case=-i || case=-s
-  quietly rg --no-config -nH --no-heading --color=never --hidden --sort=path ${glob:+--glob "$glob"} \\
+  quietly rg --no-config --no-require-git -nH --no-heading --color=never --hidden --sort=path ${glob:+--glob "$glob"} \\
     --glob '!.git' --glob '!.codebutler' "$kind" "$case" -e "$pattern" -- "$target"
 fi
 [ "$kind" = text ] && kind=-F || kind=-E

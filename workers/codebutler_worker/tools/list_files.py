@@ -14,7 +14,7 @@ LIMIT_S = 30.0
 SCRIPT = """
 exec 2>/dev/null
 if command -v rg >/dev/null; then
-  exec rg --no-config --files --hidden --glob '!.git' --glob '!.codebutler' -- "$1"
+  exec rg --no-config --no-require-git --files --hidden --glob '!.git' --glob '!.codebutler' -- "$1"
 fi
 if git rev-parse --is-inside-work-tree >/dev/null; then
   exec git ls-files --cached --others --exclude-standard --deduplicate -- "$1" ':(exclude,top).codebutler'

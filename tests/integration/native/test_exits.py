@@ -1,0 +1,61 @@
+"""Every way in which the loop ends, as the session log names it and as the thread is told."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from codebutler_worker.agents.backend import Answer, Question, ToolUse
+from codebutler_worker.agents.native.backend import Habits
+from codebutler_worker.agents.native.loop import Exit, Limits
+from codebutler_worker.agents.native.model import Reply
+from tests.integration.native.conftest import Studio, end, says
+
+ROOMY = Limits(most_turns=9)
+
+
+def look(at: int) -> Reply:
+    return says("", ("list_files", {"most": at}), call_id=str(at))
+
+
+def wrong(at: int) -> Reply:
+    return says("", ("read_files", {"paths": [f"missing{at}"]}), call_id=str(at))
+
+
+def ask() -> Reply:
+    return says("", ("ask_user", {"question": "Which one?"}))
+
+
+CASES: dict[Exit, tuple[tuple[Reply, ...], Limits, str, str]] = {
+    "done": ((look(1), says("All of it.")), ROOMY, "done", "All of it."),
+    "max_turns": ((look(1), look(2), look(3)), Limits(most_turns=2), "max_turns", "press Continue"),
+    "repeated_call": ((look(1), look(1)), ROOMY, "failed", "list_files twice in a row"),
+    "errors": ((wrong(1), wrong(2), wrong(3), look(4)), ROOMY, "failed", "there is no such file"),
+    "budget": ((look(1), look(2)), Limits(most_turns=9, most_tokens=100), "limit", "native.maxTokens"),
+    "needs_user": ((ask(),), ROOMY, "done", "Which one?"),
+    "stopped": ((look(1), says("", ("run_terminal_command", {"command": "sleep 60"}))), ROOMY, "stopped", ""),
+}
+
+
+def test_there_is_a_case_for_every_exit() -> None:
+    assert set(CASES) == set(get_args(Exit))
+
+
+@pytest.mark.parametrize("leaving", CASES)
+async def test_it_ends_in_this_way(studio: Studio, leaving: Exit) -> None:
+    script, limits, reason, words = CASES[leaving]
+    studio.habits = Habits(limits=limits)
+    studio.model.play(*script)
+    request = studio.request("work")
+    events = []
+    async for event in studio.agent().start(request):
+        events.append(event)
+        if isinstance(event, Question):
+            assert await studio.agent().answer(request.turn_id, event.id, Answer(False, ""))
+        if isinstance(event, ToolUse) and event.name == "run_terminal_command":
+            await studio.agent().stop(request.turn_id)
+    ended = end(events)
+    assert ended.reason == reason
+    assert words in ended.text
+    assert studio.log()[-1]["stopped_reason"] == leaving
