@@ -76,7 +76,7 @@ class ParentServices:
         """
         operation = named(harmless(operation), repo.config.slack.allowed_users)
         if has_links(operation):
-            operation = linked(operation, await self._sender.workspace_url())
+            operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
         called = addressed(operation, repo.config.slack.allowed_users)
         submit = partial(self._sender.submit, repo.channel_id, op_id, called, unsure=unsure)
         place = self._sender.where(repo.channel_id, item_of(operation))

@@ -14,6 +14,9 @@ class Detour(Protocol):
     def where(self, channel: str, item: str) -> str:
         """The conversation in which ``item`` stands (a message's ts, a file's ID); else ``channel``."""
 
+    def relinked(self, text: str) -> str:
+        """The text with its links to messages leading to where they stand."""
+
     async def posted(self, channel: str, place: str, ts: str) -> None:
         """Our message ``ts``, meant for ``channel``, stands in ``place``."""
 
@@ -24,6 +27,10 @@ class NoDetour:
     def where(self, channel: str, item: str) -> str:  # noqa: ARG002 - no item stands elsewhere
         """``channel`` itself."""
         return channel
+
+    def relinked(self, text: str) -> str:
+        """``text`` itself."""
+        return text
 
     async def posted(self, channel: str, place: str, ts: str) -> None:
         """Nothing to remember."""

@@ -140,13 +140,15 @@ def has_links(operation: Operation) -> bool:
     return isinstance(operation, Post | Update) and ANY_WORKSPACE in str(operation)
 
 
-def linked(operation: Operation, workspace_url: str) -> Operation:
-    """The operation with its links to messages leading into our workspace."""
+def linked(operation: Operation, workspace_url: str, relinked: Callable[[str], str] = str) -> Operation:
+    """The operation with its links to messages leading into our workspace, and ``relinked`` to where they stand."""
     if not isinstance(operation, Post | Update):
         return operation
-    put = partial(at_home, workspace_url=workspace_url)
-    blocks = tuple(every_text(block, put) for block in operation.blocks)
-    return msgspec.structs.replace(operation, text=put(operation.text), blocks=blocks)
+
+    for put in (partial(at_home, workspace_url=workspace_url), relinked):
+        blocks = tuple(every_text(block, put) for block in operation.blocks)
+        operation = msgspec.structs.replace(operation, text=put(operation.text), blocks=blocks)
+    return operation
 
 
 def plainer(operation: Operation) -> Operation | None:

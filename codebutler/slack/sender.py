@@ -97,6 +97,10 @@ class Sender:
         """Where the message or file that is known by ``channel`` really stands."""
         return self._detour.where(channel, item)
 
+    def relinked(self, text: str) -> str:
+        """The text with its links to messages leading to where they stand."""
+        return self._detour.relinked(text)
+
     async def _submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
         if (result := self._items.done(channel, op_id, operation)) is not None:
             return result

@@ -11,8 +11,10 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.control.listeners import Listeners
+from codebutler.direct.book import Book
+from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
-from codebutler.model import Post
+from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
@@ -23,6 +25,7 @@ from codebutler.slack.download import Downloads
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
+from codebutler.text.links import message_link
 
 REPO = RepoSettings(
     name="sample",
@@ -40,12 +43,14 @@ def same(text: str) -> str:
 async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat]]:
     clock, chat = ManualClock(), MemoryChat()
     async with AsyncExitStack() as stack:
-        sender = await stack.enter_async_context(Sender(chat, clock, same))
+        journal = Journal.open(tmp_path / "journal.db", clock)
+        stack.push_async_callback(journal.close)
+        book = Book(journal)
+        await book.place("C1", "D1", ("1234567890.000001",))
+        sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book))
         statuses = await stack.enter_async_context(
             StatusBoard(chat, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        journal = Journal.open(tmp_path / "journal.db", clock)
-        stack.push_async_callback(journal.close)
         services = ParentServices(
             chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), Channels(clock), statuses),
             journal=journal,
@@ -66,6 +71,25 @@ async def test_the_asker_is_called_and_nobody_else(desk: tuple[ParentServices, M
     assert first.text.startswith("<@U0ANA> done")
     assert first.text.count("<@") + first.text.count("<!") == 1
     assert second == Post(text="done")
+
+
+async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, chat = desk
+    direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
+    link = message_link("C1", direct, "yours")
+    answer = await services.send(REPO, "1", Post(text=f"see {link}", thread_ts=direct), unsure=False)
+    await services.send(REPO, "2", Update(target_ts=answer, text=f"done {link}"), unsure=False)
+    assert "/archives/D1/p1234567890000001|yours>" in chat.texts("D1")[0]
+    assert chat.texts("D1")[0].startswith("done")
+    services.doing(REPO, direct, "is working")
+    await chat.until(lambda: bool(chat.statuses))
+    assert ("D1", direct) in chat.statuses
+    other = chat.say("D2", "U0BOB", "a conversation of somebody else's")
+    with pytest.raises(ChatError):
+        await services.send(REPO, "3", Post(text="psst", thread_ts=other), unsure=False)
+    assert chat.texts("D2") == []
 
 
 async def test_what_is_done_is_shown_harmlessly(desk: tuple[ParentServices, MemoryChat]) -> None:
