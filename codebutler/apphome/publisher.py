@@ -12,6 +12,7 @@ import msgspec
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
+from codebutler.intake.notes import Notes
 from codebutler.model import TurnNote
 from codebutler.slack.outgoing import every_text
 from codebutler.text.links import at_home
@@ -22,14 +23,6 @@ MAX_READERS = 100
 READERS, TURNS = "home.readers", "home.turns"
 
 log = logging.getLogger("codebutler.apphome")
-
-
-class Notes(Protocol):
-    """What outlives the process: the journal."""
-
-    async def note(self, name: str) -> str: ...
-
-    async def keep_note(self, name: str, value: str) -> None: ...
 
 
 class Board(Protocol):

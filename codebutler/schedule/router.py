@@ -13,7 +13,7 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Command, MessagePosted, Post, SlashCommand
 from codebutler.process.tasks import Tasks
 from codebutler.schedule.desk import Asker, ScheduleDesk
-from codebutler.schedule.scheduler import Mouth
+from codebutler.schedule.port import Mouth
 
 OURS = frozenset({"jobs", "in", "at"})
 

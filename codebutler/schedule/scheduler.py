@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Protocol
 from uuid import uuid4
-
-import msgspec
 
 from codebutler.clock import Clock
 from codebutler.control.ear import Spoken
 from codebutler.control.listeners import FINAL_REACTIONS
 from codebutler.errors import ChatError, StoreError
-from codebutler.intake.intake import Outcome
-from codebutler.model import OPERATOR, Event, MessagePosted, Post, React
+from codebutler.intake.notes import Kept, Notes
+from codebutler.model import OPERATOR, MessagePosted, Post, React
 from codebutler.process.tasks import Tasks
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found, News
 from codebutler.schedule.jobs import Job
+from codebutler.schedule.port import Door, Mouth
 from codebutler.text.escape import escape
 
 LOOK_S = 5.0
@@ -30,35 +28,14 @@ NOTE = "schedule"
 log = logging.getLogger("codebutler.schedule")
 
 
-class Notes(Protocol):
-    """What outlives the process: the journal."""
-
-    async def note(self, name: str) -> str: ...
-
-    async def keep_note(self, name: str, value: str) -> None: ...
-
-
-class Mouth(Protocol):
-    """Says things, once each."""
-
-    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str: ...
-
-
-class Door(Protocol):
-    """Where wishes are handed in, anybody's: the intake."""
-
-    async def accept(self, event: Event, *, missed: bool = False) -> Outcome: ...
-
-
 class Scheduler:
     """``run`` is its life; ``jobs`` and ``book`` are what it knows now."""
 
     def __init__(
         self, notes: Notes, mouth: Mouth, look: Callable[[], Found], clock: Clock, tasks: Tasks
     ) -> None:
-        self.book = Book()
         self.jobs: Mapping[str, Job] = {}
-        self._notes = notes
+        self._kept = Kept(notes, NOTE, Book())
         self._mouth = mouth
         self._look = look
         self._clock = clock
@@ -69,6 +46,11 @@ class Scheduler:
         self._speaking: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()
         self._ready = asyncio.Event()
+
+    @property
+    def book(self) -> Book:
+        """What is due, and what runs."""
+        return self._kept.value
 
     async def run(self, door: Door, on_read: Callable[[Found], None] = lambda _: None) -> None:
         """Until cancelled. A disk that takes nothing is waited for. ``on_read`` hears what the files say."""
@@ -88,13 +70,7 @@ class Scheduler:
 
     async def change(self, change: Callable[[Book], Book]) -> None:
         """Change the book, on disk first. Raises StoreError: then all is as it was."""
-        before, self.book = self.book, change(self.book)
-        if self.book != before:
-            try:
-                await self._notes.keep_note(NOTE, msgspec.json.encode(self.book).decode())
-            except StoreError:
-                self.book = before
-                raise
+        await self._kept.change(change)
         self._wake.set()
 
     def say(self, run: Run) -> None:
@@ -123,7 +99,7 @@ class Scheduler:
     async def _tick(self) -> float:
         """Returns after how many seconds the files are to be looked at again, at the latest."""
         if not self._ready.is_set():
-            self.book = _decoded(await self._notes.note(NOTE))
+            await self._kept.open()
             self._tried |= {f"timer:{timer.id}" for timer in self.book.timers}
         found = await asyncio.to_thread(self._look)
         self.jobs = found.jobs
@@ -249,12 +225,3 @@ class Scheduler:
             await self._mouth.post(channel, uuid4().hex, Post(text=text), unsure=False)
         except ChatError as error:
             log.warning("a notice could not be posted in %s: %s", channel, error)
-
-
-def _decoded(note: str) -> Book:
-    """The book of an earlier life. One that cannot be read is begun anew: no due time is known to have passed."""
-    try:
-        return msgspec.json.decode(note, type=Book) if note else Book()
-    except msgspec.DecodeError as error:
-        log.warning("the book of jobs cannot be read and is begun anew: %s", error)
-        return Book()

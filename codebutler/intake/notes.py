@@ -1,0 +1,66 @@
+"""Notes: values that outlive the process, kept in the journal as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from codebutler.errors import StoreError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+log = logging.getLogger("codebutler.notes")
+
+
+class Notes(Protocol):
+    """What outlives the process: the journal."""
+
+    async def note(self, name: str) -> str: ...
+
+    async def keep_note(self, name: str, value: str) -> None: ...
+
+
+class Kept(Generic[T]):
+    """``value`` is the note ``name`` as it stands now, once it is opened; before that, and without one, ``empty``.
+
+    A note of an earlier life that cannot be read is begun anew.
+    """
+
+    def __init__(self, notes: Notes, name: str, empty: T) -> None:
+        self.value = empty
+        self._notes = notes
+        self._name = name
+        self._opening = asyncio.Lock()
+        self._open = False
+
+    async def open(self) -> T:
+        """The value, read the first time. Raises StoreError."""
+        async with self._opening:
+            if not self._open:
+                self.value = self._decoded(await self._notes.note(self._name))
+                self._open = True
+        return self.value
+
+    async def change(self, change: Callable[[T], T]) -> None:
+        """Change the value, and keep it. Raises StoreError: then all is as it was."""
+        before = await self.open()
+        self.value = after = change(before)
+        if after == before:
+            return
+        try:
+            await self._notes.keep_note(self._name, msgspec.json.encode(after).decode())
+        except StoreError:
+            if self.value is after:
+                self.value = before
+            raise
+
+    def _decoded(self, note: str) -> T:
+        try:
+            return msgspec.json.decode(note, type=type(self.value)) if note else self.value
+        except msgspec.DecodeError as error:
+            log.warning("the note %s cannot be read and is begun anew: %s", self._name, error)
+            return self.value

@@ -1,0 +1,20 @@
+"""What the schedule asks of the rest of the parent."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from codebutler.intake.intake import Outcome
+from codebutler.model import Event, Post
+
+
+class Mouth(Protocol):
+    """Says things, once each."""
+
+    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str: ...
+
+
+class Door(Protocol):
+    """Where wishes are handed in, anybody's: the intake."""
+
+    async def accept(self, event: Event, *, missed: bool = False) -> Outcome: ...
