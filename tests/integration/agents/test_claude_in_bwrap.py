@@ -16,6 +16,8 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.leftovers import descendants
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.tree.worktrees import Worktrees
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 
@@ -74,6 +76,31 @@ async def test_it_works_in_the_repository_and_nowhere_else(cell: Cell) -> None:
     [said] = [event.text for event in events if isinstance(event, ToolResult)]
     assert "private" not in said
     assert "user 0" not in said
+    await backend.close()
+
+
+async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
+    prepare_state_dir(cell.repo)
+    main, cell.repo = cell.repo, await Worktrees(cell.repo, BwrapSandbox(), cell.home).ensure("c")
+    backend = cell.backend()
+    identity = "-c user.name=t -c user.email=t@example.invalid"
+    cell.shell(f"echo done > work.txt; git add work.txt; git {identity} commit -qm Work; ls {main}")
+    cell.model.play(Reply("Finished."))
+    first = await run(backend, cell.turn())
+    assert isinstance(first[-1], Finished)
+    assert (first[-1].ok, first[-1].text) == (True, "Finished.")
+    assert (cell.repo / "work.txt").read_text() == "done\n"
+    assert not (main / "work.txt").exists()
+    [said] = [event.text for event in first if isinstance(event, ToolResult)]
+    assert "README.md" not in said
+    [started] = [event for event in first if isinstance(event, Started)]
+    cell.shell("git log -1 --format=%s; git branch --show-current")
+    cell.model.play(Reply("Still here."))
+    second = await run(backend, cell.turn(started.session_id))
+    assert Started(started.session_id) in second
+    assert [event.text.split() for event in second if isinstance(event, ToolResult)] == [
+        ["Work", "codebutler/c"]
+    ]
     await backend.close()
 
 
