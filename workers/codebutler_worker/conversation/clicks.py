@@ -11,7 +11,7 @@ from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
 from codebutler_worker.conversation.desk.handover import talks
-from codebutler_worker.conversation.desk.lapsed import lapsed
+from codebutler_worker.conversation.desk.lapsed import lapsed, over
 from codebutler_worker.conversation.desk.naming import agent_name, prefixes_of
 from codebutler_worker.conversation.desk.states import LIVE
 from codebutler_worker.conversation.desk.todo import Todo
@@ -85,8 +85,9 @@ def _stop(draft: Draft, _event: ButtonClicked, turn: TurnRow, _agent: str) -> To
 
 
 def _retry(draft: Draft, event: ButtonClicked, turn: TurnRow, agent: str) -> Todo:
-    if can_go_on(turn):
-        go_on(draft, turn, event.user, event.message_ts, agent)
+    if not can_go_on(turn):
+        return over(draft, event)
+    go_on(draft, turn, event.user, event.message_ts, agent)
     return Todo()
 
 
@@ -132,7 +133,7 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Tod
         drop_parked(draft, turn)
         return Todo()
     if turn.state != "interrupted" or turn.reason == CONTINUED_REASON:
-        return Todo()
+        return over(draft, event)
     text = _question(draft, turn)
     close_turn(draft, turn.id, DROPPED_REASON)
     told = draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))

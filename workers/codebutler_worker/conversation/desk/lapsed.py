@@ -11,13 +11,19 @@ LAPSED = (
     "This button does nothing any more: what it was about is not known here. `!list` shows what is; "
     "or write what you want."
 )
+OVER = "That is decided already, and nothing more comes of it. `!continue` here goes on with what can go on."
 
 
-def lapsed(draft: Draft, event: ButtonClicked) -> Todo:
+def over(draft: Draft, event: ButtonClicked) -> Todo:
+    """The same for a button whose turn has gone on, or has been dropped, since."""
+    return lapsed(draft, event, OVER)
+
+
+def lapsed(draft: Draft, event: ButtonClicked, text: str = LAPSED) -> Todo:
     """Told to that person alone, and not again while it is still on its way."""
     root = event.thread_ts or event.message_ts
     conversation = f"{event.channel}:{root}"
     waiting = (row for row in draft.uow.outbox.pending() if row.conversation == conversation)
-    if not any(LAPSED in row.payload for row in waiting):
-        draft.post(Place(conversation, root, only_for=event.user), LAPSED)
+    if not any(text in row.payload for row in waiting):
+        draft.post(Place(conversation, root, only_for=event.user), text)
     return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
