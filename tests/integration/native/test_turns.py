@@ -72,6 +72,17 @@ async def test_a_plan_is_shown_as_it_goes_on(studio: Studio) -> None:
     assert len(plans) == 3
 
 
+async def test_a_plan_that_was_left_unfinished_is_shown_when_its_session_goes_on(studio: Studio) -> None:
+    add = says("", ("add_subgoal", {"text": "look"}), ("add_subgoal", {"text": "paint"}))
+    first = await studio.run(
+        "paint", add, says("", ("update_subgoal", {"number": 1, "state": "done"})), says("Later.")
+    )
+    again = await studio.run("go on", says("Still later."), session_id=session_of(first))
+    assert [event for event in again if isinstance(event, Plan)] == [
+        Plan((PlanStep("look", "done"), PlanStep("paint", "pending")))
+    ]
+
+
 async def test_mistakes_are_told_to_the_model_and_three_in_a_row_end_it(studio: Studio) -> None:
     events = await studio.run(
         "work",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from codebutler.model import Command, MessagePosted, Quoted
 from codebutler.protocol.messages import FetchThread, Log, ThreadFetched
-from codebutler_worker.agents.backend import Finished, Started
+from codebutler_worker.agents.backend import Finished, Plan, PlanStep, Started
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 ROOT = "50.1"
@@ -41,6 +41,17 @@ async def test_another_agent_is_told_what_was_said_and_so_is_the_first(tmp_path:
         parent.says("more", "103.1", "100.1")
         again = await parent.run(3)
         assert again.request.prompt == "more"
+
+
+async def test_another_agent_is_told_the_plan_where_the_first_left_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("fix the parser", "100.1")
+        run = await parent.run(0)
+        run.does(Started("claude-1"), Plan((PlanStep("find it", "done"), PlanStep("mend it", "in_progress"))))
+        await done(parent, run, "100.1", "I found it.", "claude-1")
+        parent.says("go on", "101.1", "100.1", prefix="rehearsal")
+        prompt = (await parent.run(1)).request.prompt
+        assert "The task list of claude, as it stands:\n> [done] find it\n> [in_progress] mend it" in prompt
 
 
 async def test_an_agent_without_memory_is_told_its_own_turns_too(tmp_path: Path) -> None:

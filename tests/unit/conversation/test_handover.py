@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from codebutler.config.schema import CommandRule, Config
 from codebutler.model import Quoted
+from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.agents.rehearsal.intents import ListFiles, understand
 from codebutler_worker.conversation.desk.handover import (
     CLOSING,
     RECORD_CHARS,
     Exchange,
+    plan_kept,
+    plan_of,
     record_of_thread,
     record_of_turns,
     talks,
@@ -29,6 +32,26 @@ def test_a_conversation_is_told_in_order_with_the_diff() -> None:
     assert "with claude and rehearsal" in record
     assert "+ new line" in record
     assert record.endswith(CLOSING)
+
+
+def test_the_last_plan_is_told_as_a_quotation() -> None:
+    old = (PlanStep("look", "done"),)
+    steps = (PlanStep("look", "done"), PlanStep(EVIL, "in_progress"), PlanStep("x" * 900, "pending"))
+    said = Exchange("native", (("U1", "fix it"),), "Half of it.", plan_of(plan_kept(steps)))
+    record = record_of_turns(
+        (Exchange("claude", (), "No.", old), said, Exchange("kimi", (), "Hm.")), "+ new line"
+    )
+    told = record.partition("The task list of native, as it stands:\n")[2].split("\n")
+    assert told[0] == "> [done] look"
+    assert told[1].startswith("> [in_progress] hi ")
+    assert len(told[2]) < 250
+    assert frames(record)[-4:] == [
+        "The task list of native, as it stands:",
+        "The working tree against the last commit:",
+        "+ new line",
+        CLOSING,
+    ]
+    assert plan_of(plan_kept(())) == ()
 
 
 def test_nothing_to_tell_is_no_record() -> None:

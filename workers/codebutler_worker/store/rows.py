@@ -62,7 +62,8 @@ class TurnRow:
     """One turn of an agent. Its replies go to ``thread_ts``; it may start (or, parked, go on) once
     ``not_before`` is past. ``attempts``: how often its agent's service has sent it away. ``tree_before`` and
     ``tree_after`` are snapshots of the working tree, as commits. ``worked_s``: how long its agent has worked, without
-    the time it waited for a person. ``job``: the scheduled job that asked for it, "" if a person did."""
+    the time it waited for a person. ``job``: the scheduled job that asked for it, "" if a person did. ``plan``: JSON,
+    the steps of its agent's task list as it ended, each with its state; "" if it had none."""
 
     id: str
     conversation: str
@@ -88,6 +89,7 @@ class TurnRow:
     tree_after: str | None = None
     worked_s: float = 0.0
     job: str = ""
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

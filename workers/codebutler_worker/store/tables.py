@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -115,6 +115,7 @@ turns = Table(
     Column("tree_after", Text),
     Column("worked_s", Float, nullable=False, server_default=text("0")),
     Column("job", Text, nullable=False, server_default=text("''")),
+    Column("plan", Text, nullable=False, server_default=text("''")),
     Index("ix_turns_id", "id", unique=True),
     Index("ix_turns_started_at", "started_at"),
     Index("ix_turns_state", "state", "seq"),

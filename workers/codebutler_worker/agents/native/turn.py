@@ -10,6 +10,7 @@ from codebutler.clock import Clock
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Limit,
+    Plan,
     Started,
     Text,
     Thinking,
@@ -91,6 +92,8 @@ class Turn:
         yield Started(self._session.id, self._session.fresh)
         if all(step.state == "done" for step in self._session.history.plan):
             await self._session.keep(Planned(()))
+        else:
+            yield Plan(self._session.history.plan)
         await self._session.say(User(self._request.prompt))
         while True:
             await self._hear()

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+import msgspec
+
 from codebutler.config.programs import program_names
 from codebutler.config.schema import AgentName, Config
 from codebutler.model import Quoted
+from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.desk.naming import agent_name
 from codebutler_worker.present.lines import one_line
@@ -26,15 +29,18 @@ MESSAGE_CHARS = 2_000
 ANSWER_CHARS = 4_000
 RECORD_CHARS = 24_000
 DIFF_BYTES = 12_000
+MOST_STEPS = 30
+STEP_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One turn of another agent: what people wrote, and what came of it."""
+    """One turn of another agent: what people wrote, what came of it, and its task list as it was in the end."""
 
     agent: str
     asked: tuple[tuple[str, str], ...]
     answer: str
+    plan: tuple[PlanStep, ...] = ()
 
 
 def talks(config: Config, agent: str) -> bool:
@@ -66,13 +72,13 @@ def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) 
         came = earlier.result or ""
         answer = came if earlier.state == "done" else f"(it did not end well: {earlier.state})\n{came}"
         if asked or earlier.state == "done":
-            found.append(Exchange(earlier.agent, asked, answer))
+            found.append(Exchange(earlier.agent, asked, answer, plan_of(earlier.plan)))
     return tuple(reversed(found))
 
 
 def record_of_turns(exchanges: Sequence[Exchange], diff: str = "") -> str:
-    """The record of a conversation that is handed over, with what has changed in the working tree; "" if there is
-    nothing to tell."""
+    """The record of a conversation that is handed over, with the plan that was followed last and what has changed in
+    the working tree; "" if there is nothing to tell."""
     if not exchanges:
         return ""
     names = " and ".join(dict.fromkeys(exchange.agent for exchange in exchanges))
@@ -88,8 +94,10 @@ def record_of_turns(exchanges: Sequence[Exchange], diff: str = "") -> str:
         )
         for exchange in exchanges
     ]
+    planned = next((each for each in reversed(exchanges) if each.plan), None)
+    plan = _plan_lines(planned) if planned is not None else ""
     changed = f"The working tree against the last commit:\n{diff}" if diff else ""
-    return _framed(head, parts, changed)
+    return _framed(head, parts, "\n\n".join(part for part in (plan, changed) if part))
 
 
 def record_of_thread(said: Sequence[Quoted], left_out: int) -> str:
@@ -102,6 +110,21 @@ def record_of_thread(said: Sequence[Quoted], left_out: int) -> str:
     )
     parts = [_quoted(_speaker(each), each.text, MESSAGE_CHARS) for each in said]
     return _framed(head, parts, f"({left_out} messages in between are left out.)" if left_out else "")
+
+
+def plan_kept(steps: Sequence[PlanStep]) -> str:
+    """A task list as a turn's row keeps it."""
+    return msgspec.json.encode(steps).decode() if steps else ""
+
+
+def plan_of(kept: str) -> tuple[PlanStep, ...]:
+    """The task list that a row keeps."""
+    return msgspec.json.decode(kept, type=tuple[PlanStep, ...]) if kept else ()
+
+
+def _plan_lines(exchange: Exchange) -> str:
+    steps = [f"[{step.state}] {one_line(step.text, STEP_CHARS)}" for step in exchange.plan[:MOST_STEPS]]
+    return "\n".join([f"The task list of {exchange.agent}, as it stands:", *(f"> {step}" for step in steps)])
 
 
 def _speaker(each: Quoted) -> str:

@@ -11,6 +11,7 @@ from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.desk.draft import Draft, Place, iso, place_of
+from codebutler_worker.conversation.desk.handover import plan_kept
 from codebutler_worker.conversation.desk.states import TurnEvent, move
 from codebutler_worker.conversation.line.again import LIMITS
 from codebutler_worker.conversation.line.marks import DONE, FAILED, QUEUED, STOPPED, WORKING, swap_reactions
@@ -113,6 +114,7 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
         cost_usd=ending.usage.cost_usd,
         agent_turns=ending.usage.turns,
         worked_s=ending.worked_s,
+        plan=plan_kept(ending.view.plan),
     )
     _keep_total_cost(draft, ending)
 
