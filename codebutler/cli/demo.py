@@ -23,7 +23,7 @@ def run(
     path: Annotated[
         Path | None, typer.Argument(help="Work on a copy of this repository; a sample if left out.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Listen here; 0 takes a free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 takes a free port.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
     agent: Annotated[AgentName, typer.Option(help="Who answers.")] = "rehearsal",
     as_json: Annotated[bool, typer.Option("--json", help="Print where it runs as one JSON line.")] = False,

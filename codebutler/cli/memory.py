@@ -18,7 +18,7 @@ from codebutler.memory.file import MemoryFile
 from codebutler.memory.operations import Change, apply, facts_of
 from codebutler.text.links import message_url
 
-app = typer.Typer(help="What is remembered about a repository.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="What is remembered about a repository.", add_completion=False, rich_markup_mode=None)
 NAME = typer.Argument(help="A repository's name; not needed if there is one.")
 DAY_S = 86_400
 UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))

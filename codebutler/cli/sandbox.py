@@ -14,7 +14,7 @@ from codebutler.cli.output import say
 from codebutler.errors import CodeButlerError
 from codebutler.runner import BASE, DOCKERFILE, RUNNER, TOOLS
 
-app = typer.Typer(help="The walls around agents.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="The walls around agents.", add_completion=False, rich_markup_mode=None)
 
 
 @app.callback()

@@ -28,7 +28,7 @@ from codebutler.skills.skill import (
     template,
 )
 
-app = typer.Typer(help="What agents have been taught.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="What agents have been taught.", add_completion=False, rich_markup_mode=None)
 REPO = typer.Option(help="As this repository sees them; without it, as the whole installation does.")
 SKILL = typer.Argument(help="The skill's name.")
 

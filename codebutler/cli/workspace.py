@@ -16,7 +16,7 @@ from codebutler.errors import CodeButlerError
 
 
 def run(
-    port: Annotated[int, typer.Option(help="Listen here; 0 takes a free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 takes a free port.")] = 0,
     channel: Annotated[list[str] | None, typer.Option(help="A channel to have; may be repeated.")] = None,
     user: Annotated[list[str] | None, typer.Option(help="A person besides you; may be repeated.")] = None,
     bot: Annotated[list[str] | None, typer.Option(help="A bot of another app; may be repeated.")] = None,

@@ -54,8 +54,11 @@ class HookServer:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Until cancelled. A port that cannot be had is logged, and there are no hooks."""
+        """Until cancelled. A port that cannot be had, or is not to be, is logged, and there are no hooks."""
         await self._wanted.wait()
+        if not self._place.enabled:
+            log.warning("hooks cannot be called: dashboard.enabled is false")
+            return
         # A supervisor without hooks needs no web server, and is ready sooner without it.
         from codebutler.web.serving import listen, serving
 

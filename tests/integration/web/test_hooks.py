@@ -145,3 +145,13 @@ async def test_a_port_in_use_is_stepped_over() -> None:
         async with served(Schedule(), port) as client:
             assert client.base_url.port != port
             assert (await client.post("ci", headers=BEARER)).status_code == 202
+
+
+async def test_where_nothing_may_listen_nothing_does(caplog: pytest.LogCaptureFixture) -> None:
+    schedule = Schedule()
+    server = HookServer(schedule, DashboardSection(enabled=False, port=0), SystemClock())
+    server.use(schedule.hooks)
+    async with asyncio.timeout(30):
+        await server.run()
+    assert "dashboard.enabled is false" in caplog.text
+    assert not server.listening.is_set()

@@ -13,7 +13,9 @@ def test_every_command_can_be_loaded_and_explains_itself(
 ) -> None:
     assert LazyCommand(row).load().name == row.name
     assert main([row.name, "--help"]) == 0
-    assert f"codebutler {row.name}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"codebutler {row.name}" in out
+    assert "--install-completion" not in out
 
 
 def test_the_table_holds_each_name_once() -> None:
@@ -40,6 +42,11 @@ def test_without_a_command_there_is_help_and_a_usage_error(capsys: pytest.Captur
         (["--nope"], "No such option: --nope"),
         (["trust"], "codebutler trust --help"),
         (["logs", "-n", "many"], "codebutler logs --help"),
+        (["workspace", "--port", "65536"], "codebutler workspace --help"),
+        (["demo", "--port", "-1"], "codebutler demo --help"),
+        (["skills"], "Missing command: see `codebutler skills --help`"),
+        (["memory"], "Missing command: see `codebutler memory --help`"),
+        (["sandbox"], "Missing command: see `codebutler sandbox --help`"),
     ],
 )
 def test_wrong_usage_is_one_line(args: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
