@@ -175,6 +175,9 @@ def _not_for_us(config: Config, event: Event, request: Request) -> bool:
     """With ``agent.mention: mention`` plain talk passes us by; our own words are always meant for us."""
     if isinstance(event, MessagePosted | MessageEdited) and isinstance(request, Prompt):
         if not request.text.strip() and not getattr(event, "files", ()):
+            if isinstance(event, MessagePosted):
+                # A name alone is an address: the worker starts a session, or asks what is to be done.
+                return not (request.prefix or event.mentioned)
             return not (request.prefix and is_session(config, request.prefix))
         if config.agent.mention == "mention" and request.prefix is None:
             return isinstance(event, MessagePosted) and event.origin == "slack" and not event.mentioned

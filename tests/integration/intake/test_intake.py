@@ -142,6 +142,12 @@ async def test_an_empty_message_asks_for_nothing(desk: Desk) -> None:
     assert await desk.intake.accept(message(text="  ")) == "ignored"
 
 
+async def test_who_is_called_by_name_and_told_nothing_is_reached(desk: Desk) -> None:
+    called = MessagePosted(channel="C1", ts="1.2", user=OWNER, text="", mentioned=True)
+    assert await desk.intake.accept(message(text="run:")) == "accepted"
+    assert await desk.intake.accept(called) == "accepted"
+
+
 async def test_a_command_is_audited_once_and_a_prompt_when_it_has_run(desk: Desk) -> None:
     for _ in range(2):
         await desk.intake.accept(message(text="!stop"))
