@@ -41,6 +41,8 @@ class Internet:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(request)
         body = await request.read()
+        if request.path.endswith("/echo"):
+            return web.json_response(dict(request.headers))
         return web.Response(text=f"{request.method} {request.path_qs} {len(body)} bytes")
 
     async def resolve(self, host: str, _port: int) -> tuple[str, ...]:
@@ -263,6 +265,20 @@ async def test_nobody_elses_key_gets_out(
         )
     assert internet.seen == []
     assert "another key may not be used" in said
+
+
+async def test_a_service_that_repeats_what_it_was_asked_does_not_tell_the_key(
+    egress: Egress, internet: Internet, policy: SandboxPolicy
+) -> None:
+    served = service(internet)
+    async with await egress.open(Rules(service=served), "hosts") as way:
+        ask = f"curl -sS --compressed -H 'X-Api-Key: {TOKEN}' {served.inside(way.port)}/echo"
+        code, both = await inside(way, policy, f"{ask} && echo && {ask} -X TRACE")
+    said, traced = both.split("\n", 1)
+    assert internet.seen[0].headers["X-Api-Key"] == KEY
+    assert (code, "*" * len(KEY) in said, KEY in said) == (0, True, False)
+    assert traced == "CodeButler's proxy: no TRACE here\n"
+    assert len(internet.seen) == 1
 
 
 async def test_only_the_services_own_paths_are_there(

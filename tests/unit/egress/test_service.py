@@ -46,6 +46,9 @@ def test_where_it_is_and_where_it_seems_to_be() -> None:
         ("/base/..%2fadmin", False),
         ("/base/..\\admin", False),
         ("/base/./x", False),
+        ("/base/..;/admin", False),
+        ("/base/..;a=b/admin", False),
+        ("/base/%2e%2e%3b/admin", False),
         ("/base/v1...x", True),
     ],
 )
@@ -56,7 +59,8 @@ def test_only_what_lies_within_it_is_there(target: str, there: bool) -> None:
 @pytest.mark.parametrize(
     ("sent", "real"),
     [
-        (("X-Api-Key", "codebutler-1"), ("X-Api-Key", "sk-real")),
+        (("X-Api-Key", "codebutler-1"), ("x-api-key", "sk-real")),
+        (("X_Api_Key", "codebutler-1"), ("x-api-key", "sk-real")),
         (("authorization", "Bearer codebutler-1"), ("authorization", "Bearer real")),
     ],
 )
@@ -77,6 +81,10 @@ def test_without_a_key_none_is_added() -> None:
         (("x-api-key", "codebutler-1"), ("Authorization", "Bearer sk-other")),
         (("x-api-key", "codebutler-1"), ("X-API-KEY", "sk-other")),
         (("api-key", "codebutler-1"),),
+        (("x-api-key", "codebutler-1"), ("X_Api_Key", "sk-other")),
+        (("x-api-key", "codebutler-1"), ("AUTHORIZATION", "bearer sk-other")),
+        (("x-goog-api-key", "sk-other"),),
+        (("x-auth-token", "sk-other"),),
         (("authorization", "Basic Y29kZWJ1dGxlci0x"),),
         (("x-api-key", "kéy"),),
     ],
@@ -102,3 +110,37 @@ def test_headers_as_a_variable_holds_them() -> None:
 def test_no_secret_shows_when_it_is_printed() -> None:
     assert "sk-real" not in repr(API)
     assert "codebutler-1" not in repr(API)
+
+
+SECRET = Service(
+    base_url="https://api.example/base",
+    token="codebutler-1",
+    keys=(("x-api-key", "sk-real-key-1"), ("authorization", "Bearer real-token-2")),
+    extra=(("X-Team", "blue"), ("X-Login", "a-long-secret-one")),
+)
+
+
+def test_a_session_of_somebody_elses_and_what_hides_an_answer_stay_here() -> None:
+    kept = {
+        name.lower() for name, _ in SECRET.onward(asked(("Cookie", "s=1"), ("Accept-Encoding", "br"))).headers
+    }
+    assert kept == {"host", "connection", "x-team", "x-login"}
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_a_service_that_repeats_what_it_was_asked_does_not_tell_the_key(size: int) -> None:
+    mask = SECRET.mask
+    assert mask is not None
+    said = b'{"headers": {"x-api-key": "sk-real-key-1", "authorization": "Bearer real-token-2"}, "end": "sk-real-ke'
+    told = b"".join(mask(said[at : at + size]) for at in range(0, len(said), size)) + mask(b"")
+    assert told == said.replace(b"sk-real-key-1", b"*************").replace(
+        b'r real-token-2"', b'r ************"'
+    )
+
+
+def test_nothing_is_held_back_that_begins_no_key() -> None:
+    mask = SECRET.mask
+    assert mask is not None
+    assert mask(b"data: token\n\n") == b"data: token\n\n"
+    assert Service(base_url="https://api.example").mask is None
+    assert API.mask is None

@@ -15,7 +15,7 @@ from codebutler_worker.egress.ahead import Ahead
 from codebutler_worker.egress.dial import Dialer, Streams, UnreachableError
 from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
 from codebutler_worker.egress.hosts import Hosts, Place, place
-from codebutler_worker.egress.service import Service, WrongKeyError
+from codebutler_worker.egress.service import ECHOES, Service, WrongKeyError
 
 HEAD_S = 60.0
 AT_ONCE = 128
@@ -23,6 +23,8 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 OPENING = 'add it to "sandbox": {"hosts": [...]} in the configuration, or set sandbox.network to "open"'
 WRONG_KEY = "CodeButler adds the key of the model's service itself: another key may not be used from inside the sandbox"
 
+Request = tuple[Head, int | None]
+"""A head, and the length of its body in bytes (None = chunks)."""
 Refused = Callable[[Place], None]
 """Told of each host that was asked for and is not on the list."""
 
@@ -124,12 +126,15 @@ class Proxy:
             return
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         server = await self.dialer.public(wanted)
-        await self._exchange(head.onward(path, parts.netloc), head.body, client, server)
+        await self._exchange((head.onward(path, parts.netloc), head.body), client, server)
 
     async def _ask_service(self, head: Head, client: Streams) -> None:
         service = self.rules.service
         if service is None or service.place is None or not service.has(head.target):
             client[1].write(refusal(404, "Not Found", "CodeButler's proxy: there is nothing at this address"))
+            return
+        if head.method in ECHOES:
+            client[1].write(refusal(405, "Method Not Allowed", f"CodeButler's proxy: no {head.method} here"))
             return
         onward, length = service.onward(head), head.body
         if self._ahead is None:
@@ -137,15 +142,18 @@ class Proxy:
         else:
             server = await self._ahead.take()
             self._ahead.prepare()
-        await self._exchange(onward, length, client, server)
+        await self._exchange((onward, length), client, server, service.mask)
 
-    async def _exchange(self, head: Head, length: int | None, client: Streams, server: Streams) -> None:
-        """One request and its answer, and nothing after them."""
+    async def _exchange(
+        self, request: Request, client: Streams, server: Streams, mask: relay.Mask | None = None
+    ) -> None:
+        """One request and its answer, which passes ``mask``, and nothing after them."""
+        head, length = request
         try:
             server[1].write(head.encode())
             async with asyncio.TaskGroup() as tasks:
                 asking = tasks.create_task(self._ask(length, client, server))
-                await self._reply(client, server)
+                await self._reply(client, server, mask)
                 asking.cancel()
         except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedError):
             pass  # whichever side it was, the other one sees the connection end
@@ -158,12 +166,12 @@ class Proxy:
         if not await client[0].read(1):
             server[1].transport.abort()
 
-    async def _reply(self, client: Streams, server: Streams) -> None:
+    async def _reply(self, client: Streams, server: Streams, mask: relay.Mask | None) -> None:
         status = 100
         while status < 200:
             status, head = closing(await server[0].readuntil(b"\r\n\r\n"))
-            client[1].write(head)
-        await relay.rest(server[0], client[1])
+            client[1].write(head if mask is None else mask(head) + mask(b""))
+        await relay.rest(server[0], client[1], mask)
 
     def _allowed(self, wanted: Place, writer: asyncio.StreamWriter) -> bool:
         if self.rules.hosts.allow(wanted):

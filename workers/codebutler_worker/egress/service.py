@@ -13,9 +13,16 @@ from urllib.parse import unquote, urlsplit
 
 from codebutler_worker.egress.heads import Head
 from codebutler_worker.egress.hosts import Place, place
+from codebutler_worker.egress.relay import Mask
 
-KEY_HEADERS = ("x-api-key", "authorization", "api-key")
+KEY_HEADERS = ("x-api-key", "authorization", "api-key", "x-goog-api-key", "x-auth-token")
 BEARER = "Bearer "
+DROPPED = ("cookie", "accept-encoding")
+"""A cookie is a key, too; and what is compressed cannot be looked through."""
+ECHOES = ("TRACE", "TRACK", "DEBUG")
+"""Methods whose answer is the request: with the key (RFC 9110, 9.3.8)."""
+SECRET_BYTES = 12
+"""What is shorter may be any word of an answer."""
 
 
 class WrongKeyError(Exception):
@@ -50,7 +57,8 @@ class Service:
     def has(self, target: str) -> bool:
         """Whether a request's path lies within the service; two readers must not see two places."""
         path = target.partition("?")[0]
-        steps = [unquote(step) for step in re.split(r"[/\\]", unquote(path))]
+        # Some servers take what follows a semicolon for a parameter of the step: "..;x" is "..".
+        steps = [unquote(step).partition(";")[0] for step in re.split(r"[/\\]", unquote(path))]
         return path.startswith(f"{self.path}/") and not {".", ".."} & set(steps)
 
     def inside(self, port: int) -> str:
@@ -62,21 +70,55 @@ class Service:
         assert self.place is not None
         host = urlsplit(self.base_url).netloc.rpartition("@")[2]
         names = tuple(name.lower() for name, _ in self.extra)
-        sent = head.onward(head.target, host).without(*names)
+        sent = head.onward(head.target, host).without(*names, *(DROPPED if self.mask else ()))
         if not self.keys:
             return Head(sent.method, sent.target, (*sent.headers, *self.extra))
         real = dict(self.keys)
         headers = []
         for name, value in sent.headers:
-            known = name.lower()
+            # Gateways take X_Api_Key for X-Api-Key.
+            known = name.lower().replace("_", "-")
             if known in KEY_HEADERS:
                 given = value.removeprefix(BEARER) if known == "authorization" else value
                 if known not in real or not hmac.compare_digest(given.encode(), self.token.encode()):
                     raise WrongKeyError
-                headers.append((name, real[known]))
+                headers.append((known, real[known]))
             else:
                 headers.append((name, value))
         return Head(sent.method, sent.target, (*headers, *self.extra))
+
+    @property
+    def mask(self) -> Mask | None:
+        """What its answers pass before an agent sees them: a service may repeat what it was asked."""
+        values = (value.removeprefix(BEARER).encode() for _, value in (*self.keys, *self.extra))
+        secrets = tuple(value for value in values if len(value) >= SECRET_BYTES)
+        return Concealer(secrets) if secrets else None
+
+
+class Concealer:
+    """Puts as many stars in the place of each of ``secrets``, also where one comes in pieces. Holds nothing back but
+    what may be the beginning of one."""
+
+    def __init__(self, secrets: tuple[bytes, ...]) -> None:
+        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._secrets)))
+        self._held = b""
+
+    def __call__(self, piece: bytes) -> bytes:
+        """What may go on; with b"" all that is left."""
+        data = self._pattern.sub(lambda found: b"*" * len(found[0]), self._held + piece)
+        begun = 0 if not piece else self._begun(data)
+        self._held = data[len(data) - begun :]
+        return data[: len(data) - begun]
+
+    def _begun(self, data: bytes) -> int:
+        """How many bytes at the end begin a secret."""
+        longest = min(len(self._secrets[0]) - 1, len(data))
+        ends = (length for length in range(longest, 0, -1) if self._begins(data[-length:]))
+        return next(ends, 0)
+
+    def _begins(self, end: bytes) -> bool:
+        return any(secret.startswith(end) for secret in self._secrets)
 
 
 def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
