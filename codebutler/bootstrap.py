@@ -24,6 +24,7 @@ from codebutler.direct.book import Book
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.router import DirectRouter, Known
 from codebutler.disk.backups import Backups, Keeper, open_or_restore
+from codebutler.errors import RegistryError
 from codebutler.intake.entry import EventRouter
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
@@ -123,7 +124,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     scheduler, desk, own_words = _schedule(around, parts, parent, voice, audited)
     listeners.add(scheduler)
     apphome = _apphome(around, api, parts, parent)
-    known = Known(parts.book, parent.repos, apphome.cards, parts.services)
+    known = Known(parts.book, parent.repos, apphome.cards, partial(_down, parts.supervisor), parts.services)
     direct = DirectRouter(own_words, known, parts.sender, parts.journal, parts.tasks, around.clock)
     router = HoldingRouter(direct)
     intake = Intake(
@@ -224,6 +225,13 @@ def _heed(inlet: Inlet, channels: Channels, notice: Notice) -> None:
             inlet.reasons.asked(notice)
         case ChannelMoved():
             channels.moved(notice)
+
+
+def _down(supervisor: Supervisor, repo: str) -> str:
+    try:
+        return supervisor.down(repo)
+    except RegistryError:
+        return ""  # it is being removed just now
 
 
 def _name(repo: Repo | None) -> str:

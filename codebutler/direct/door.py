@@ -48,8 +48,9 @@ class DirectDoor:
             return await self._take(home, repo, event, missed=missed)
         mine = allowed(self._repos(), event.user)
         if not mine:
-            decision = self._intake.decide(Repo("", Config()), event, NoRequest())
-            await self._intake.refuse(event, NoRequest(), decision, known=False)
+            request = request_of(event, ())
+            decision = self._intake.decide(Repo("", Config()), event, request)
+            await self._intake.refuse(event, request, decision, known=False)
             return "refused"
         if isinstance(event, MessagePosted):
             return await self._begin(event, mine, missed=missed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol
@@ -63,12 +64,13 @@ class Receipts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the router looks up: threads, the served repositories by channel, and what somebody may see of them; and
-    where it is written down what it refuses."""
+    """What the router looks up: threads, the served repositories by channel, what somebody may see of them, and why
+    one's worker stays down ("" if it does not); and where it is written down what it refuses."""
 
     book: Book
     repos: Callable[[], Mapping[str, Repo]]
     cards: Callable[[str], Sequence[RepoCard]]
+    down: Callable[[str], str]
     refusals: Refusals
 
 
@@ -120,6 +122,8 @@ class DirectRouter:
                 return
             if isinstance(entry.request, NoRequest) and isinstance(request, Command):
                 self._known.refusals.commanded(entry.event, kind_of(event, request))
+        if isinstance(event, MessagePosted) and self._known.down(repo.name):
+            self._tasks.start(self._say_down(entry, repo), name=f"bad news for {event.user}")
         self._router.route(replace(entry, channel=home, event=event, request=request))
 
     def _keep(self, thread: Thread, entry: Entry) -> None:
@@ -150,6 +154,13 @@ class DirectRouter:
         self._cards.pop(thread, None)
         if card_ts:
             await self._say(entry, wording.chosen(card_ts, repo.name))
+
+    async def _say_down(self, entry: Entry, repo: Repo) -> None:
+        """Its channel was told, which somebody who writes here may not read. Once for each thread."""
+        root = root_of(entry.event)
+        post = Post(text=wording.down(repo.name), thread_ts=root)
+        with suppress(ChatError):
+            await self._mouth.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
 
     async def _say_lost(self, entry: Entry) -> None:
         text, root = wording.NOT_KNOWN, root_of(entry.event)

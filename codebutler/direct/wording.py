@@ -86,6 +86,14 @@ def help_text(repos: Mapping[str, Repo]) -> str:
     )
 
 
+def down(name: str) -> str:
+    """For a repository whose worker does not come up."""
+    return (
+        f"⚠️ *{escape(name)}* cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
+        "why. What you write is kept and answered later."
+    )
+
+
 def unknown(name: str) -> str:
     """For a word that no repository knows."""
     near = nearest(name)

@@ -77,7 +77,7 @@ REMEMBERED_S = 7 * 86400
 LATEST = 5000
 
 # So many messages and files of direct conversations are known to belong somewhere.
-KEPT_DIRECT = 20_000
+KEPT_DIRECT = 10_000
 
 PendingRow = tuple[int, str, str, str, str]
 

@@ -59,6 +59,7 @@ class House:
         self.repos = {each.config.slack.channel_id: each for each in repos}
         self.routed: list[Entry] = []
         self.refusals: list[tuple[str, bool]] = []
+        self.down: dict[str, str] = {}
         self.commands: list[str] = []
         self._path = root / "journal.db"
         self._stack = AsyncExitStack()
@@ -70,7 +71,7 @@ class House:
         await book.load()
         sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
-        known = Known(book, lambda: self.repos, self.cards, self)
+        known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
         router = DirectRouter(self, known, sender, self.journal, self.tasks, self.clock)
         self.intake = Intake(
             repos=lambda: self.repos, journal=self.journal, router=router, refusals=self, clock=self.clock
@@ -102,7 +103,7 @@ class House:
         self.routed.append(entry)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
-        self.refusals.append((decision.reason, tell))
+        self.refusals.append((f"{kind}: {decision.reason}", tell))
 
     def commanded(self, event: Event, kind: str) -> None:
         self.commands.append(kind)
@@ -212,7 +213,7 @@ async def test_a_repository_is_named_at_once_or_in_the_thread(two: House) -> Non
         ("C2", Prompt(text="explain that", prefix="claude")),
     ]
     # The rules of its channel hold here too.
-    assert two.refusals == [("no rule allows it", True)]
+    assert two.refusals == [("prompt run: no rule allows it", True)]
 
 
 async def test_files_come_with_the_message(two: House) -> None:
@@ -244,7 +245,7 @@ async def test_a_stranger_is_told_once(two: House) -> None:
     for number in (1, 2):
         event = MessagePosted(channel=D, ts=f"{number}.1", user="U0MALLORY", text="hello")
         assert await two.accept(event) == "refused"
-    assert two.refusals == [("not in allowedUsers", True), ("not in allowedUsers", False)]
+    assert two.refusals == [("prompt: not in allowedUsers", True), ("prompt: not in allowedUsers", False)]
     press = ButtonClicked(
         channel=D, user="U0MALLORY", message_ts="1.1", action_id=REPO_ACTION, value="alpha", action_ts="2"
     )
@@ -278,3 +279,12 @@ async def test_a_question_that_nobody_answers_is_given_up_after_a_week(two: Hous
     await two.start()
     assert await two.journal.pending() == []
     assert two.routed == []
+
+
+async def test_whose_worker_stays_down_is_told_in_the_thread_once(one: House) -> None:
+    one.down["alpha"] = "it keeps failing"
+    first = one.say("explain this")
+    await one.accept(first)
+    await one.accept(one.say("and that", first.ts))
+    assert len(one.reached) == 2
+    assert ["cannot answer now" in text for text in one.chat.texts(D)] == [True]
