@@ -14,6 +14,7 @@ from codebutler.errors import ChatError, StoreError
 from codebutler.intake.notes import Kept, Notes
 from codebutler.model import OPERATOR, MessagePosted, Post, React
 from codebutler.process.tasks import Tasks
+from codebutler.process.waiting import wait_for
 from codebutler.schedule import book as books
 from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found, News
@@ -23,6 +24,7 @@ from codebutler.text.escape import escape
 
 LOOK_S = 5.0
 SETTLE_S = 0.5
+SHORTEST_S = 0.05
 NOTE = "schedule"
 
 log = logging.getLogger("codebutler.schedule")
@@ -125,13 +127,7 @@ class Scheduler:
         due = books.next_at(self.book)
         wait_s = look_s if due is None else min(look_s, (due - self._clock.now()).total_seconds())
         self._wake.clear()
-        sleeping = asyncio.ensure_future(self._clock.sleep(max(wait_s, 0.05)))
-        woken = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait({sleeping, woken}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeping.cancel()
-            woken.cancel()
+        await wait_for(self._clock, self._wake, max(wait_s, SHORTEST_S))
 
     def _start(self, key: str, work: Coroutine[object, object, None]) -> None:
         running = self._speaking.get(key)

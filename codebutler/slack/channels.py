@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatError
+from codebutler.process.waiting import wait_for
 
 T = TypeVar("T")
 
@@ -73,13 +74,7 @@ class Channels:
 
     async def _wait(self, channel: str) -> None:
         opened = self._opened.setdefault(channel, asyncio.Event())
-        probing = asyncio.ensure_future(self._clock.sleep(PROBE_S))
-        hearing = asyncio.ensure_future(opened.wait())
-        try:
-            await asyncio.wait({probing, hearing}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            probing.cancel()
-            hearing.cancel()
+        await wait_for(self._clock, opened, PROBE_S)
 
     def _close(self, channel: str, code: str) -> None:
         if self._closed.get(channel) != code:

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from codebutler.clock import Clock
 from codebutler.process.killpoints import reached
+from codebutler.process.waiting import wait_for
 from codebutler.slack.endpoint import is_loopback
 from codebutler.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
 
@@ -130,7 +131,7 @@ class Link:
 
     async def retire(self) -> None:
         """Go on serving until Slack closes the connection, or close it after ``drain_s``."""
-        await self._closed_within(self._timing.drain_s)
+        await wait_for(self._clock, self.closed, self._timing.drain_s)
         await asyncio.gather(*self._handling, return_exceptions=True)
         await self._wire.close()
 
@@ -189,21 +190,11 @@ class Link:
     async def _watch(self) -> None:
         while not self.closed.is_set():
             self._wire.heard = False
-            await self._closed_within(self._timing.silence_s)
+            await wait_for(self._clock, self.closed, self._timing.silence_s)
             if not self._wire.heard and not self.closed.is_set():
                 log.warning("Slack has been silent for %g s: reconnecting", self._timing.silence_s)
                 self.abort()
                 return
-
-    async def _closed_within(self, seconds: float) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep(seconds))
-        closed = asyncio.ensure_future(self.closed.wait())
-        waiting: set[asyncio.Future[Any]] = {timer, closed}
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            closed.cancel()
 
     def _end(self, reason: str) -> None:
         if not self.ended.done():

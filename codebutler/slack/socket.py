@@ -16,6 +16,7 @@ from typing import Literal
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError
+from codebutler.process.waiting import first_of
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.link import Handler, Link, SocketTiming, Tally, cancel, open_wire
 
@@ -109,12 +110,7 @@ class SocketModeClient:
 
     async def wait_connected(self) -> None:
         """Wait for a connection. Raises ChatAuthError or ChatError when there will be none."""
-        waits = {asyncio.create_task(event.wait()) for event in (self._connected, self._finished)}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await first_of(self._connected.wait(), self._finished.wait())
         if self._finished.is_set():
             error = ChatAuthError if self._state == "auth_failed" else ChatError
             raise error(self._trouble or "the connection to Slack is stopped")

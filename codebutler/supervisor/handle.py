@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.config.schema import RepoSettings
+from codebutler.process.waiting import first_of
 from codebutler.protocol.messages import Heartbeat, LogTag
 from codebutler.supervisor.deliveries import Deliveries
 from codebutler.supervisor.kit import Kit
@@ -13,7 +14,6 @@ from codebutler.supervisor.port import JournalEntry, WorkerLink
 from codebutler.supervisor.restart import Again, GiveUp, Quarantine, Record, after_death, describe
 from codebutler.supervisor.sends import Sends
 from codebutler.supervisor.states import WorkerState, move
-from codebutler.supervisor.waiting import first_of
 
 NOT_STARTED = 255
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import CodeButlerError, FrameTooLargeError, ProtocolError
 from codebutler.process.killpoints import reached
+from codebutler.process.waiting import first_of
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,
@@ -43,7 +44,6 @@ from codebutler.supervisor.sends import Sends
 from codebutler.supervisor.states import WorkerState
 from codebutler.supervisor.testimony import ERROR_CHARS, Testimony
 from codebutler.supervisor.vitals import Vitals
-from codebutler.supervisor.waiting import first_of
 
 LAST_WORDS_S = 1.0
 BURIAL_S = 5.0

@@ -11,13 +11,14 @@ import secrets
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from codebutler.clock import Clock
+from codebutler.process.waiting import settled_within
 from codebutler.workspace.signal import Signal
 from codebutler.workspace.state import Json, MethodError
 
@@ -242,12 +243,9 @@ class Hub:
         self.counts.lost += 1
 
     async def _acked(self, envelope_id: str, future: asyncio.Future[Json]) -> Json | None:
-        timer = asyncio.create_task(self._clock.sleep(self._timing.ack_s), name="workspace-ack-deadline")
         try:
-            waited: set[asyncio.Future[Any]] = {future, timer}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            await settled_within(self._clock, future, self._timing.ack_s)
         finally:
-            timer.cancel()
             self._awaited.pop(envelope_id, None)
             self._sent_s.pop(envelope_id, None)
         return future.result() if future.done() and not future.cancelled() else None

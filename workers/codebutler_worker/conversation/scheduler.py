@@ -10,11 +10,11 @@ from functools import partial
 
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
+from codebutler.process.waiting import wait_for
 from codebutler_worker.budget.hold import hold
 from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.desk.todo import Steer, Typed, Verdict
-from codebutler_worker.conversation.desk.waiting import wait_for
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.parking import resume_due

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import uuid4
 
 from codebutler.clock import Clock
 from codebutler.model import File
+from codebutler.process.waiting import settled_within
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
 
 FETCH_S = 180.0
@@ -50,17 +50,12 @@ class Fetcher:
         request_id = uuid4().hex
         coming = self._coming[request_id] = _Coming(asyncio.get_running_loop().create_future())
         self._send(Fetch(request_id=request_id, file_id=file_id))
-        alarm = asyncio.create_task(self._clock.sleep(FETCH_S), name=f"deadline of {file_id}")
-        first: tuple[asyncio.Future[Any], ...] = (coming.result, alarm)
         try:
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.result.done():
+            if not await settled_within(self._clock, coming.result, FETCH_S):
                 raise NotFetchedError("timeout")
             return coming.result.result()
         finally:
             del self._coming[request_id]
-            alarm.cancel()
-            await asyncio.gather(alarm, return_exceptions=True)
 
     def take(self, message: FileMessage) -> None:
         """What the parent says about a file; one that nobody waits for any more is let go."""

@@ -3,13 +3,13 @@ call to call and never holds up the worker's loop."""
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import threading
 from dataclasses import replace
 
 from codebutler.clock import Clock
 from codebutler.errors import AgentUnavailableError
+from codebutler.process.waiting import wait_for
 from codebutler_worker.agents.shell.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.display import told
@@ -119,7 +119,7 @@ class ShellTerminal:
                 left_s = max(left_s, TICK_S)
             if left_s <= 0:
                 return self._heard(None)
-            await _either(process.output, self._clock, left_s)
+            await wait_for(self._clock, process.output, left_s)
 
     async def _ended(self, process: PtyProcess) -> Heard:
         heard = self._heard(process.returncode or 0)
@@ -150,14 +150,3 @@ class Backlog:
         with self._lock:
             data, self._data = self._data, bytearray()
         return bytes(data)
-
-
-async def _either(event: asyncio.Event, clock: Clock, within_s: float) -> None:
-    waiting = asyncio.create_task(event.wait(), name="terminal output")
-    alarm = asyncio.create_task(clock.sleep(within_s), name="terminal deadline")
-    try:
-        await asyncio.wait((waiting, alarm), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-        alarm.cancel()
-        await asyncio.gather(waiting, alarm, return_exceptions=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from codebutler.clock import Clock
+from codebutler.process.waiting import wait_for
 from codebutler_worker.agents.backend import Finished, Output, Text
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.command import keys
@@ -249,23 +250,10 @@ class Run:
     async def _wait(self, at_most_s: float) -> bool:
         """True if output came (or the end)."""
         left_s = self._began_s + self._pace.limit_s - self._clock.monotonic()
-        return await _within(self._clock, self._process.output, min(at_most_s, max(left_s, 0)))
+        return await wait_for(self._clock, self._process.output, min(at_most_s, max(left_s, 0)))
 
     async def _ended_within(self, seconds: float) -> None:
-        await _within(self._clock, self._process.ended, seconds)
+        await wait_for(self._clock, self._process.ended, seconds)
 
     def _tail(self) -> str:
         return "\n".join([*self._kept, *self.last.live])[-KEPT_CHARS:]
-
-
-async def _within(clock: Clock, event: asyncio.Event, seconds: float) -> bool:
-    if event.is_set() or seconds <= 0:
-        return event.is_set()
-    waits = [asyncio.create_task(event.wait()), asyncio.create_task(clock.sleep(seconds))]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-    return event.is_set()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from codebutler.errors import CodeButlerError
 from codebutler.process.killpoints import reached
+from codebutler.process.waiting import wait_for
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -34,7 +35,6 @@ from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
 from codebutler_worker.conversation.desk.naming import WORDLESS
 from codebutler_worker.conversation.desk.todo import Verdict
-from codebutler_worker.conversation.desk.waiting import wait_for
 from codebutler_worker.conversation.line.parking import others_than, resume_at
 from codebutler_worker.conversation.line.typing import GONE
 from codebutler_worker.conversation.turn.background import gather
