@@ -14,7 +14,6 @@ from codebutler_worker.media.service import (
     MAX_PROMPT_CHARS,
     MediaError,
     MediaService,
-    proxy_of,
 )
 from tests.mediaserver.server import KEY, MediaServer
 from tests.programs import require
@@ -104,19 +103,3 @@ async def test_it_goes_through_the_proxy_that_is_named() -> None:
         far = MediaService(OpenAISection(api_key=KEY, base_url="http://media.invalid/v1"), env)
         assert await far.draw("a lighthouse")
         assert len(proxy.drawn) == 1
-
-
-@pytest.mark.parametrize(
-    ("url", "proxy"),
-    [
-        ("https://api.openai.com/v1", "http://proxy.example:3128"),
-        ("http://api.openai.com/v1", None),
-        ("https://whisper.intern.example/v1", None),
-        ("https://127.0.0.1:8000/v1", None),
-        ("https://localhost/v1", None),
-    ],
-)
-def test_which_proxy_counts(url: str, proxy: str | None) -> None:
-    env = {"HTTPS_PROXY": "http://proxy.example:3128", "NO_PROXY": "localhost,.intern.example"}
-    assert proxy_of(url, env) == proxy
-    assert proxy_of(url, {}) is None

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.egress.hosts import Place, place
 from codebutler_worker.internet.addresses import is_public
+from codebutler_worker.internet.proxy import proxy_of
 
 if TYPE_CHECKING:
     import ssl
@@ -127,8 +128,6 @@ class Dialer:
         return reader, writer
 
     def _proxy(self, wanted: Place) -> str | None:
-        from codebutler_worker.media.service import proxy_of
-
         return proxy_of(f"https://{wanted.authority}", self.env)
 
     def _context(self) -> ssl.SSLContext:

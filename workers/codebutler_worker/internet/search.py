@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from codebutler.config.schema import TavilySection
 from codebutler.errors import CodeButlerError
-from codebutler_worker.media.service import proxy_of
-
-if TYPE_CHECKING:
-    import httpx
+from codebutler_worker.internet.answers import read_at_most
+from codebutler_worker.internet.proxy import proxy_of
 
 Depth = Literal["basic", "advanced"]
 SEARCH_S = 60.0
@@ -80,22 +78,16 @@ class WebSearch:
                 httpx.AsyncClient(timeout=timeout, proxy=proxy_of(url, self.env), trust_env=False) as client,
                 client.stream("POST", url, json=body, headers=headers) as response,
             ):
-                return response.status_code, await _read(response)
+                content = await read_at_most(response, MAX_ANSWER_BYTES)
         except httpx.TimeoutException:
             raise SearchError("Tavily did not answer in time: try again") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise SearchError(
                 f"Tavily cannot be reached ({type(error).__name__}): check tavily.baseUrl"
             ) from None
-
-
-async def _read(response: httpx.Response) -> bytes:
-    found = bytearray()
-    async for piece in response.aiter_bytes():
-        found += piece
-        if len(found) > MAX_ANSWER_BYTES:
+        if content is None:
             raise SearchError("Tavily sent more than can be taken: ask for fewer results")
-    return bytes(found)
+        return response.status_code, content
 
 
 def _cut(hit: Hit) -> Hit:

@@ -9,16 +9,14 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 import msgspec
 
 from codebutler.config.schema import OpenAISection
 from codebutler.errors import CodeButlerError
-
-if TYPE_CHECKING:
-    import httpx
+from codebutler_worker.internet.answers import read_at_most
+from codebutler_worker.internet.proxy import proxy_of
 
 TRANSCRIBE_S = 120.0
 IMAGE_S = 240.0
@@ -95,37 +93,16 @@ class MediaService:
                 httpx.AsyncClient(timeout=timeout, headers=headers, proxy=proxy_of(url, self.env)) as client,
                 client.stream("POST", url, **content) as response,
             ):
-                body = await _read(response)
+                body = await read_at_most(response, MAX_ANSWER_BYTES)
         except httpx.TimeoutException:
             raise MediaError("the openai service did not answer in time: try again") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise MediaError(
                 f"the openai service cannot be reached ({type(error).__name__}): check openai.baseUrl"
             ) from None
-        return _answer(response.status_code, body)
-
-
-def proxy_of(url: str, env: Mapping[str, str]) -> str | None:
-    """The proxy that ``env`` names for ``url`` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), None for this machine."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    direct = ("localhost", "127.0.0.1", "::1", *env.get("NO_PROXY", "").split(","))
-    if any(_covers(rule.strip().lstrip("."), host) for rule in direct):
-        return None
-    return env.get(f"{parts.scheme.upper()}_PROXY") or None
-
-
-def _covers(rule: str, host: str) -> bool:
-    return rule == "*" or (bool(rule) and (host == rule or host.endswith(f".{rule}")))
-
-
-async def _read(response: httpx.Response) -> bytes:
-    found = bytearray()
-    async for piece in response.aiter_bytes():
-        found += piece
-        if len(found) > MAX_ANSWER_BYTES:
+        if body is None:
             raise MediaError("the openai service sent more than can be taken")
-    return bytes(found)
+        return _answer(response.status_code, body)
 
 
 def _answer(status: int, body: bytes) -> dict[str, Any]:

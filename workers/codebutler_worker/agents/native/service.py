@@ -20,7 +20,7 @@ from codebutler_worker.agents.native import wire
 from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting
 from codebutler_worker.agents.native.retry import pause_s, refusal, retry_after_s
 from codebutler_worker.agents.native.sse import EventDecoder, EventTooLargeError
-from codebutler_worker.media.service import proxy_of
+from codebutler_worker.internet.proxy import proxy_of
 
 if TYPE_CHECKING:
     import ssl
