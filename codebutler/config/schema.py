@@ -158,12 +158,14 @@ class SandboxSection(Section, frozen=True):
     behind those walls.
 
     ``network``: what agents reach; ``hosts``: where that is a list, what is on it besides the model's service.
+    ``readable``: directories outside the repository that they may read: toolchains in the home.
     """
 
     mode: SandboxMode = "auto"
     network: AgentNetwork = "auto"
     command_network: CommandNetwork = "auto"
     hosts: tuple[Host, ...] = ()
+    readable: tuple[Annotated[str, Meta(pattern=r"^~?/[^/\n][^\n]*\Z")], ...] = ()
     memory_mb: Annotated[int, Meta(ge=0, le=2**24)] | None = None
     processes: Annotated[int, Meta(ge=0, le=2**22)] | None = None
     file_size_gb: Annotated[int, Meta(ge=0, le=2**20)] = 10

@@ -116,6 +116,8 @@ async def _walls(
         yield warn("sandbox", "none", "agents run without walls: set sandbox.mode to auto unless you must")
     else:
         yield walls_finding(sandbox.name)
+    if section.readable:
+        yield _readable(section)
     for level, told in sorted({_identity(sandbox.name, each) for each in group if each.path}):
         yield Finding(area="sandbox", subject="user", level=level, text=told)
     if isinstance(sandbox, Lasting):
@@ -126,6 +128,13 @@ async def _walls(
     if isinstance(sandbox, BwrapSandbox):
         yield _filter(sandbox)
     yield await _network(sandbox, section)
+
+
+def _readable(section: SandboxSection) -> Finding:
+    missing = [name for name in section.readable if not Path(name).expanduser().exists()]
+    if missing:
+        return warn("sandbox", "readable", f"not there: {', '.join(missing)} (sandbox.readable)")
+    return ok("sandbox", "readable", f"agents and commands also read {', '.join(section.readable)}")
 
 
 def _identity(walls: str, settings: RepoSettings) -> tuple[Level, str]:

@@ -129,7 +129,12 @@ class Roster:
             idle_s = self._settings.config.agent.silence_seconds
             # The parent has already taken out what an untrusted file says.
             sandbox = await select_sandbox(
-                section.mode, trusted=True, hidden=(self._state,), section=section, idle_s=idle_s
+                section.mode,
+                trusted=True,
+                hidden=(self._state,),
+                section=section,
+                idle_s=idle_s,
+                home=self._home,
             )
             repo = Path(self._settings.path)
             level, told = identity(sandbox.name, os.geteuid(), repo.stat().st_uid, str(repo))

@@ -19,7 +19,7 @@ async def test_the_agent_that_is_set_up_answers_once(tmp_path: Path, status: int
         config = Config(
             agent=AgentSection(default="native"),
             native=NativeSection(base_url=model.base_url, api_key="sk-not-real", model="m"),
-            sandbox=SandboxSection(mode="none"),
+            sandbox=SandboxSection(mode="none", readable=("/nowhere/tools",)),
         )
         checkup = Checkup(
             group=(RepoSettings(name="r", path="", channel_id="", config=config),),
@@ -30,5 +30,7 @@ async def test_the_agent_that_is_set_up_answers_once(tmp_path: Path, status: int
     assert found["agents", "agent (default)"].level == "ok"
     assert found["live", "native"].level == level
     assert found["memory", "m"].level == "ok"
+    assert found["sandbox", "readable"].level == "warn"
+    assert "/nowhere/tools" in found["sandbox", "readable"].text
     assert "sk-not-real" not in str(found)
     assert model.keys == ["sk-not-real"]

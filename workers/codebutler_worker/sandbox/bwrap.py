@@ -39,14 +39,17 @@ echo written > here && cat here
 
 
 class BwrapSandbox:
-    """``hidden`` are directories no agent may see wherever they lie: the supervisor's home above all.
+    """``hidden`` are directories no agent may see wherever they lie: the supervisor's home above all; ``readable``
+    those outside the repository that each may read.
 
     Raises SandboxUnavailableError if bubblewrap is not installed.
     """
 
     name = "bwrap"
 
-    def __init__(self, hidden: tuple[Path, ...] = (), program: Path | None = None) -> None:
+    def __init__(
+        self, hidden: tuple[Path, ...] = (), program: Path | None = None, readable: tuple[Path, ...] = ()
+    ) -> None:
         self.filter = FilterFile()
         bwrap = program or find_program("bwrap")
         if bwrap is None:
@@ -54,6 +57,7 @@ class BwrapSandbox:
         self._system = inspect_system(bwrap)
         self._watcher = Watcher()
         self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
+        self._readable = readable
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
@@ -67,7 +71,7 @@ class BwrapSandbox:
         inside = Inside(
             home=policy.home.resolve(),
             home_paths=home_paths(policy),
-            readable=tuple((path, path.resolve()) for path in readable(argv, policy)),
+            readable=tuple((path, path.resolve()) for path in readable(argv, policy, self._readable)),
             hidden=self._hidden,
             env=tuple(loader.items()),
             network=policy.network,

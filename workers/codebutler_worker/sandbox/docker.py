@@ -42,8 +42,9 @@ echo written > here && cat here
 
 
 class DockerSandbox:
-    """``hidden`` are directories no agent may see; ``host`` is the daemon's address, "" = the usual one; ``limits``
-    hold for each container; one in which nothing happens for ``idle_s`` goes.
+    """``hidden`` are directories no agent may see, ``readable`` those outside the repository that each may read;
+    ``host`` is the daemon's address, "" = the usual one; ``limits`` hold for each container; one in which nothing
+    happens for ``idle_s`` goes.
 
     Raises SandboxUnavailableError if the docker client is not installed.
     """
@@ -51,7 +52,12 @@ class DockerSandbox:
     name = "docker"
 
     def __init__(
-        self, hidden: tuple[Path, ...] = (), host: str = "", limits: Limits = DEFAULT, idle_s: float = 60.0
+        self,
+        hidden: tuple[Path, ...] = (),
+        host: str = "",
+        limits: Limits = DEFAULT,
+        idle_s: float = 60.0,
+        readable: tuple[Path, ...] = (),
     ) -> None:
         program = find_program("docker")
         if program is None:
@@ -61,6 +67,7 @@ class DockerSandbox:
         self._containers = Containers(self._docker, idle_s)
         self._watcher = Watcher()
         self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
+        self._readable = readable
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port. Starts nothing yet: the container is made when the launch is."""
@@ -72,7 +79,7 @@ class DockerSandbox:
         inside = Inside(
             home=policy.home.resolve(),
             home_paths=home_paths(policy),
-            readable=tuple((path, path.resolve()) for path in readable(argv, policy)),
+            readable=tuple((path, path.resolve()) for path in readable(argv, policy, self._readable)),
             hidden=self._hidden,
             network=policy.network,
         )

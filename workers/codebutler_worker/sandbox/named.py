@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
@@ -22,8 +23,26 @@ def home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
     return tuple(kept)
 
 
-def readable(argv: tuple[str, ...], policy: SandboxPolicy) -> list[Path]:
-    """What is named and exists; the program itself need not be named.
+def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tuple[Path, ...]:
+    """The directories of ``sandbox.readable``; one that is not there may come later.
+
+    Raises SandboxUnavailableError for one that is more than a toolchain: it holds the home, or what no agent may see.
+    """
+    found = tuple(home / name[2:] if name.startswith("~/") else Path(name) for name in named)
+    for name, path in zip(named, found, strict=True):
+        real = path.resolve()
+        for kept in (home.resolve(), *(each.resolve() for each in hidden)):
+            if kept.is_relative_to(real):
+                raise SandboxUnavailableError(
+                    f"sandbox.readable: {name} holds {kept}, which is not for agents: name a directory below it"
+                )
+        if any(real.is_relative_to(each.resolve()) for each in hidden):
+            raise SandboxUnavailableError(f"sandbox.readable: {name} is CodeButler's own: take it out")
+    return found
+
+
+def readable(argv: tuple[str, ...], policy: SandboxPolicy, more: tuple[Path, ...] = ()) -> list[Path]:
+    """What is named, by the policy or by ``more``, and exists; the program itself need not be named.
 
     Not what lies where the agent writes: it shows anyway, and a link planted there would show its target.
     """
@@ -31,7 +50,7 @@ def readable(argv: tuple[str, ...], policy: SandboxPolicy) -> list[Path]:
     written = (policy.workdir, *policy.home_paths)
     return [
         path.absolute()
-        for path in (*policy.readable, *program)
+        for path in (*policy.readable, *more, *program)
         if path.exists() and not any(path.absolute().is_relative_to(place) for place in written)
     ]
 

@@ -32,12 +32,18 @@ echo written > here && cat here
 
 
 class SeatbeltSandbox:
-    """``hidden`` are directories no agent may see. Raises SandboxUnavailableError off macOS, and for root."""
+    """``hidden`` are directories no agent may see, ``readable`` those outside the repository that each may read.
+
+    Raises SandboxUnavailableError off macOS, and for root."""
 
     name = "seatbelt"
 
     def __init__(
-        self, hidden: tuple[Path, ...] = (), program: Path = PROGRAM, uid: int | None = None
+        self,
+        hidden: tuple[Path, ...] = (),
+        program: Path = PROGRAM,
+        uid: int | None = None,
+        readable: tuple[Path, ...] = (),
     ) -> None:
         if not os.access(program, os.X_OK):
             raise SandboxUnavailableError(f"seatbelt is a part of macOS: there is no {program} here")
@@ -45,6 +51,7 @@ class SeatbeltSandbox:
             raise SandboxUnavailableError("seatbelt cannot make root an ordinary user: run CodeButler as one")
         self._program = program
         self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
+        self._readable = readable
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
@@ -54,7 +61,7 @@ class SeatbeltSandbox:
         inside = Inside(
             home=policy.home.resolve(),
             home_paths=home_paths(policy),
-            readable=tuple((path, path.resolve()) for path in readable(argv, policy)),
+            readable=tuple((path, path.resolve()) for path in readable(argv, policy, self._readable)),
             hidden=self._hidden,
             network=policy.network,
             own_terminal=policy.own_terminal,

@@ -8,6 +8,7 @@ from pathlib import Path
 from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.named import toolchains
 from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Sandbox
 
@@ -22,9 +23,11 @@ async def select_sandbox(
     hidden: tuple[Path, ...] = (),
     section: SandboxSection = ANYTHING,
     idle_s: float = 60.0,
+    home: Path | None = None,
 ) -> Sandbox:
     """The sandbox for ``mode``, self-tested. ``trusted``: whether ``mode`` comes from trusted configuration;
-    ``section`` says what a container may use up, ``idle_s`` how long it waits for its conversation to go on.
+    ``section`` says what a container may use up and what of ``home`` (the user's) is readable, ``idle_s`` how long a
+    container waits for its conversation to go on.
 
     Raises SandboxUnavailableError with what to do.
     """
@@ -32,11 +35,12 @@ async def select_sandbox(
         if not trusted:
             raise SandboxUnavailableError("sandbox.mode none is honoured in trusted configuration only")
         return NoSandbox()
+    readable = toolchains(section.readable, home or Path.home(), hidden)
     errors = []
     # Seatbelt, which nobody has tried, has to be named.
     for wanted in ("bwrap", "docker") if mode == "auto" else (mode,):
         try:
-            sandbox = _made(wanted, hidden, section, idle_s)
+            sandbox = _made(wanted, hidden, readable, section, idle_s)
             await sandbox.self_test()
         except SandboxUnavailableError as error:
             errors.append(str(error))
@@ -45,16 +49,22 @@ async def select_sandbox(
     raise SandboxUnavailableError("; ".join([*errors, WITHOUT]))
 
 
-def _made(mode: SandboxMode, hidden: tuple[Path, ...], section: SandboxSection, idle_s: float) -> Sandbox:
+def _made(
+    mode: SandboxMode,
+    hidden: tuple[Path, ...],
+    readable: tuple[Path, ...],
+    section: SandboxSection,
+    idle_s: float,
+) -> Sandbox:
     if mode == "bwrap":
         if sys.platform != "linux":
             raise SandboxUnavailableError("bubblewrap works on Linux only: use docker, or on macOS seatbelt")
-        return BwrapSandbox(hidden)
+        return BwrapSandbox(hidden, readable=readable)
     # Most workers never need the others, and each would carry them.
     if mode == "seatbelt":
         from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox
 
-        return SeatbeltSandbox(hidden)
+        return SeatbeltSandbox(hidden, readable=readable)
     from codebutler_worker.sandbox.docker import DockerSandbox, container_limits
 
-    return DockerSandbox(hidden, limits=container_limits(section), idle_s=idle_s)
+    return DockerSandbox(hidden, limits=container_limits(section), idle_s=idle_s, readable=readable)
