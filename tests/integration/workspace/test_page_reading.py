@@ -9,6 +9,10 @@ from tests.integration.workspace.browser import Stage, clean, enter, stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 __all__ = ["stage"]
+FIRST_SEEN = """list => {
+  const top = list.getBoundingClientRect().top + 4;
+  return [...list.children].find((item) => item.getBoundingClientRect().bottom > top && item.dataset.ts).dataset.ts;
+}"""
 RIGHT_TO_LEFT = """node => {
   const range = document.createRange();
   range.selectNodeContents(node);
@@ -102,3 +106,50 @@ async def test_under_a_finger_one_button_opens_all_there_is_to_do(stage: Stage) 
         await expect(page.locator("#thread-place")).to_have_text(f"#{name}")
         await expect(page.locator("#replies")).to_contain_text("look at this")
     assert list(stage.server.workspace.channel(channel).messages[ts].reactions) == ["heart", "rocket"]
+
+
+async def test_a_progress_that_grows_moves_nobody_who_reads_something_else(stage: Stage) -> None:
+    channel, name = stage.channel()
+    progress = stage.post(channel, text="working")
+    for number in range(60):
+        stage.post(channel, text=f"number {number}\nin two lines")
+    async with stage.page(name) as page:
+        messages = page.locator("#messages")
+        first = page.locator(f"#messages [data-ts='{progress}']")
+        await messages.evaluate("list => { list.scrollTop = list.scrollHeight / 2; }")
+        seen = await messages.evaluate(FIRST_SEEN)
+        place = f"list => list.querySelector('[data-ts=\"{seen}\"]').getBoundingClientRect().top"
+        before = await messages.evaluate(place)
+        for lines in range(1, 6):
+            text = "\n".join(["working"] * lines * 3)
+            stage.server.call("chat.update", stage.server.bot_token, channel=channel, ts=progress, text=text)
+            await expect(first.locator(".text")).to_have_text(text)
+            stage.post(channel, text=f"news {lines}")
+            await expect(messages).to_contain_text(f"news {lines}")
+        # A frame more, for what the browser itself may do about it.
+        await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert abs(await messages.evaluate(place) - before) < 2
+        stage.server.call("chat.update", stage.server.bot_token, channel=channel, ts=seen, text="changed")
+        await expect(page.locator(f"#messages [data-ts='{seen}']")).to_contain_text("changed")
+        assert abs(await messages.evaluate(place) - before) < 2
+
+
+async def test_thousands_of_messages_are_taken_in_and_read_back(stage: Stage) -> None:
+    channel, name = stage.channel()
+    stage.post(channel, text="needle")
+    async with stage.page(name) as page:
+        shown = page.locator("#messages .message")
+        for burst in range(4):
+            for number in range(burst * 500, burst * 500 + 500):
+                stage.post(channel, text=f"line {number}.")
+            await expect(shown.last).to_contain_text(f"line {burst * 500 + 499}.")
+        # Only the newest are in the document; the others come back when somebody looks for them.
+        assert await shown.count() < 350
+        await expect(shown.last).to_be_in_viewport()
+        drawn = await shown.count()
+        await page.locator("#messages").evaluate("list => { list.scrollTop = 0; }")
+        await expect(shown).to_have_count(drawn + 100)
+        await page.keyboard.press("Control+k")
+        await page.get_by_role("combobox", name="Jump or search").fill("needle")
+        await page.get_by_role("option", name="needle").click()
+        await expect(page.locator("#messages .message.found")).to_contain_text("needle")

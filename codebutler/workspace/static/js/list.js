@@ -1,4 +1,5 @@
 // A list of messages that follows the model: draws what is missing, replaces what changed, keeps to the bottom.
+// Only the newest are in the document, and older ones once somebody looks for them: a channel may hold thousands.
 
 import { reachable, tag } from "./dom.js";
 import { day } from "./text.js";
@@ -8,49 +9,85 @@ const NEAR_BOTTOM_PX = 80;
 const NEAR_TOP_PX = 120;
 const QUIET_MS = 500;
 const ONE_BREATH_S = 300;
+const WINDOW = 200;
+const MORE = 100;
+// What comes within one frame is drawn at once; beyond so many changes the whole list is drawn anew.
+const FRAME_MS = 16;
+const MANY = 40;
 
 export class MessageList {
-  /** `select` gives the messages to show now; `inThread` as in MessageView; `atTop` is called by whoever gets there. */
+  #changed = new Map(); // ts -> whether to show it
+  #timer = 0;
+  #size = WINDOW;
+
+  /** `select` gives the messages there are; `inThread` as in MessageView; `atTop` is called when all that are known
+   * are drawn and somebody looks for older ones. */
   constructor(root, view, select, inThread, atTop = () => undefined) {
     this.root = root;
     this.view = view;
     this.select = select;
     this.inThread = inThread;
     this.atBottom = true;
+    this.unreadSince = "";
     this.root.addEventListener("scroll", () => {
       this.atBottom = this.#nearBottom();
-      if (this.root.scrollTop < NEAR_TOP_PX && !this.atBottom) atTop();
+      if (this.root.scrollTop < NEAR_TOP_PX && !this.atBottom) this.#older(atTop);
     }, { passive: true });
     this.root.addEventListener("grown", ({ target }) => { reachable(target); this.#follow(); });
     walkable(this.root);
     new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
-  /** Draw everything anew and show the newest; `unreadSince` is the ts of the first message not seen yet. */
-  draw(empty, unreadSince = "") {
-    this.#fill(empty, unreadSince);
+  /** Draw everything anew and show the newest; `unreadSince` is the ts of the first message not seen yet. With
+   * `upTo` that message is drawn, too, however old it is. */
+  draw(empty, unreadSince = "", upTo = "") {
+    this.unreadSince = unreadSince;
+    const wanted = upTo ? this.select().filter(({ ts }) => ts >= upTo).length : 0;
+    this.#size = Math.max(WINDOW, wanted);
+    this.#fill(empty);
     this.#toBottom();
   }
 
   /** Draw older messages above what is seen, which stays where it is. */
-  drawAbove(unreadSince) {
+  drawAbove() {
+    this.#size = this.root.querySelectorAll(":scope > .message").length + MORE;
     const below = this.root.scrollHeight - this.root.scrollTop;
-    this.#fill(null, unreadSince);
+    this.#fill(null);
     this.root.scrollTop = this.root.scrollHeight - below;
   }
 
+  /** One message came, changed or went; `show` it even to somebody who has scrolled up. */
+  refresh(ts, show = false) {
+    this.#changed.set(ts, show || this.#changed.get(ts));
+    this.#timer ||= setTimeout(() => this.#flush(), FRAME_MS);
+  }
+
+  #older(atTop) {
+    const known = this.select().length;
+    if (known > this.root.querySelectorAll(":scope > .message").length) this.drawAbove();
+    else atTop();
+  }
+
+  /** The messages of the window; a thread's first one is always among them. */
+  #shown() {
+    const all = this.select();
+    const newest = all.slice(-this.#size);
+    return this.inThread && newest.length < all.length ? [all[0], ...newest] : newest;
+  }
+
   /** What comes is read aloud, but not a whole list that is drawn anew. */
-  #fill(empty, unreadSince) {
+  #fill(empty) {
+    this.#changed.clear();
     this.root.setAttribute("aria-live", "off");
     setTimeout(() => this.root.setAttribute("aria-live", "polite"), QUIET_MS);
-    const messages = this.select();
+    const messages = this.#shown();
     let shownDay = "";
-    let isMarked = !unreadSince;
+    let isMarked = !this.unreadSince;
     const items = messages.flatMap((message) => {
       const before = [];
       if (!this.inThread && day(message.ts) !== shownDay) before.push(divider((shownDay = day(message.ts)), "day"));
-      if (!isMarked && message.ts >= unreadSince) before.push(divider("New messages", "new"));
-      isMarked ||= message.ts >= unreadSince;
+      if (!isMarked && message.ts >= this.unreadSince) before.push(divider("New messages", "new"));
+      isMarked ||= message.ts >= this.unreadSince;
       return [...before, this.view.item(message, this.inThread)];
     });
     this.root.replaceChildren(...items);
@@ -60,25 +97,60 @@ export class MessageList {
     this.#group();
   }
 
-  /** One message came, changed or went; `show` it even to somebody who has scrolled up. */
-  refresh(ts, show = false) {
-    const message = this.select().find((m) => m.ts === ts);
-    const old = this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`);
-    if (!message) old?.remove();
-    else if (old) this.#replace(old, message);
-    else this.#insert(message);
-    if (message) reachable(this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`));
+  /** Draw what has changed; whoever reads something older goes on reading it where it is. */
+  #flush() {
+    this.#timer = 0;
+    const changed = [...this.#changed].sort();
+    this.#changed.clear();
+    const shown = changed.some(([, show]) => show);
+    const place = this.#place();
+    if (changed.length > MANY && this.atBottom) this.#fill(null);
+    else this.#redraw(changed.map(([ts]) => ts));
+    if (shown) this.#toBottom();
+    else if (this.atBottom) this.#follow();
+    else place();
+  }
+
+  #redraw(changed) {
+    const known = new Map(this.select().map((message) => [message.ts, message]));
+    const [oldest] = this.#shown();
+    for (const ts of changed) {
+      const message = known.get(ts);
+      const old = this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`);
+      if (!message) old?.remove();
+      else if (old) this.#replace(old, message);
+      else if (!oldest || ts >= oldest.ts) this.#insert(message);
+    }
+    if (this.atBottom) this.#trim();
     this.#countReplies();
+    reachable(this.root);
     this.#group();
-    if (show) this.#toBottom();
-    else this.#follow();
+  }
+
+  /** Nobody looks at what is far above the bottom. */
+  #trim() {
+    const drawn = this.root.querySelectorAll(":scope > .message").length;
+    if (drawn < WINDOW + MORE || this.root.contains(document.activeElement)) return;
+    this.#size = WINDOW;
+    this.#fill(null);
+  }
+
+  /** A way back to what is seen now: the first message in view stays where it is. */
+  #place() {
+    const { top } = this.root.getBoundingClientRect();
+    const first = this.atBottom ? null : [...this.root.children].find((child) => child.dataset.ts && child.getBoundingClientRect().bottom > top);
+    const at = first?.getBoundingClientRect().top;
+    return () => {
+      const now = first && this.root.querySelector(`[data-ts="${CSS.escape(first.dataset.ts)}"]`);
+      if (now) this.root.scrollTop += now.getBoundingClientRect().top - at;
+    };
   }
 
   /** Between what began a thread and its answers stands how many there are. */
   #countReplies() {
     if (!this.inThread) return;
     this.root.querySelector(".divider.count")?.remove();
-    const count = this.root.querySelectorAll(":scope > .message").length - 1;
+    const count = this.select().length - 1;
     if (count > 0) this.root.querySelector(".message").after(divider(count === 1 ? "1 reply" : `${count} replies`, "count"));
   }
 
@@ -113,11 +185,15 @@ export class MessageList {
     (again || item).focus({ preventScroll: true });
   }
 
+  /** Most come last; a new day is told before its first message. */
   #insert(message) {
     this.root.querySelector(".empty")?.remove();
     const item = this.view.item(message, this.inThread);
-    const later = [...this.root.children].find((child) => child.dataset.ts > message.ts);
-    this.root.insertBefore(item, later || null);
+    let before = this.root.lastElementChild;
+    while (before && !(before.dataset.ts < message.ts)) before = before.previousElementSibling;
+    if (before) before.after(item);
+    else this.root.prepend(item);
+    if (!this.inThread && !item.nextElementSibling && (!before || day(before.dataset.ts) !== day(message.ts))) item.before(divider(day(message.ts), "day"));
   }
 
   #nearBottom() {

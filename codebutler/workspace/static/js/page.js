@@ -259,7 +259,7 @@ export class Page {
   async #older() {
     const { channel } = this.model;
     try {
-      if ((await this.history.older(channel)) && channel === this.model.channel) this.channelList.drawAbove(this.unreadSince);
+      if ((await this.history.older(channel)) && channel === this.model.channel) this.channelList.drawAbove();
     } catch (error) {
       notice(words(error));
     }
@@ -267,7 +267,7 @@ export class Page {
 
   async #backTo(ts) {
     await this.history.backTo(this.model.channel, ts).catch((error) => notice(words(error)));
-    this.channelList.draw(this.#empty(), this.unreadSince);
+    this.channelList.draw(this.#empty(), this.unreadSince, ts);
   }
 
   #empty() {

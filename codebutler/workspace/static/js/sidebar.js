@@ -3,6 +3,8 @@
 import { button, icon, tag } from "./dom.js";
 import { avatar } from "./message.js";
 
+const FRAME_MS = 16;
+
 const $ = (id) => document.getElementById(id);
 
 export class Sidebar {
@@ -10,7 +12,8 @@ export class Sidebar {
   constructor(model, create) {
     this.model = model;
     $("add-channel").addEventListener("click", create);
-    model.addEventListener("channels", () => this.draw());
+    // What comes in one burst is drawn once.
+    model.addEventListener("channels", () => { this.waiting ||= setTimeout(() => this.draw(), FRAME_MS); });
     model.addEventListener("navigation", () => this.show(false));
     $("menu").addEventListener("click", () => this.show(!this.isOpen));
     document.addEventListener("pointerdown", ({ target }) => { if (!target.closest("#sidebar, #menu")) this.show(false); });
@@ -28,6 +31,8 @@ export class Sidebar {
 
   draw() {
     const { model } = this;
+    const focused = document.activeElement.dataset.place;
+    this.waiting = 0;
     const known = [...model.channels.values()];
     const open = known.filter((channel) => !channel.is_im && (!channel.is_archived || channel.id === model.channel));
     const people = known.filter((channel) => channel.is_im && channel.user !== model.bot.user_id);
@@ -36,6 +41,7 @@ export class Sidebar {
     $("people-title").hidden = !people.length;
     $("apps").replaceChildren(this.#app());
     $("me").replaceChildren(avatar(model.me.name, false), tag("span", "", model.me.name));
+    if (focused) $("sidebar").querySelector(`[data-place="${CSS.escape(focused)}"]`)?.focus();
     const count = model.unreadCount;
     document.title = `${count ? `(${count}) ` : ""}${this.#place()} · ${model.team.name}`;
   }
@@ -64,6 +70,7 @@ export class Sidebar {
   #row(name, isHere, go) {
     const node = button(tag("span", "name", name), "", () => { this.show(false); go(); });
     node.title = name;
+    node.dataset.place = name;
     node.setAttribute("aria-current", String(isHere));
     return tag("li", "", node);
   }
