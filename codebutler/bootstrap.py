@@ -20,6 +20,7 @@ from codebutler.config.secrets import secrets_of
 from codebutler.config.zones import zone_of
 from codebutler.control.listeners import Listeners
 from codebutler.control.operator import Operator
+from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.book import Book
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.router import DirectRouter, Known
@@ -286,6 +287,7 @@ async def _parts(
         audit=audit,
         sender=sender,
         book=book,
+        acquaintance=Acquaintance(api, book, journal, clock),
         services=services,
         channels=channels,
         supervisor=supervisor,

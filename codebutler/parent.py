@@ -21,6 +21,7 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import secrets_of
 from codebutler.config_notes import ConfigNotes
 from codebutler.control.wire import Control, control_server
+from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.book import Book
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
@@ -57,6 +58,7 @@ class Parts:
     audit: AuditLog
     sender: Sender
     book: Book
+    acquaintance: Acquaintance
     services: ParentServices
     channels: Channels
     supervisor: Supervisor
@@ -99,8 +101,14 @@ class Parent:
         count = len(self.table.served)
         return f"serving {count} {'repository' if count == 1 else 'repositories'} (pid {os.getpid()})"
 
+    async def _meet(self) -> None:
+        """Get to know the direct conversations of those who may talk to us."""
+        users = {user for served in self.table.served for user in served.config.slack.allowed_users}
+        await self._parts.acquaintance.meet(sorted(users))
+
     async def _tell_ready(self, slack: SlackConnection, stopping: Stopping) -> None:
         await slack.connected.wait()
+        self._parts.tasks.start(self._meet(), name="meeting people")
         await self._parts.supervisor.wait_started()
         stopping.ready.set()
 

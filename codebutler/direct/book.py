@@ -42,6 +42,15 @@ class Book:
             self._note(home, channel, (item,))
 
     @property
+    def people(self) -> frozenset[str]:
+        """The users whose direct conversation is known by ``meet``."""
+        return frozenset(item for home, item in self._places if not home)
+
+    async def meet(self, user: str, channel: str) -> None:
+        """This is the conversation with ``user``; it is about nothing yet. Raises StoreError."""
+        await self.place("", channel, (user,))
+
+    @property
     def channels(self) -> tuple[str, ...]:
         """Every direct conversation that is known."""
         return tuple(self._channels)

@@ -193,6 +193,11 @@ class SlackApi:
         """Public channels only; being there already is success. Slack: conversations.join."""
         return channel_of((await self._http.call(Call("conversations.join"), channel=channel)).get("channel"))
 
+    async def open_direct(self, user: str) -> str:
+        """The ID of our conversation with a user, made on first use; they see nothing of it before somebody writes.
+        Slack: conversations.open."""
+        return channel_of((await self._http.call(Call("conversations.open"), users=user)).get("channel")).id
+
     async def channel_info(self, channel: str) -> ChannelInfo:
         """Slack: conversations.info."""
         return channel_of((await self._http.call(Call("conversations.info"), channel=channel)).get("channel"))

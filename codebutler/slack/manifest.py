@@ -28,6 +28,7 @@ BOT_SCOPES = (
     "groups:history",
     "groups:read",
     "im:history",
+    "im:write",
     "reactions:write",
 )
 BOT_EVENTS = (

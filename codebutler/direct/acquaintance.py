@@ -1,0 +1,67 @@
+"""Gets to know the direct conversation of everybody who may use something, so that one begun while nothing runs is
+caught up like a channel (Slack: conversations.open, which nobody notices)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Protocol
+
+from codebutler.clock import Clock
+from codebutler.direct.book import Book
+from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError, StoreError
+
+ATTEMPTS = 3
+RETRY_S = 30.0
+
+log = logging.getLogger("codebutler.direct")
+
+
+class Board(Protocol):
+    """The chat, as far as direct conversations go."""
+
+    async def open_direct(self, user: str) -> str: ...
+
+
+class Gaps(Protocol):
+    """The journal, as far as it knows from when on a channel is followed. Both raise StoreError."""
+
+    async def open_gaps(self, channels: Collection[str]) -> None: ...
+
+    async def close_gap(self, channel: str) -> None: ...
+
+
+class Acquaintance:
+    """``meet`` whoever may talk to us now."""
+
+    def __init__(self, board: Board, book: Book, gaps: Gaps, clock: Clock) -> None:
+        self._board = board
+        self._book = book
+        self._gaps = gaps
+        self._clock = clock
+
+    async def meet(self, users: Collection[str]) -> None:
+        """Whoever is new among them. Who cannot be met now is met by their first message, or next time."""
+        known = self._book.people
+        for user in users:
+            if user not in known:
+                await self._meet(user)
+
+    async def _meet(self, user: str) -> None:
+        for _ in range(ATTEMPTS):
+            wait_s = RETRY_S
+            try:
+                channel = await self._board.open_direct(user)
+                # What is written from now on is ours, also what we do not hear of.
+                await self._gaps.open_gaps((channel,))
+                await self._gaps.close_gap(channel)
+                await self._book.meet(user, channel)
+                return
+            except ChatRateLimitedError as error:
+                wait_s = error.retry_after_s
+            except ChatUnreachableError:
+                log.debug("Slack is not reached: %s is met later", user)
+            except (ChatError, StoreError) as error:
+                log.info("the direct messages of %s are not known before the first one: %s", user, error)
+                return
+            await self._clock.sleep(wait_s)
