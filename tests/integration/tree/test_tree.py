@@ -213,3 +213,19 @@ async def test_a_tree_that_takes_too_long_is_not_tried_again(
         await tree.snapshot("t1/before")
     assert await tree.snapshot("t2/before") is None
     assert "t2" not in git(repo, "for-each-ref", "refs/codebutler")
+
+
+async def test_a_lock_that_git_left_and_a_head_on_no_branch_are_no_hindrance(repo: Path, tree: Tree) -> None:
+    git(repo, "checkout", "-q", "--detach")
+    lock = repo / ".git" / "index.lock"
+    lock.write_bytes(b"half an index")
+    before = await tree.snapshot("t1/before")
+    work(repo)
+    after = await tree.snapshot("t1/after")
+    assert before is not None
+    assert after is not None
+    assert "+2" in (await tree.difference()).body
+    assert (await tree.put_back(before.commit, after.commit, "apply")).left == ()
+    assert (repo / "a.txt").read_text() == "one\ntwo\nthree\n"
+    # Whose it is, nobody knows: a git that still works would lose what it writes.
+    assert lock.read_bytes() == b"half an index"
