@@ -28,6 +28,7 @@ SUGGESTIONS = (
     "what does git status say?",
     "create hello.txt with Hello!",
 )
+ORDINARY_ID = 1000
 SAMPLE = {
     "README.md": "# Sample\n\nA small repository to try CodeButler on.\n\n- `greet.py` says hello.\n",
     "greet.py": 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n\n\nif __name__ == "__main__":\n'
@@ -84,6 +85,8 @@ async def run_demo(
         channel = workspace.channel_id(_channel(name))
         await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", wishes.agent)
         registered = await _command(own_env, "repos", "--json")
+        if os.geteuid() == 0 and not sandboxed:
+            await asyncio.to_thread(_give_away, repo, scratch)
         demo = Demo(
             url=workspace.url,
             api_url=workspace.api_url,
@@ -129,6 +132,15 @@ def _sample(git: str, place: Path) -> Path:
     for arguments in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "Start"]):
         subprocess.run([git, *who, *arguments], cwd=place, check=True, capture_output=True)
     return place
+
+
+def _give_away(repo: Path, scratch: Path) -> None:
+    """Root's own repository to an ordinary user: without walls nothing is started as root."""
+    if scratch.stat().st_uid == 0 and repo.stat().st_uid == 0:
+        scratch.chmod(0o711)
+        for path in (repo, *repo.rglob("*")):
+            if not path.is_relative_to(repo / ".codebutler"):  # that one stays ours
+                os.chown(path, ORDINARY_ID, ORDINARY_ID, follow_symlinks=False)
 
 
 def _channel(name: str) -> str:

@@ -50,16 +50,17 @@ class Reader:
 
 
 @asynccontextmanager
-async def demo() -> AsyncIterator[Reader]:
-    """The demo, in a place of its own whose path is short enough for a socket."""
+async def demo(**more: str) -> AsyncIterator[Reader]:
+    """The demo, in a place of its own whose path is short enough for a socket. ``more``: of its environment."""
     with tempfile.TemporaryDirectory() as place:
-        async with _demo(place) as reader:
+        Path(place).chmod(0o711)  # as /tmp is
+        async with _demo(place, more) as reader:
             yield reader
 
 
 @asynccontextmanager
-async def _demo(place: str) -> AsyncIterator[Reader]:
-    env = {**os.environ, "TMPDIR": place, "HOME": place}
+async def _demo(place: str, more: dict[str, str]) -> AsyncIterator[Reader]:
+    env = {**os.environ, "TMPDIR": place, "HOME": place, **more}
     arguments = command("demo", "--no-browser", "--json")
     process = await asyncio.create_subprocess_exec(
         *arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
@@ -97,3 +98,14 @@ async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
         assert "running" in said
     assert not repo.exists()
     assert not Path(reader.told["home"]).exists()
+
+
+async def test_without_bubblewrap_the_offline_agent_works_too_and_never_as_root(tmp_path: Path) -> None:
+    (tmp_path / "git").symlink_to(require("git"))
+    async with demo(PATH=str(tmp_path)) as reader:
+        assert not reader.told["sandboxed"]
+        root, said = await reader.writes("create hello.txt with Hello!")
+        assert (made := Path(reader.told["path"]) / "hello.txt").read_text() == "Hello!\n", said
+        assert made.stat().st_uid != 0
+        _, said = await reader.writes("list the files", root)
+        assert "hello.txt" in said

@@ -36,7 +36,8 @@ class NoSandbox:
         if owner.st_uid == 0:
             raise SandboxUnavailableError(ROOTS_OWN.format(repo=workdir))
         setpriv = find_program("setpriv")
-        if setpriv is None:
+        # BusyBox has another program of that name.
+        if setpriv is None or setpriv.resolve().name != "setpriv":
             raise SandboxUnavailableError(
                 f"root needs setpriv to start agents as the repository's owner: install util-linux, or {RUN_AS_USER}"
             )

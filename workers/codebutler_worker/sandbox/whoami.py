@@ -6,8 +6,8 @@ from typing import Literal
 
 RUN_AS_USER = "run CodeButler as an ordinary user"
 ROOTS_OWN = (
-    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}) and, better "
-    "still, " + RUN_AS_USER
+    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}) and "
+    + RUN_AS_USER
 )
 
 Level = Literal["ok", "warn", "FAIL"]
