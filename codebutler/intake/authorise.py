@@ -55,7 +55,8 @@ def ask_of(event: Event, request: Request, default_agent: str) -> Ask:
 
 
 def _is_the_owners(event: MessagePosted | ButtonClicked) -> bool:
-    """Said or pressed over the control socket, or by a job of a file that only the owner writes. A timer is its setter's."""
+    """Said or pressed over the control socket, or by a job of a file that only the owner writes; a timer is its
+    setter's."""
     return event.origin == "local" or (event.origin == "schedule" and event.user == OPERATOR)
 
 

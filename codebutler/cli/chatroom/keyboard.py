@@ -15,7 +15,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import Literal, Protocol
 
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _LFLAG, _CC = 3, 6
@@ -41,9 +41,11 @@ class Keyboard:
     def __init__(self, words: Sequence[str], typed: Sequence[str], *, is_smart: bool) -> None:
         """``words`` are completed by Tab, ``typed`` is what arrow-up brings back. ``is_smart``: it takes escapes."""
         self._fd = sys.stdin.fileno()
+        self._as_found = termios.tcgetattr(self._fd)
         self._words = words
         self._is_smart = is_smart
-        self._typing = False
+        self._state: Literal["waiting", "typing", "at work"] = "at work"
+        self._is_interrupted = False
         readline.set_auto_history(False)
         for text in typed:
             readline.add_history(text)
@@ -57,7 +59,6 @@ class Keyboard:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """The terminal is ours; it is given back as it was, however we end."""
-        before = termios.tcgetattr(self._fd)
         handlers = {
             signal.SIGINT: signal.signal(signal.SIGINT, self._on_interrupt),
             signal.SIGTERM: signal.signal(signal.SIGTERM, _on_end),
@@ -66,7 +67,7 @@ class Keyboard:
         try:
             yield
         finally:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, before)
+            self._give_back()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -79,33 +80,54 @@ class Keyboard:
 
         What stands on the line is gone afterwards. Raises Interrupted.
         """
-        before = termios.tcgetattr(self._fd)
-        quiet = termios.tcgetattr(self._fd)
-        quiet[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
-        quiet[_CC][termios.VMIN] = 1
-        termios.tcsetattr(self._fd, termios.TCSADRAIN, quiet)
+        self._hush()
         try:
             self._write(f"{PASTE_ON if self._is_smart else ''}{prompt}")
-            ready, _, _ = select.select([self._fd, source], [], [])
+            with self._in_state("waiting"):
+                ready, _, _ = select.select([self._fd, source], [], [])
             return self._fd in ready
         finally:
             wiped = f"\r{' ' * len(prompt)}\r" if prompt else ""
             self._write(f"{wiped}{PASTE_OFF if self._is_smart else ''}")
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, before)
 
     def line(self, prompt: str) -> str | None:
         """A line, None at the end of file. Lines that were pasted come as one. Raises Interrupted."""
-        self._typing = True
+        # Readline echoes only where the terminal did.
+        self._give_back()
         try:
-            lines = [input(prompt)]
-            # A terminal that marks no pastes: what is there already was not typed.
-            while not self._is_smart and select.select([self._fd], [], [], 0)[0]:
-                lines.append(input(prompt))
+            with self._in_state("typing"):
+                lines = [input(prompt)]
+                # A terminal that marks no pastes: what is there already was not typed.
+                while not self._is_smart and select.select([self._fd], [], [], 0)[0]:
+                    lines.append(input(prompt))
             return "\n".join(lines)
         except EOFError:
             return None
+
+    @contextmanager
+    def _in_state(self, state: Literal["waiting", "typing"]) -> Iterator[None]:
+        """Only here does Ctrl-C end what we do: elsewhere it would lose what has come, so it waits until here."""
+        self._state = state
+        try:
+            if self._is_interrupted:
+                self._is_interrupted = False
+                raise Interrupted("")
+            yield
         finally:
-            self._typing = False
+            self._state = "at work"
+
+    def _hush(self) -> None:
+        """No echo, and every key at once. Not where Python reads lines without readline. Again each time: a shell that
+        we were put to sleep in has modes of its own."""
+        if not sys.stdout.isatty():
+            return
+        mode = termios.tcgetattr(self._fd)
+        mode[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
+        mode[_CC][termios.VMIN] = 1
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
+
+    def _give_back(self) -> None:
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, self._as_found)
 
     def _write(self, text: str) -> None:
         if text:
@@ -119,7 +141,10 @@ class Keyboard:
         return f"{found[number]} " if number < len(found) else None
 
     def _on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        raise Interrupted(readline.get_line_buffer() if self._typing else "")
+        if self._state == "at work":
+            self._is_interrupted = True
+            return
+        raise Interrupted(readline.get_line_buffer() if self._state == "typing" else "")
 
 
 def _on_end(number: int, _frame: FrameType | None) -> None:

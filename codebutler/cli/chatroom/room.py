@@ -185,7 +185,8 @@ def _bare(lines: Sequence[str]) -> list[str]:
 def _past(past: Past) -> list[Line]:
     who = "you> " if past.who == OPERATOR else f"{past.who}> " if past.who else ""
     lines = past.text.strip("\n").split("\n")
-    cut = [f"… {len(lines) - PAST_LINES} more lines"] if len(lines) > PAST_LINES else []
+    left_out = len(lines) - PAST_LINES
+    cut = [f"… {left_out} more {'line' if left_out == 1 else 'lines'}"] if left_out > 0 else []
     return [Line(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
 
 

@@ -7,6 +7,7 @@ import time
 import msgspec
 import pytest
 
+from codebutler.config.rules import rules_allow
 from codebutler.config.schema import (
     AuthorizationRule,
     AuthorizationSection,
@@ -103,6 +104,27 @@ def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     assert authorise(config(rule), ask_of(here, TALK, "claude")).allowed
     assert not authorise(config(rule), ask_of(there, TALK, "claude")).allowed
     assert not authorise(config(rule), ask_of(here, Prompt(text="ls", prefix="run"), "claude")).allowed
+
+
+@pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("slack", False)])
+def test_a_press_at_the_terminal_is_the_owners(origin: Origin, allowed: bool) -> None:
+    press = ButtonClicked(
+        channel="C1",
+        user=OPERATOR,
+        message_ts="1.5",
+        action_id="codebutler.allow",
+        value="x",
+        action_ts="1.6",
+        origin=origin,
+    )
+    strict = config(AuthorizationRule(channels=("C2",), users=("U2",), allowed_prefixes=("kimi",)))
+    assert authorise(strict, ask_of(press, NoRequest(), "claude")).allowed is allowed
+
+
+def test_the_owners_rules_do_not_bind_the_owner() -> None:
+    strict = config(AuthorizationRule(channels=("C1",), users=(GUEST,), allowed_prefixes=("kimi",)))
+    assert rules_allow(strict, OPERATOR, "C1", ("claude",))
+    assert not rules_allow(strict, GUEST, "C1", ("claude",))
 
 
 @pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("schedule", True), ("slack", False)])

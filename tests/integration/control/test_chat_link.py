@@ -1,0 +1,88 @@
+"""The chat's own side of the control socket, over a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from codebutler.cli.chatroom.link import Link
+from codebutler.control.wire import (
+    ChatRequest,
+    ControlReply,
+    ControlRequest,
+    Opened,
+    Press,
+    Said,
+    Say,
+    Wish,
+    control_server,
+)
+from codebutler.errors import CodeButlerError, NotRunningError
+
+
+class Echo:
+    """Says what it was wished, and ends the chat at the word ``bye``."""
+
+    async def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
+        raise CodeButlerError(f"not asked: {request}")
+        yield  # pragma: no cover - makes it a generator
+
+    async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
+        if request.repo != "sample":
+            raise CodeButlerError("no repository is served as that")
+        yield Opened(repo=request.repo, agent="echo", thread_ts=request.thread_ts)
+        async for wish in wishes:
+            if wish == Say(text="bye"):
+                return
+            yield Said(text=wish.text if isinstance(wish, Say) else wish.value)
+
+
+def heard(link: Link, count: int) -> list[ControlReply]:
+    found: list[ControlReply] = []
+    while len(found) < count:
+        found += link.replies()
+    return found
+
+
+def converse(path: Path) -> list[ControlReply]:
+    with Link(path, ChatRequest(repo="sample", thread_ts="1.1")) as link:
+        link.wish(Say(text="x" * 300_000))
+        link.wish(Press(ts="1.2", action_id="a", value="v"))
+        found = heard(link, 3)
+        link.wish(Say(text="bye"))
+        with pytest.raises(CodeButlerError, match="the supervisor has ended"):
+            heard(link, 1)
+        return found
+
+
+async def test_wishes_go_in_and_replies_come_out_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    async with control_server(path, Echo()):
+        async with asyncio.timeout(30):
+            replies = await asyncio.to_thread(converse, path)
+    assert replies == [
+        Opened(repo="sample", agent="echo", thread_ts="1.1"),
+        Said(text="x" * 300_000),
+        Said(text="v"),
+    ]
+
+
+def refused(path: Path) -> None:
+    with Link(path, ChatRequest(repo="other")) as link:
+        heard(link, 1)
+
+
+async def test_a_refusal_is_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    async with control_server(path, Echo()):
+        with pytest.raises(CodeButlerError, match="no repository is served as that"):
+            async with asyncio.timeout(30):
+                await asyncio.to_thread(refused, path)
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(NotRunningError):
+        Link(tmp_path / "s.sock", ChatRequest(repo="sample"))

@@ -1,0 +1,82 @@
+"""Operations of a thread as a terminal hears them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from codebutler.control.ear import Ear, Spoken
+from codebutler.control.wire import Choice, Said
+from codebutler.model import Post, React, Update, Upload
+
+STOP, ALLOW = "codebutler.stop", "codebutler.allow"
+
+
+def button(action_id: str, label: str = "Go", value: str = "v") -> dict[str, Any]:
+    text = {"type": "plain_text", "text": label}
+    return {"type": "button", "text": text, "action_id": action_id, "value": value}
+
+
+def row(*elements: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    return ({"type": "section"}, {"type": "actions", "elements": list(elements)})
+
+
+def post(text: str, *elements: dict[str, Any], thread_ts: str = "1.0") -> Spoken:
+    return Spoken(Post(text=text, thread_ts=thread_ts, blocks=row(*elements) if elements else ()), "1.1")
+
+
+def edit(text: str, *elements: dict[str, Any]) -> Spoken:
+    return Spoken(Update(target_ts="1.1", text=text, blocks=row(*elements) if elements else ()), "")
+
+
+@pytest.mark.parametrize(
+    ("first", "kind", "then", "kind_then"),
+    [
+        (post("🔧 claude is working · 0s", button(STOP)), "progress", edit("✅ 3s"), "progress"),
+        (post("⏳ Next in line.", button(STOP)), "progress", edit("💬 hm · 3s", button(STOP)), "progress"),
+        (post("⏳ Next in line.", button(STOP)), "progress", edit("```\nout\n```"), "text"),
+        (post("⏳ Running…", button(STOP)), "text", edit("✅ exit code 0"), "text"),
+        (post("May I?", button(ALLOW)), "card", edit("May I?\nYes."), "card"),
+        (post("said"), "text", edit("said better"), "text"),
+    ],
+)
+def test_of_what_kind_a_message_is(first: Spoken, kind: str, then: Spoken, kind_then: str) -> None:
+    ear = Ear("1.0")
+    heard = [ear.said(first), ear.said(then)]
+    assert [said.kind for said in heard if said] == [kind, kind_then]
+    assert {said.ts for said in heard if said} == {"1.1"}
+
+
+def test_only_its_own_thread_is_heard() -> None:
+    ear = Ear("1.0")
+    assert ear.said(post("elsewhere", thread_ts="0.5")) is None
+    assert ear.said(edit("of a message elsewhere")) is None
+    assert ear.said(Spoken(React(target_ts="1.0", name="eyes"), "")) is None
+    assert ear.said(Spoken(Upload(filename="a", content=b"\xff", thread_ts="0.5"), "F1")) is None
+
+
+def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
+    boxes = {
+        "type": "checkboxes",
+        "action_id": "codebutler.pick",
+        "options": [{"text": {"type": "plain_text", "text": "red"}, "value": "q:0"}],
+    }
+    ear = Ear("1.0")
+    said = ear.said(
+        post("?", boxes, button("codebutler.answer", "Done", "q:ticked"), button("codebutler.deny_reason"))
+    )
+    assert said is not None
+    assert said.choices == (
+        Choice(label="red", action_id="codebutler.pick", value="q:0", box=True),
+        Choice(label="Done", action_id="codebutler.answer", value="q:ticked"),
+    )
+
+
+def test_text_is_as_it_was_meant_and_without_secrets() -> None:
+    ear = Ear("1.0")
+    ear.redact = lambda text: text.replace("hunter2", "[redacted]")
+    assert ear.said(post("a &lt;b&gt; @\u200bhere hunter2")) == Said(text="a <b> @here [redacted]", ts="1.1")
+    card = ear.said(post("?", button(ALLOW, "hunter2")))
+    assert card is not None
+    assert card.choices[0].label == "[redacted]"
