@@ -10,11 +10,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from codebutler.clock import Clock
 from codebutler.disk import sqlitefile
+from codebutler.disk.opening import Shape, open_at_head
 from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
 from codebutler.intake.catchup import Gap, Seen
@@ -88,30 +90,7 @@ def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     Raises StoreTooNewError for a newer CodeButler's file, StoreDamagedError for one that is damaged or lost,
     and StoreError for one that is foreign, locked or not writable.
     """
-    if not sqlitefile.exists(path):
-        sqlitefile.create(path, [*SCHEMA, *VERSION])
-    connection: sqlite3.Connection | None = None
-    try:
-        connection = sqlitefile.attach(path)
-        found = sqlitefile.examine(connection, path)
-        if found.revision != HEAD:
-            _refuse_foreign(path, found.revision)
-            connection.close()
-            sqlitefile.backup(path, clock.now())
-            # By name: Alembic is loaded only by those who need it.
-            import_module("codebutler_migrations.runner").upgrade("journal", path)
-            connection = sqlitefile.attach(path)
-            found = sqlitefile.examine(connection, path)
-        sqlitefile.require(path, found, COLUMNS)
-        sqlitefile.become_writer(connection)
-        path.chmod(0o600)
-        return connection
-    except BaseException as error:
-        if connection is not None:
-            connection.close()
-        if isinstance(error, sqlite3.Error | OSError):
-            raise sqlitefile.store_error(path, error) from error
-        raise
+    return open_at_head(path, Shape(HEAD, COLUMNS, _statements), partial(_upgrade, path, clock))
 
 
 def insert(
@@ -264,6 +243,17 @@ def placed_direct(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
         (KEPT_DIRECT,),
     )
     return connection.execute("SELECT home, item, channel FROM direct ORDER BY rowid").fetchall()
+
+
+def _statements() -> tuple[str, ...]:
+    return (*SCHEMA, *VERSION)
+
+
+def _upgrade(path: Path, clock: Clock, found: sqlitefile.Contents) -> None:
+    _refuse_foreign(path, found.revision)
+    sqlitefile.backup(path, clock.now())
+    # By name: Alembic is loaded only by those who need it.
+    import_module("codebutler_migrations.runner").upgrade("journal", path)
 
 
 def _refuse_foreign(path: Path, revision: str | None) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from codebutler.clock import Clock
 from codebutler.disk import sqlitefile
 from codebutler.disk.backups import Backups, open_or_restore
+from codebutler.disk.opening import Shape, open_at_head
 from codebutler_worker.store import tables
 from codebutler_worker.store.migrate import upgrade_store, writer_lock
 from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
@@ -63,27 +64,11 @@ def open_store(
 
 
 def _open_file(path: Path, clock: Clock) -> sqlite3.Connection:
-    if not sqlitefile.exists(path):
-        sqlitefile.create(path, schema())
-    raw: sqlite3.Connection | None = None
-    try:
-        raw = sqlitefile.attach(path)
-        found = sqlitefile.examine(raw, path)
-        if found.revision != tables.HEAD:
-            raw.close()
-            upgrade_store(path, clock)
-            raw = sqlitefile.attach(path)
-            found = sqlitefile.examine(raw, path)
-        sqlitefile.require(path, found, _columns())
-        sqlitefile.become_writer(raw)
-        path.chmod(0o600)
-        return raw
-    except BaseException as error:
-        if raw is not None:
-            raw.close()
-        if isinstance(error, sqlite3.Error | OSError):
-            raise sqlitefile.store_error(path, error) from error
-        raise
+    return open_at_head(path, Shape(tables.HEAD, _columns(), schema), partial(_upgrade, path, clock))
+
+
+def _upgrade(path: Path, clock: Clock, _found: sqlitefile.Contents) -> None:
+    upgrade_store(path, clock)
 
 
 @cache
