@@ -28,7 +28,6 @@ from codebutler.intake.intake import Refusals, Repo
 from codebutler.model import (
     ButtonClicked,
     Command,
-    Event,
     MessageEdited,
     MessagePosted,
     NoRequest,
@@ -107,7 +106,7 @@ class DirectRouter:
                 self._hand_on(waiting, home, repo)
 
     def _hand_on(self, entry: Entry, home: str, repo: Repo) -> None:
-        if _is_choice(entry.event):
+        if _is_choice(entry):
             self._start(self._close(entry, repo), entry)
             return
         event, request = msgspec.structs.replace(entry.event, channel=home), entry.request
@@ -199,10 +198,11 @@ class DirectRouter:
         await self._receipts.settle(entry.seq)
 
 
-def _is_choice(event: Event) -> bool:
+def _is_choice(entry: Entry) -> bool:
     """Whether it only said which repository is meant."""
+    event = entry.event
     if isinstance(event, MessagePosted):
-        return not event.text.strip() and not event.files
+        return isinstance(entry.request, NoRequest) and not event.text.strip() and not event.files
     return isinstance(event, ButtonClicked) and event.action_id == REPO_ACTION
 
 

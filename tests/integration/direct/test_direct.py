@@ -159,6 +159,8 @@ async def test_with_one_repository_everything_goes_there(one: House) -> None:
     ]
     assert all(entry.event.channel == "C1" and entry.event.mentioned for entry in one.routed)  # type: ignore[union-attr]
     assert await one.accept(first) == "duplicate"
+    assert await one.accept(one.say("", first.ts)) == "accepted"
+    assert one.reached[-1] == ("C1", Prompt(text=""))  # its worker asks what is wanted
 
 
 async def test_of_two_it_is_asked_which_and_what_was_said_meanwhile_goes_there_in_order(two: House) -> None:
