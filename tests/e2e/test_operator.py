@@ -7,7 +7,7 @@
 | O03 | a second signal ends everything now; what ran is asked about at the next start |
 | O04 | new tokens, brought by setup, are used without a restart |
 | O05 | an event is acknowledged in time though the disk holds still for a moment |
-| O06 | logs and config of the running product hold no token |
+| O06 | logs, config and status of the running product hold no token; the status has its promised shape |
 | O07 | workspace --json tells where it is; slack_sdk speaks there |
 """
 
@@ -20,6 +20,7 @@ import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -107,9 +108,31 @@ async def test_o06_nothing_shows_a_token(tmp_path: Path, git_repo: Path) -> None
         shown = [
             await built.run(*words) for words in (("logs", "-n", "100"), ("config",), ("status", "--json"))
         ]
+        assert_status(json.loads(shown[-1]), str(git_repo), channel)
         shown += [(built.home / "logs" / name).read_text() for name in ("codebutler.log", "audit.jsonl")]
         shown += [whole_text(message) for message in built.answers(channel, ts)]
         assert [text for text in shown if secret in text or built.workspace.app_token in text] == []
+
+
+def assert_status(status: dict[str, Any], path: str, channel: str) -> None:
+    """What scripts rely on; there may be more."""
+    assert isinstance(status["supervisor"]["pid"], int)
+    assert isinstance(status["supervisor"]["version"], str)
+    assert isinstance(status["supervisor"]["uptime_s"], float)
+    slack = {name: status["slack"][name] for name in ("state", "connections", "reconnects")}
+    assert slack == {"state": "connected", "connections": 1, "reconnects": 0}
+    assert isinstance(status["slack"]["last_event_age_s"], float)
+    [repo] = status["repos"]
+    assert (repo["name"], repo["path"], repo["channel_id"]) == ("sample", path, channel)
+    worker = {name: repo["worker"][name] for name in ("state", "restarts")}
+    assert worker == {"state": "running", "restarts": 0}
+    assert isinstance(repo["worker"]["pid"], int)
+    assert repo["worker"]["pss_bytes"] > 0
+    assert {name: type(number) for name, number in repo["turns"].items()} == dict.fromkeys(
+        ("running", "queued", "waiting"), int
+    )
+    assert isinstance(status["journal"]["pending"], int)
+    assert isinstance(status["outbox"]["pending"], int)
 
 
 async def test_o07_the_workspace_alone(tmp_path: Path) -> None:
