@@ -246,9 +246,19 @@ async def test_nothing_is_typed_into_a_password_prompt(git_repo: Path, command: 
     await told.backend.type(TURN, command)
     await told.until(prompt)
     assert await told.backend.type(TURN, "hunter2hunter2") == run_module.NOT_TYPED
+    assert await told.backend.stop(TURN) is False
     assert await told.backend.stop(TURN) is True
     await told.end()
     assert b"hunter2" not in (git_repo / SESSIONS / "01234567.log").read_bytes()
+
+
+async def test_a_password_prompt_can_be_left_by_a_key(git_repo: Path) -> None:
+    told = Told(backend_of(git_repo, PYTHON), git_repo, "import getpass; getpass.getpass()")
+    await told.until("Password:")
+    assert await told.backend.type(TURN, "^C") == ""
+    await told.until("KeyboardInterrupt")
+    assert await told.backend.type(TURN, "exit()") == ""
+    assert (await told.end()).exit_code == 0
 
 
 async def test_keys_can_be_named(git_repo: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.shell.screen import BULK_CHARS, Terminal
+from codebutler_worker.agents.shell.screen import BULK_CHARS, Shown, Terminal
 
 
 def lines(*pieces: bytes) -> list[str]:
@@ -37,6 +37,10 @@ def lines(*pieces: bytes) -> list[str]:
         (b"\x1b[>1u\x1b[<u\x1b[=5;1uready\x1b[?2004h\x1b[>4;2m!", ["ready!"]),
         (b"a\x1bPq#0;1;2\x1b\\b\x1b_Gx\x07c", ["abc"]),
         (b"\xff\xfe\x00\x01bin", ["\ufffd\ufffdbin"]),
+        (b"$ vi\r\n\x1b[?1049h\x1b[H~\r\n~\r\n\x1b[3;9Hfile", ["~", "~", "        file"]),
+        (b"$ vi\r\n\x1b[?1049h\x1b[H~\r\n~\x1b[?1049l$ ls", ["$ vi", "$ ls"]),
+        (b"$ less\r\n\x1b[?1049h" + b"line\r\n" * 99 + b"\x1b[?1049l$ ", ["$ less", "$"]),
+        (b"one\r\n\x1b[?47hother\x1b[2J\x1b[?47;25ltwo\x1b[?1049l", ["one", "two"]),
         (b"\n\n\nlast", ["", "", "", "last"]),
         (b"", []),
     ],
@@ -125,6 +129,23 @@ def test_a_program_that_draws_above_the_new_page_shows_its_whole_screen() -> Non
     terminal.turn_page()
     terminal.feed(b"\x1b[Hchosen a")
     assert terminal.take().live[0] == "chosen a"
+
+
+def test_who_leaves_a_full_screen_finds_the_first_one_on_a_new_page() -> None:
+    terminal = Terminal()
+    terminal.feed(b"welcome\r\n$ top\r\n\x1b[?1049h\x1b[Htop - 21:51\r\n 1 root")
+    assert terminal.take().live == ("top - 21:51", " 1 root")
+    terminal.turn_page()
+    terminal.feed(b"\x1b[?1049l$ ")
+    assert terminal.take() == Shown((), ("$",))
+
+
+def test_a_flood_on_the_second_screen_gives_the_first_one_back() -> None:
+    terminal = Terminal()
+    terminal.feed(b"before\r\n\x1b[?1049hmenu")
+    terminal.skip()
+    terminal.feed(b"after")
+    assert terminal.take() == Shown(("before",), ("after",))
 
 
 def test_random_bytes_are_shown_in_bounded_time() -> None:

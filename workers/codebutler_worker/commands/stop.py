@@ -14,7 +14,7 @@ from codebutler_worker.present.lines import count
 
 ALL = "all"
 NOTHING = "Nothing to stop here."
-AGAIN = "`!stop` again before anything else is typed ends it."
+AGAIN = "the second `!stop` in a row ends it."
 ELSEWHERE = " Something runs in another thread: `!stop all` stops that too."
 
 

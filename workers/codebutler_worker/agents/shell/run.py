@@ -12,7 +12,7 @@ from codebutler.clock import Clock
 from codebutler.process.waiting import wait_for
 from codebutler_worker.agents.backend import Finished, Output, Text
 from codebutler_worker.agents.shell.backlog import Backlog
-from codebutler_worker.agents.shell.command import keys
+from codebutler_worker.agents.shell.command import is_key, keys
 from codebutler_worker.agents.shell.hearing import Hearing
 from codebutler_worker.agents.shell.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 from codebutler_worker.agents.shell.screen import Terminal
@@ -121,7 +121,7 @@ class Run:
     async def type(self, text: str) -> str:
         """Type a person's message; "" if that worked, else one line that says why not."""
         data = keys(text)
-        if self._process.hides_typing:
+        if self._process.hides_typing and not is_key(text):
             return NOT_TYPED
         if self._process.ended.is_set():
             return GONE
@@ -140,7 +140,7 @@ class Run:
 
     async def interrupt(self) -> bool:
         """Ctrl-C; asked again without anything typed in between, the end. True if it goes on."""
-        if self.why == "stopped" or self._process.hides_typing:
+        if self.why == "stopped" or (self._process.hides_typing and not self._interactive):
             await self.end("stopped")
             return False
         self.why = "stopped"
