@@ -12,8 +12,8 @@ from codebutler.model import ButtonClicked
 from codebutler.slack.fields import Ignored, PayloadError
 from codebutler.slack.forms import form_refused
 from codebutler.slack.frames import Envelope
-from codebutler.slack.interactive import in_vain, is_form
-from codebutler.slack.payloads import Notice, parse_envelope
+from codebutler.slack.interactive import in_vain, is_at_home, is_form
+from codebutler.slack.payloads import HomeOpened, Notice, parse_envelope
 from codebutler.slack.port import Identity
 
 log = logging.getLogger("codebutler.slack.door")
@@ -51,4 +51,7 @@ class Door:
             return form_refused(why)
         if outcome == "ignored" and isinstance(event, ButtonClicked):
             self._on_notice(in_vain(event, envelope.payload))
+        elif isinstance(event, ButtonClicked) and is_at_home(envelope.payload):
+            # What they pressed may be decided long since: they see how things stand now.
+            self._on_notice(HomeOpened(event.user))
         return None

@@ -56,7 +56,12 @@ class PressedInVain:
 
 def in_vain(click: ButtonClicked, payload: Mapping[str, Any]) -> PressedInVain:
     """What to say to somebody whose press nobody took."""
-    return PressedInVain(click.user, click.channel, click.thread_ts, _is_at_home(payload))
+    return PressedInVain(click.user, click.channel, click.thread_ts, is_at_home(payload))
+
+
+def is_at_home(payload: Mapping[str, Any]) -> bool:
+    """Whether a button was pressed in App Home."""
+    return section(payload, "container").get("type") == "view"
 
 
 def is_form(payload: Mapping[str, Any]) -> bool:
@@ -86,7 +91,7 @@ def _pressed(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
         picked=tuple(_picked(payload)),
     )
     if click.action_id == REASON_ACTION:
-        return FormAsked(click, optional(payload, "trigger_id"), _is_at_home(payload))
+        return FormAsked(click, optional(payload, "trigger_id"), is_at_home(payload))
     return click
 
 
@@ -101,10 +106,6 @@ def _place(payload: Mapping[str, Any], value: str) -> forms.Placed | None:
     if container.get("type") != "view" or not value:
         return None
     return _checked(forms.placed(value))
-
-
-def _is_at_home(payload: Mapping[str, Any]) -> bool:
-    return section(payload, "container").get("type") == "view"
 
 
 def _submitted(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:

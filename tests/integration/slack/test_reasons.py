@@ -22,6 +22,7 @@ from codebutler.slack.forms import Placed, packed, reason_form
 from codebutler.slack.frames import Envelope
 from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.memory import MemoryChat
+from codebutler.slack.payloads import HomeOpened
 from codebutler.slack.reasons import INSTEAD, Reasons
 
 OWNER, STRANGER = "U0OWNER", "U0EVE"
@@ -47,6 +48,7 @@ class Scene:
             clock=ManualClock(),
         )
         self.in_vain: list[PressedInVain] = []
+        self.homes: list[str] = []
         self.reasons = Reasons(self.chat, intake, self.notice, self.tasks, self.in_vain.append)
         self.door = Door(intake, self.chat.me, lambda notice: self.press(notice))
 
@@ -63,7 +65,9 @@ class Scene:
         self.said.append((channel, text, thread_ts))
 
     def press(self, notice: object) -> None:
-        if isinstance(notice, PressedInVain):
+        if isinstance(notice, HomeOpened):
+            self.homes.append(notice.user)
+        elif isinstance(notice, PressedInVain):
             self.in_vain.append(notice)
         else:
             assert isinstance(notice, FormAsked)
@@ -167,3 +171,14 @@ async def test_a_press_for_a_channel_that_is_not_served_is_told(scene: Scene) ->
     here, there = (PressedInVain(OWNER, "C9", "5.1", at_home=at) for at in (False, True))
     assert scene.in_vain == [here, here, there]
     assert (scene.routed, scene.said) == ([], [])
+
+
+async def test_who_presses_in_app_home_sees_it_anew(scene: Scene) -> None:
+    for at, channel in (("6.7", "C1"), ("6.8", "C9")):
+        place = packed(Placed(channel=channel, message_ts="5.4", thread_ts="5.1", value="r1"))
+        container = {"type": "view", "view_id": "V1"}
+        actions = [{"action_id": "codebutler.allow", "value": place, "action_ts": at}]
+        await scene.interact(**{**wish(), "container": container, "actions": actions})
+    assert scene.homes == [OWNER]
+    assert [press.channel for press in scene.in_vain] == ["C9"]
+    assert len(scene.routed) == 1
