@@ -35,6 +35,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
 )
 from codebutler_worker.agents.claude.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
+from codebutler_worker.agents.growing import Growing
 from codebutler_worker.present.approvals import PLAN_TOOL
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
@@ -57,28 +58,6 @@ class Running:
     told: bool = False
 
 
-class Block:
-    """What is said in pieces, up to MOST_CHARS."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._chars = 0
-
-    def add(self, chunk: AgentMessageChunk | AgentThoughtChunk) -> None:
-        """One more piece; what is no text is left out."""
-        if isinstance(chunk.content, TextContentBlock):
-            part = chunk.content.text[: MOST_CHARS - self._chars]
-            self._chars += len(part)
-            self._parts.append(part)
-
-    def take(self) -> str:
-        """All of it; then it begins anew."""
-        text = "".join(self._parts).strip()
-        self._parts.clear()
-        self._chars = 0
-        return text
-
-
 class Translator:
     """One turn of one session.
 
@@ -92,8 +71,8 @@ class Translator:
         self.cost_usd: float | None = None
         self._workdir = workdir
         self._calls: dict[str, Running] = {}
-        self._text = Block()
-        self._thought = Block()
+        self._text = Growing(MOST_CHARS)
+        self._thought = Growing(MOST_CHARS)
         self._message: str | None = None
 
     @property
@@ -108,7 +87,7 @@ class Translator:
                 return self._said(chunk)
             case AgentThoughtChunk() as chunk:
                 self.worked = True
-                self._thought.add(chunk)
+                self._thought.add(_prose(chunk))
                 return []
             case ToolCallStart() | ToolCallProgress() as call:
                 return self._called(call)
@@ -155,8 +134,7 @@ class Translator:
         if chunk.message_id != self._message:
             events += self.flush()
         self._message = chunk.message_id
-        self._text.add(chunk)
-        return events
+        return [*events, *self._text.add(_prose(chunk))]
 
     def _called(self, call: ToolCallStart | ToolCallProgress) -> list[AgentEvent]:
         self.worked = True
@@ -203,6 +181,11 @@ class Translator:
         """One line of what it is called with, or else its title."""
         titled = "" if _NAME.fullmatch(known.title) else " ".join(known.title.split())[:SUMMARY_CHARS]
         return summarise(known.given, self._workdir) or titled
+
+
+def _prose(chunk: AgentMessageChunk | AgentThoughtChunk) -> str:
+    """What a piece says; one that is no text says nothing."""
+    return chunk.content.text if isinstance(chunk.content, TextContentBlock) else ""
 
 
 def over_in(heard: SessionNotification) -> str:

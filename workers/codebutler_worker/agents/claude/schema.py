@@ -154,16 +154,22 @@ class StreamedMessage(Struct, frozen=True):
     usage: TokenUsage = TokenUsage()
 
 
+class StreamedDelta(Struct, frozen=True):
+    text: str = ""
+
+
 class StreamPart(Struct, frozen=True):
-    """Where a message starts and ends the tokens are told (Anthropic's streaming Messages API)."""
+    """Where a message starts and ends the tokens are told, in between a block's text grows (Anthropic's streaming
+    Messages API)."""
 
     type: str = ""
     message: StreamedMessage = StreamedMessage()
     usage: TokenUsage = TokenUsage()
+    delta: StreamedDelta = StreamedDelta()
 
 
 class StreamEvent(Struct, frozen=True):
-    """A piece of an unfinished message: a sign of life, and the tokens."""
+    """A piece of an unfinished message: a sign of life, the tokens, and the text so far."""
 
     event: StreamPart = StreamPart()
     parent_tool_use_id: str | None = None

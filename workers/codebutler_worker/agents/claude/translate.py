@@ -32,17 +32,20 @@ from codebutler_worker.agents.claude.schema import (
     RateLimitLine,
     ResultLine,
     StreamEvent,
+    StreamPart,
     SystemLine,
     UserLine,
 )
 from codebutler_worker.agents.claude.summary import arguments, result_text, summarise
 from codebutler_worker.agents.claude.tasks import TaskList
 from codebutler_worker.agents.claude.verdict import Verdict, judge
+from codebutler_worker.agents.growing import Growing
 
 INITIALIZE = "initialize"
 COST = "cost"
 ASK_PERSON = "AskUserQuestion"
 SHELL = "local_bash"
+MOST_CHARS = 2_000_000
 
 
 class Translator:
@@ -77,6 +80,7 @@ class Translator:
         self.meter = Meter(cost_before_usd)
         self._tasks = TaskList()
         self._plans = PlanKeeper()
+        self._prose = Growing(MOST_CHARS)
 
     def sent(self, uuid: str) -> None:
         """A message of ours is on its way; the turn is not over before the CLI has begun it."""
@@ -115,7 +119,7 @@ class Translator:
                 return self._withdrawn([line.request_id])
             case StreamEvent(event=part, parent_tool_use_id=inner):
                 ended = self.meter.streamed(part, inner=inner is not None)
-                return [self.meter.usage] if ended else []
+                return [self.meter.usage] if ended else [] if inner else self._grown(part)
             case ControlResponse() if line.response.request_id == COST:
                 return [self.meter.usage] if self._priced(line.response) else []
             case _:
@@ -135,6 +139,14 @@ class Translator:
         return Finished(
             verdict.ok, verdict.text, verdict.reason, self.meter.usage, total, resets_at_s=resets_at_s
         )
+
+    def _grown(self, part: StreamPart) -> list[AgentEvent]:
+        """A block of the answer, while it is written."""
+        if part.type == "content_block_delta" and part.delta.text:
+            return [*self._prose.add(part.delta.text)]
+        if part.type == "content_block_start":
+            self._prose.take()
+        return []
 
     def _note(self, line: Line | None) -> None:
         match line:
