@@ -186,6 +186,7 @@ async def test_a02_what_is_mounted_cannot_be_exchanged_by_a_program_that_runs(at
     await attacker.tries("\n".join(way.format(path, attacker.home) for path in kinds for way in ways))
     assert {path: stat.S_IFMT(path.lstat().st_mode) for path in kinds} == kinds
     assert not any(path.with_name(f"{path.name}.2").exists() for path in kinds)
+    (attacker.repo / ".git" / "home").unlink()  # `ln` made it in a directory that stayed one
     await attacker.fails(
         "mkdir .git/worktrees/evil",
         "ln -s ../../../home .git/worktrees/evil",
@@ -194,6 +195,24 @@ async def test_a02_what_is_mounted_cannot_be_exchanged_by_a_program_that_runs(at
         "mv .git/hooks .codebutler/files/",
     )
     assert [path.name for path in entry.parent.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "name", ["COMMIT_EDITMSG", "index", "HEAD", "MERGE_MSG", "logs", "logs/HEAD", "info/exclude"]
+)
+async def test_a02_no_link_through_which_somebodys_git_would_write_is_left_unsaid(
+    attacker: Attacker, base: Path, name: str
+) -> None:
+    """An agent prepares the message, too: whoever commits would write it into a file of theirs."""
+    (base / "home" / ".bashrc").write_text("as it was\n")
+    await attacker.tries(
+        f"echo 'evil command' > .git/MERGE_MSG; rm -rf .git/{name}; ln -s {base}/home/.bashrc .git/{name}"
+    )
+    with pytest.raises(
+        SandboxUnavailableError, match=rf"/\.git/{name} is a symbolic link, and your git would write"
+    ):
+        await attacker.tries("true")
+    assert (base / "home" / ".bashrc").read_text() == "as it was\n"
 
 
 async def test_a07_a_hidden_directory_that_was_moved_away_stops_the_next_start(base: Path) -> None:

@@ -5,27 +5,25 @@ SIGTERM to the wrapper ends everything inside at once, without asking the progra
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.filterfile import FD, FilterFile
 from codebutler_worker.sandbox.handover import QUIET, SENDMSG, swiftly, through
-from codebutler_worker.sandbox.layout import Inside, bwrap_argv
-from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
+from codebutler_worker.sandbox.layout import bwrap_argv
 from codebutler_worker.sandbox.none import environment
 from codebutler_worker.sandbox.pins import Pins, Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program, inspect_system
+from codebutler_worker.sandbox.view import View
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 NO_INTERPRETER = (
     'the way out of the sandbox needs perl or python3: install it, or set sandbox.network to "open"'
 )
-SELF_TEST_S = 20.0
 
 # In one shell: not root, alone in its pid namespace, cannot write outside, can write in the directory.
 SELF_TEST = r"""
@@ -56,26 +54,18 @@ class BwrapSandbox:
             raise SandboxUnavailableError(f"bubblewrap is missing: {INSTALL}")
         self._system = inspect_system(bwrap)
         self._watcher = Watcher()
-        self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
-        self._readable = readable
+        self._view = View.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port. Paths of ``policy`` that do not exist are left out; a symbolic link is refused."""
         checkout = inspect_checkout(policy.workdir)
-        for path in (path for path in self._hidden if path.is_relative_to(checkout.root)):
-            refuse_links(checkout.root, path)
         # Not --setenv: everybody can read a process's arguments. And not our own environment: /proc/1/environ
         # inside shows what the wrapper was started with. Only what would change the wrapper itself is set.
         env = environment(policy)
         loader = {name: value for name, value in env.items() if name.startswith("LD_")}
-        inside = Inside(
-            home=policy.home.resolve(),
-            home_paths=home_paths(policy),
-            readable=tuple((path, path.resolve()) for path in readable(argv, policy, self._readable)),
-            hidden=self._hidden,
+        inside = replace(
+            self._view.inside(argv, policy, checkout),
             env=tuple(loader.items()),
-            network=policy.network,
-            own_terminal=policy.own_terminal,
             filter_fd=None if self.filter.missing else FD,
         )
         if isinstance(policy.network, Door):
@@ -100,41 +90,13 @@ class BwrapSandbox:
 
     async def self_test(self) -> None:
         """Start a shell inside and let it try the walls."""
-        with tempfile.TemporaryDirectory(prefix="codebutler-self-test-") as directory:
-            base = Path(directory).resolve()
-            workdir, outside = base / "work", base / "outside"
-            workdir.mkdir()
-            outside.touch()
-            # 2: by a program, proc(5).
-            filtered = "0" if self.filter.missing else "2"
-            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside), "FILTER": filtered}
-            policy = SandboxPolicy(workdir=workdir, home=base / "home", env=env, network="none")
-            launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
-            code, output = await _run(launch)
-        if code != 0 or output.strip() != "written":
-            reason = output.strip().splitlines()[-1:] or [f"exit code {code}"]
+        # 2: by a program, proc(5).
+        filtered = "0" if self.filter.missing else "2"
+        with trial.ground() as ground:
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside), "FILTER": filtered}
+            policy = SandboxPolicy(workdir=ground.workdir, home=ground.home, env=env, network="none")
+            why = await trial.failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
+        if why:
             raise SandboxUnavailableError(
-                f"bubblewrap does not work here ({reason[0]}): allow unprivileged user namespaces, or update it"
+                f"bubblewrap does not work here ({why}): allow unprivileged user namespaces, or update it"
             )
-
-
-async def _run(launch: Launch) -> tuple[int, str]:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *launch.argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=launch.cwd,
-            env=launch.env,
-        )
-    except OSError as error:
-        return 126, str(error)
-    try:
-        async with asyncio.timeout(SELF_TEST_S):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return 124, f"nothing happened for {SELF_TEST_S:g} s"
-    return process.returncode or 0, output.decode(errors="replace")

@@ -7,24 +7,23 @@ so its socket shows in no container.
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.containers import Container, Containers, Docker, Recipe
 from codebutler_worker.sandbox.docker_argv import AGENT, PLACE, Identity, exec_argv, run_options, words
 from codebutler_worker.sandbox.handover import through
-from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits, explain
 from codebutler_worker.sandbox.mounts import look
-from codebutler_worker.sandbox.named import home_paths, readable, refuse_links
 from codebutler_worker.sandbox.none import environment
 from codebutler_worker.sandbox.pins import Pins, Watcher
 from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program
+from codebutler_worker.sandbox.view import View
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
 PYTHON = Path("/usr/bin/python3")
@@ -66,23 +65,14 @@ class DockerSandbox:
         self._docker = Docker(program, host or usual_host())
         self._containers = Containers(self._docker, idle_s)
         self._watcher = Watcher()
-        self._hidden = tuple(path.resolve() for path in hidden if path.is_dir())
-        self._readable = readable
+        self._view = View.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port. Starts nothing yet: the container is made when the launch is."""
         if "=" in argv[0]:
             raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: it has a = in its name")
         checkout = inspect_checkout(policy.workdir)
-        for path in (path for path in self._hidden if path.is_relative_to(checkout.root)):
-            refuse_links(checkout.root, path)
-        inside = Inside(
-            home=policy.home.resolve(),
-            home_paths=home_paths(policy),
-            readable=tuple((path, path.resolve()) for path in readable(argv, policy, self._readable)),
-            hidden=self._hidden,
-            network=policy.network,
-        )
+        inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
         who = Identity.of(checkout.uid, checkout.gid)
         behind_door = isinstance(policy.network, Door)
@@ -103,17 +93,13 @@ class DockerSandbox:
 
     async def self_test(self) -> None:
         """Start a shell inside and let it try the walls."""
-        with tempfile.TemporaryDirectory(prefix="codebutler-self-test-") as directory:
-            base = Path(directory).resolve()
-            base.chmod(0o755)
-            workdir, outside = base / "work", base / "outside"
-            workdir.mkdir()
-            outside.touch()
+        with trial.ground() as ground:
+            ground.workdir.parent.chmod(0o755)
             if os.geteuid() == 0:
-                os.chown(workdir, AGENT.uid, AGENT.gid)
-            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(outside)}
+                os.chown(ground.workdir, AGENT.uid, AGENT.gid)
+            env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
             policy = SandboxPolicy(
-                workdir=workdir, home=base / "home", env=env, network="none", conversation="self-test"
+                workdir=ground.workdir, home=ground.home, env=env, network="none", conversation="self-test"
             )
             launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
             assert launch.limiter is not None
@@ -124,7 +110,7 @@ class DockerSandbox:
             finally:
                 await room.close()
                 await self.release("self-test")
-        if output != "written":
+        if output != trial.PASSED:
             raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'it says nothing'})")
 
     @property
