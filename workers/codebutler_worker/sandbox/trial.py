@@ -1,0 +1,67 @@
+"""Trial: a shell behind the walls, which tries them before anything else starts there."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from codebutler_worker.sandbox.port import Launch
+
+TRIAL_S = 20.0
+PASSED = "written"
+"""All that the shell says where the walls hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where the shell works, a file outside that it must not reach, and a home that is not there."""
+
+    workdir: Path
+    outside: Path
+    home: Path
+
+
+@contextmanager
+def ground() -> Iterator[Ground]:
+    """In this block there is one."""
+    with tempfile.TemporaryDirectory(prefix="codebutler-self-test-") as directory:
+        base = Path(directory).resolve()
+        found = Ground(base / "work", base / "outside", base / "home")
+        found.workdir.mkdir()
+        found.outside.write_text("outside\n", encoding="utf-8")
+        yield found
+
+
+async def failure(launch: Launch) -> str:
+    """Why the shell did not pass, in one line; "" if it did."""
+    code, output = await _run(launch)
+    said = output.strip()
+    if code == 0 and said == PASSED:
+        return ""
+    return said.splitlines()[-1] if said else f"exit code {code}"
+
+
+async def _run(launch: Launch) -> tuple[int, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *launch.argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=launch.cwd,
+            env=launch.env,
+        )
+    except OSError as error:
+        return 126, str(error)
+    try:
+        async with asyncio.timeout(TRIAL_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return 124, f"nothing happened for {TRIAL_S:g} s"
+    return process.returncode or 0, output.decode(errors="replace")
