@@ -16,7 +16,7 @@ from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.pins import HEAD, Watcher, events
+from codebutler_worker.sandbox.pins import HEAD, Pins, Watcher, events
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from tests.containers import give_away
 from tests.dockerd import made_by
@@ -71,6 +71,19 @@ async def test_a_program_that_lost_its_walls_is_ended_and_told_why(
         assert f"look into {policy.workdir}/.git/config before you run git" in process.limit_hit
         assert "\n" not in process.limit_hit
     assert "fsmonitor" not in (policy.workdir / ".git" / "config").read_text()
+
+
+async def test_so_it_is_where_the_system_has_no_watches_left(sandbox: Sandbox, policy: SandboxPolicy) -> None:
+    """Agents are the same user: they can take all there are."""
+    launch = sandbox.wrap(WAITS, policy)
+    assert isinstance(launch.guard, Pins)
+    launch = replace(launch, guard=replace(launch.guard, watcher=Watcher(polls=True)))
+    async with await AgentProcess.spawn(launch) as process:
+        assert await anext(process.lines()) == b"up"
+        git(policy.workdir, "config", "user.name", "somebody")
+        assert await process.wait() != 0
+        await process.stop()
+        assert process.limit_hit.startswith("config was replaced from outside")
 
 
 async def test_so_is_one_at_a_terminal(sandbox: Sandbox, policy: SandboxPolicy) -> None:

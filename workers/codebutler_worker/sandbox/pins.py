@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
+import logging
 import os
 import struct
 import sys
@@ -17,11 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codebutler.errors import SandboxUnavailableError
-
 IN_MOVED, IN_CREATE, IN_DELETE = 0x40 | 0x80, 0x100, 0x200
 IN_OVERFLOW, IN_IGNORED, IN_ONLYDIR, IN_DONT_FOLLOW = 0x4000, 0x8000, 0x1000000, 0x2000000
 WATCHED = IN_MOVED | IN_CREATE | IN_DELETE | IN_ONLYDIR | IN_DONT_FOLLOW
+log = logging.getLogger(__name__)
 HEAD = struct.Struct("iIII")
 READ_BYTES = 64 * 2**10
 TOLD = (
@@ -40,12 +41,21 @@ class Hold:
     fleeting: frozenset[Path] = frozenset()
     lifted: str = ""
     gone: Callable[[str], None] | None = None
+    seen: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
 
     def listen(self, gone: Callable[[str], None]) -> None:
         """Tell ``gone`` in one line; at once, if it has happened already."""
         self.gone = gone
         if self.lifted:
             gone(self.lifted)
+
+    def look(self) -> None:
+        """Compare what is there with what was there at the last look."""
+        for path in sorted(self.pins):
+            now = _identity(path)
+            was = self.seen.setdefault(path, now)
+            if now != was and not (now is None and path in self.fleeting):
+                self.lift(path)
 
     def struck(self, directory: Path | None, mask: int, name: str) -> Path | None:
         """Which of the pins an event is about, None if it is about none. Pure."""
@@ -76,14 +86,21 @@ class Hold:
 
 @dataclass(slots=True)
 class Watcher:
-    """One for all the programs of a sandbox. Holds a descriptor while something runs."""
+    """One for all the programs of a sandbox. Holds a descriptor while something runs.
 
+    The system has so many of them for a user, whom agents are, too: where they have taken all, it looks by itself every
+    ``every_s``. ``polls`` forces that.
+    """
+
+    every_s: float = 0.2
+    polls: bool = False
     _fd: int = -1
+    _looking: asyncio.TimerHandle | None = None
     _watches: dict[int, Path] = field(default_factory=dict)
     _holds: list[Hold] = field(default_factory=list)
 
     def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> Hold:
-        """Look after ``pins`` from now on. Raises SandboxUnavailableError if the system does not let us."""
+        """Look after ``pins`` from now on."""
         held = Hold(self, pins, fleeting)
         # Elsewhere rules go by path, and nothing is mounted.
         if pins and sys.platform == "linux":
@@ -91,25 +108,38 @@ class Watcher:
             try:
                 self._watch({path.parent for path in pins} - {*self._watches.values()})
             except OSError as error:
-                held.release()
-                raise SandboxUnavailableError(
-                    f"what protects git's configuration cannot be watched ({error.strerror}): "
-                    "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches"
-                ) from error
+                if self._looking is None:
+                    log.warning(
+                        "git's configuration is looked at every %g s: %s", self.every_s, error.strerror
+                    )
+                    self._look()
+                held.look()
         return held
 
     def release(self, held: Hold) -> None:
         """``held`` needs no more looking after."""
         if held in self._holds:
             self._holds.remove(held)
-        if not self._holds and self._fd >= 0:
+        if self._holds:
+            return
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        if self._fd >= 0:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
             self._watches.clear()
 
+    def _look(self) -> None:
+        for held in tuple(self._holds):
+            held.look()
+        self._looking = asyncio.get_running_loop().call_later(self.every_s, self._look)
+
     def _watch(self, directories: set[Path]) -> None:
+        if self.polls:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         libc = ctypes.CDLL(None, use_errno=True)
         if self._fd < 0:
             self._fd = _checked(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -152,8 +182,16 @@ class Pins:
     fleeting: frozenset[Path] = frozenset()
 
     def begin(self) -> Hold:
-        """From now on. Raises SandboxUnavailableError."""
+        """From now on."""
         return self.watcher.hold(self.paths, self.fleeting)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _checked(result: int) -> int:
