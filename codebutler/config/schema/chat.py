@@ -1,0 +1,37 @@
+"""The sections about Slack and about what is said there. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from codebutler.config.schema.bounds import ChannelID, Positive, Section, Url, UserID
+
+
+class SlackSection(Section, frozen=True):
+    bot_token: str = ""
+    app_token: str = ""
+    api_base_url: Url = "https://slack.com/api/"
+    channel_id: ChannelID = field(default="", name="channelID")
+    channel_name: str = ""
+    allowed_users: tuple[UserID, ...] = ()
+    listen_channels: tuple[ChannelID, ...] = ()
+
+
+class EnvelopeSection(Section, frozen=True):
+    prompt_file: str = ""
+    activation_delay_ms: Annotated[int, Meta(ge=0)] = 1500
+    unclosed_timeout_ms: Positive = 30000
+
+
+class OutputSection(Section, frozen=True):
+    flush_interval_ms: Annotated[int, Meta(ge=250, le=3_600_000)] = 2000
+    max_chars_per_message: Annotated[int, Meta(ge=200, le=11000)] = 3500
+    verbosity: Literal["quiet", "normal", "verbose"] = "normal"
+
+
+class CatchUpSection(Section, frozen=True):
+    """Messages from while nothing ran: older ones than this are asked about instead of run."""
+
+    max_age_hours: Annotated[float, Meta(ge=0, le=87_600)] = 12
