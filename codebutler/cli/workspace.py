@@ -53,11 +53,21 @@ async def _serve(wishes: Wishes, *, as_json: bool) -> None:
     from codebutler.process.stopping import Stopping
     from codebutler.workspace.offers import offers_of
     from codebutler.workspace.server import Options, WorkspaceServer
+    from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
 
     stopping = Stopping()
-    options = Options(channels=wishes.channels, port=wishes.port, guests=wishes.users, guest_bots=wishes.bots)
+    options = Options(
+        channels=wishes.channels,
+        port=wishes.port,
+        guests=wishes.users,
+        guest_bots=wishes.bots,
+        subscriptions=Subscriptions(further=True),
+    )
     if wishes.manifest is not None:
-        options = msgspec.structs.replace(options, offers=offers_of(_text(wishes.manifest)))
+        manifest = _text(wishes.manifest)
+        options = msgspec.structs.replace(
+            options, offers=offers_of(manifest), subscriptions=subscriptions_of(manifest)
+        )
     async with WorkspaceServer(options) as workspace:
         told = workspace.announcement()
         users = {} if as_json else told.pop("users", {})

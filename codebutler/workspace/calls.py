@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ class House:
     """The running workspace's parts, shared by every call. ``url`` and ``socket_url`` have no final slash.
 
     ``sent``: what people's newest posts were answered with, by user and client_msg_id.
+    ``scheduled``: messages that are due later, by ID.
     """
 
     workspace: Workspace
@@ -39,6 +41,7 @@ class House:
     uploads: dict[str, StoredFile] = field(default_factory=dict)
     statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
     sent: OrderedDict[tuple[str, str], Json] = field(default_factory=OrderedDict)
+    scheduled: dict[str, Any] = field(default_factory=dict)
     views: Views = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +73,19 @@ class Call:
         if channel.is_im and self.actor.id not in channel.members:
             raise MethodError("channel_not_found")
         return channel
+
+    def posting_channel(self) -> Channel:
+        """Where a message goes: a channel by ID or name, or a person for the direct conversation with them."""
+        given = self.params.needed("channel", "channel_not_found")
+        workspace = self.workspace
+        if given in workspace.users:
+            channel = workspace.open_im(self.actor.id, given)
+            return Call(self.house, self.user, Params({"channel": channel.id})).joined_channel()
+        name = given.removeprefix("#")
+        for channel in workspace.channels.values():
+            if not channel.is_im and channel.name == name and given not in workspace.channels:
+                return Call(self.house, self.user, Params({"channel": channel.id})).joined_channel()
+        return self.joined_channel()
 
     def joined_channel(self, name: str = "channel") -> Channel:
         """The same, with the caller a member: others join in passing, the app is told not_in_channel.

@@ -6,13 +6,17 @@ from codebutler.workspace import render
 from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Channel, Json, Message, User, Workspace
 from codebutler.workspace.stream import Stream
+from codebutler.workspace.subscriptions import Subscriptions
 from codebutler.workspace.views import View
 
 
 class Announcer:
     """Tells each change to the page and, where the bot is a member, to the app."""
 
-    def __init__(self, workspace: Workspace, hub: Hub, stream: Stream) -> None:
+    def __init__(
+        self, workspace: Workspace, hub: Hub, stream: Stream, subscriptions: Subscriptions | None = None
+    ) -> None:
+        self._subscriptions = subscriptions or Subscriptions()
         self._workspace = workspace
         self._hub = hub
         self._stream = stream
@@ -79,14 +83,14 @@ class Announcer:
             "event_ts": self._workspace.next_ts(),
         }
         self._stream.publish(event)
-        self._hub.deliver("events_api", self._callback(event, channel))
+        self._send(channel, event)
 
     def happened(self, channel: Channel, event: Json, *, told_anyway: bool = False) -> None:
         """Something about a channel itself. ``told_anyway``: the app hears of it though it is no member."""
         stamped = {**event, "event_ts": self._workspace.next_ts()}
         self._stream.publish(stamped, _audience(channel))
         if told_anyway or self._workspace.bot.id in channel.members:
-            self._hub.deliver("events_api", self._callback(stamped, channel))
+            self._send(channel, stamped)
 
     def home_opened(self, channel: Channel, user: str, tab: str, view: View | None) -> None:
         """A person looks at the app's home or its messages; ``channel`` is their direct conversation."""
@@ -99,7 +103,7 @@ class Announcer:
         }
         if view is not None:
             event["view"] = render.view(self._workspace, view)
-        self._hub.deliver("events_api", self._callback(event, channel))
+        self._send(channel, event)
 
     def views_changed(self, user: str, modals: list[View], home: View | None) -> None:
         """Tell a person's page which modals are open for them, the visible one last, and their home."""
@@ -111,9 +115,28 @@ class Announcer:
         self._stream.publish(event, frozenset({user}))
 
     def joined_team(self, user: User) -> None:
-        """Somebody new in the workspace; for the page only."""
+        """Somebody new in the workspace."""
         told = {"id": user.id, "name": user.name, "is_bot": user.is_bot}
         self._stream.publish({"type": "team_join", "user": told})
+        event = {"type": "team_join", "user": render.user(self._workspace, user)}
+        self._send(None, {**event, "event_ts": self._workspace.next_ts()})
+
+    def shared(self, channel: Channel, user: User, file_id: str) -> None:
+        """A file is in a channel now."""
+        event: Json = {"type": "file_shared", "channel_id": channel.id, "file_id": file_id}
+        self._deliver(
+            channel,
+            {
+                **event,
+                "user_id": user.id,
+                "file": {"id": file_id},
+                "event_ts": self._workspace.next_ts(),
+            },
+        )
+
+    def file_deleted(self, file_id: str) -> None:
+        """A file is nowhere any more."""
+        self._send(None, {"type": "file_deleted", "file_id": file_id, "event_ts": self._workspace.next_ts()})
 
     def status(self, channel: Channel, thread_ts: str, status: str, lasts_s: float) -> None:
         """What the app says it is doing in a thread; "" for nothing any more."""
@@ -134,7 +157,11 @@ class Announcer:
 
     def _deliver(self, channel: Channel, event: Json) -> None:
         if self._workspace.bot.id in channel.members:
-            self._hub.deliver("events_api", self._callback(event, channel))
+            self._send(channel, event)
+
+    def _send(self, channel: Channel | None, event: Json) -> None:
+        if self._subscriptions.wants(event, channel.kind if channel else ""):
+            self._hub.deliver("events_api", self._callback(event, channel.id if channel else ""))
 
     def _mentions_bot(self, channel: Channel, message: Message) -> bool:
         """Slack: no app_mention for direct conversations, the app's own posts and join notices."""
@@ -155,7 +182,7 @@ class Announcer:
             **fields,
         }
 
-    def _callback(self, event: Json, channel: Channel) -> Json:
+    def _callback(self, event: Json, channel_id: str) -> Json:
         workspace = self._workspace
         return {
             "token": "verification-token",
@@ -174,7 +201,7 @@ class Announcer:
                 }
             ],
             "is_ext_shared_channel": False,
-            "event_context": f"1-{event['type']}-{workspace.team_id}-{channel.id}",
+            "event_context": f"1-{event['type']}-{workspace.team_id}-{channel_id}",
             "event": event,
         }
 

@@ -19,6 +19,11 @@ class Params:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All of them, as they were given."""
+        return self._values
+
     def has(self, name: str) -> bool:
         return self._values.get(name) is not None
 

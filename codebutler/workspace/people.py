@@ -26,15 +26,19 @@ class People:
             if user.id != self._workspace.bot.id
         ]
 
-    def add(self, name: str, *, is_bot: bool = False) -> User:
-        """Somebody new, a member of every channel. Raises MethodError invalid_name, name_taken."""
+    def add(self, name: str, *, is_bot: bool = False, is_news: bool = True) -> User:
+        """Somebody new, a member of every channel; told to the others if that ``is_news``.
+
+        Raises MethodError invalid_name, name_taken.
+        """
         if not NAME.fullmatch(name):
             raise MethodError("invalid_name")
         if any(user.name.lower() == name.lower() for user in self._workspace.users.values()):
             raise MethodError("name_taken")
         kind = "xoxb" if is_bot else "xoxp"
         user = self._workspace.add_user(name, f"{kind}-{secrets.token_hex(20)}", is_bot=is_bot)
-        self._house.announcer.joined_team(user)
+        if is_news:
+            self._house.announcer.joined_team(user)
         return user
 
     def invite(self, by: User, given: Json) -> Json:

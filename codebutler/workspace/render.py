@@ -44,6 +44,12 @@ def message(workspace: Workspace, channel: Channel, told_of: Message, *, metadat
     told.update({key: value for key, value in optional.items() if value})
     if told_of.files:
         told.update(upload=False, display_as_bot=False)
+    if told_of.stream is not None:
+        told["streaming_state"] = "in_progress"
+    if told_of.username:
+        # Slack: under another name it is nobody's in particular.
+        told.update(subtype="bot_message", username=told_of.username, icons=told_of.icons)
+        del told["user"]
     if told_of.by_app:
         bot = workspace.users[told_of.user]
         told.update(bot_id=bot.bot_id, app_id=bot.app_id, bot_profile=bot_profile(workspace, bot))
@@ -107,6 +113,11 @@ def unread(channel: Channel, viewer: User) -> Json:
     return {**told, "unread_since": news[-1]} if news else told
 
 
+def email(told_of: User) -> str:
+    """The address of somebody in this workspace: nothing is ever sent there."""
+    return f"{told_of.name.lower().replace(' ', '.')}@workspace.example"
+
+
 def user(workspace: Workspace, told_of: User) -> Json:
     told: Json = {
         "id": told_of.id,
@@ -116,12 +127,20 @@ def user(workspace: Workspace, told_of: User) -> Json:
         "deleted": False,
         "is_bot": told_of.is_bot,
         "is_app_user": False,
+        "is_admin": told_of.id == workspace.person.id,
+        "is_owner": told_of.id == workspace.person.id,
+        "is_restricted": False,
+        "is_ultra_restricted": False,
+        "updated": 0,
         "tz": "Etc/UTC",
+        "tz_label": "Coordinated Universal Time",
         "tz_offset": 0,
         "profile": {"real_name": told_of.name, "display_name": told_of.name},
     }
     if told_of.is_bot:
         told["profile"].update(bot_id=told_of.bot_id, api_app_id=told_of.app_id)
+    else:
+        told["profile"]["email"] = email(told_of)
     return told
 
 

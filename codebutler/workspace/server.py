@@ -31,6 +31,7 @@ from codebutler.workspace.signal import Signal
 from codebutler.workspace.socket import Hub, Timing
 from codebutler.workspace.state import Json, MethodError, Tokens, User, Workspace
 from codebutler.workspace.stream import Stream
+from codebutler.workspace.subscriptions import Subscriptions
 from codebutler.workspace.whispers import Whispers
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     ``with_limits`` switches Slack's rate limits on. ``guests`` and ``guest_bots`` are people besides "you" and
     bots of other apps, by name. ``offers`` is what the page offers those who write.
+    ``subscriptions`` says which events the app is told.
     """
 
     channels: tuple[str, ...] = ("general",)
@@ -53,6 +55,7 @@ class Options(Struct, frozen=True, kw_only=True):
     guests: tuple[str, ...] = ()
     guest_bots: tuple[str, ...] = ()
     offers: Offers = Offers(commands=(SlashCommand(command="/butler"),))
+    subscriptions: Subscriptions = Subscriptions()
 
 
 class WorkspaceServer:
@@ -72,7 +75,7 @@ class WorkspaceServer:
         self.workspace = Workspace(self.clock, self.tokens, options.channels)
         self.hub = Hub(self.clock, self.workspace.app_id, options.timing, self.signal)
         self.limits = RateLimits(self.clock, enforced=options.with_limits)
-        announcer = Announcer(self.workspace, self.hub, self.stream)
+        announcer = Announcer(self.workspace, self.hub, self.stream, options.subscriptions)
         whispers = Whispers(self.workspace, self.stream)
         self.house = House(self.workspace, announcer, self.hub, whispers, url="", socket_url="")
         self.interactions = Interactions(self.house)
@@ -84,7 +87,7 @@ class WorkspaceServer:
 
     def _let_in(self, name: str, *, is_bot: bool) -> None:
         try:
-            self.people.add(name, is_bot=is_bot)
+            self.people.add(name, is_bot=is_bot, is_news=False)
         except MethodError as refused:
             why = "is there already" if refused.code == "name_taken" else "is no name"
             raise CodeButlerError(f"{name!r} {why}: give letters and digits, each name once") from None

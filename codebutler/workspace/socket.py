@@ -152,6 +152,14 @@ class Hub:
             raise MethodError("operation_timeout")
         return answer
 
+    def later(self, wait_s: float, act: Callable[[], None]) -> None:
+        """Do something after a time, unless the workspace ends before."""
+        self._spawn(self._wait_and(wait_s, act), "workspace-later")
+
+    async def _wait_and(self, wait_s: float, act: Callable[[], None]) -> None:
+        await self._clock.sleep(wait_s)
+        act()
+
     def disconnect(self, reason: Reason) -> None:
         """Say goodbye to every connection, as Slack does before it closes them."""
         for connection in self._connections:

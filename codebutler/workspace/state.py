@@ -66,7 +66,10 @@ class StoredFile(Struct, kw_only=True):
 
 
 class Message(Struct, kw_only=True):
-    """One message as stored; ``render`` makes Slack's form of it."""
+    """One message as stored; ``render`` makes Slack's form of it.
+
+    ``stream``: what was written so far while it grows. ``username`` and ``icons``: a bot under another name.
+    """
 
     ts: str
     user: str
@@ -80,6 +83,9 @@ class Message(Struct, kw_only=True):
     attachments: list[Json] = field(default_factory=list)
     files: list[Json] = field(default_factory=list)
     metadata: Json | None = None
+    stream: Json | None = None
+    username: str = ""
+    icons: Json = field(default_factory=dict)
     edited: Json | None = None
     reactions: dict[str, list[str]] = field(default_factory=dict)
     replies: list[str] = field(default_factory=list)
@@ -96,7 +102,7 @@ class Message(Struct, kw_only=True):
 class Channel(Struct, kw_only=True):
     """A channel or, with ``is_im``, a direct conversation. ``timeline``: the ts history shows, sorted.
 
-    ``read``: up to which ts each person has read it.
+    ``read``: up to which ts each person has read it. ``pins``: ts -> who pinned it, and when in seconds.
     """
 
     id: str
@@ -109,6 +115,7 @@ class Channel(Struct, kw_only=True):
     is_archived: bool = False
     members: set[str] = field(default_factory=set)
     read: dict[str, str] = field(default_factory=dict)
+    pins: dict[str, tuple[str, int]] = field(default_factory=dict)
     messages: dict[str, Message] = field(default_factory=dict)
     timeline: list[str] = field(default_factory=list)
 

@@ -1,10 +1,9 @@
-"""Who the token belongs to, users and bots."""
+"""Who the token belongs to, the app and the team."""
 
 from __future__ import annotations
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.paging import page
 from codebutler.workspace.state import Json, MethodError
 
 
@@ -21,28 +20,19 @@ def test(call: Call) -> Json:
     return {**told, "bot_id": actor.bot_id} if actor.is_bot else told
 
 
+def api_test(call: Call) -> Json:
+    """What was given comes back; ``error`` is refused with. Slack lets this be called without a token, too."""
+    given = {name: value for name, value in call.params.values.items() if name != "token"}
+    if "error" in given:
+        raise MethodError(str(given["error"]))
+    return {"args": given}
+
+
 def connections_open(call: Call) -> Json:
     if call.user is not None:
         raise MethodError("not_allowed_token_type")
     ticket = call.house.hub.issue_ticket()
     return {"url": f"{call.house.socket_url}/link/?ticket={ticket}&app_id={call.workspace.app_id}"}
-
-
-def users_info(call: Call) -> Json:
-    call.actor  # noqa: B018 - the app-level token may not ask
-    return {
-        "user": render.user(call.workspace, call.workspace.user(call.params.needed("user", "user_not_found")))
-    }
-
-
-def users_list(call: Call) -> Json:
-    call.actor  # noqa: B018 - the app-level token may not ask
-    users, cursor = page(list(call.workspace.users.values()), call.params)
-    return {
-        "members": [render.user(call.workspace, user) for user in users],
-        "cache_ts": call.workspace.now_s(),
-        "response_metadata": {"next_cursor": cursor},
-    }
 
 
 def bots_info(call: Call) -> Json:
@@ -69,8 +59,7 @@ def emoji_list(call: Call) -> Json:
 METHODS: dict[str, Method] = {
     "auth.test": test,
     "apps.connections.open": connections_open,
-    "users.info": users_info,
-    "users.list": users_list,
+    "api.test": api_test,
     "bots.info": bots_info,
     "team.info": team_info,
     "emoji.list": emoji_list,

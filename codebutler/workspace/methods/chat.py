@@ -33,7 +33,15 @@ def post_message(call: Call) -> Json:
 
 
 def _post(call: Call, client_msg_id: str) -> Json:
-    channel = call.joined_channel()
+    channel = call.posting_channel()
+    message = check_message(call, channel, client_msg_id)
+    publish(call, channel, message)
+    told = render.message(call.workspace, channel, message, metadata=True)
+    return {"channel": channel.id, "ts": message.ts, "message": told}
+
+
+def check_message(call: Call, channel: Channel, client_msg_id: str = "") -> Message:
+    """The message that a call's arguments make. Raises MethodError as chat.postMessage refuses them."""
     message = Message(
         ts=call.workspace.next_ts(),
         user=call.actor.id,
@@ -48,9 +56,26 @@ def _post(call: Call, client_msg_id: str) -> Json:
         message.thread_ts = channel.thread_root(call.params.text("thread_ts"))
         if call.params.flag("reply_broadcast"):
             message.subtype = "thread_broadcast"
+    if call.actor.is_bot and call.params.has("username"):
+        message.username = call.params.text("username")
+        emoji = call.params.text("icon_emoji")
+        message.icons = {"emoji": f":{emoji.strip(':')}:"} if emoji else {}
+    return message
+
+
+def me_message(call: Call) -> Json:
+    """What somebody does rather than says."""
+    channel = call.joined_channel()
+    text = _linked(call, _text(call, MAX_TEXT_CHARS))
+    message = Message(
+        ts=call.workspace.next_ts(),
+        user=call.actor.id,
+        text=text,
+        by_app=call.actor.is_bot,
+        subtype="me_message",
+    )
     publish(call, channel, message)
-    told = render.message(call.workspace, channel, message, metadata=True)
-    return {"channel": channel.id, "ts": message.ts, "message": told}
+    return {"channel": channel.id, "ts": message.ts}
 
 
 def publish(call: Call, channel: Channel, message: Message) -> None:
@@ -66,6 +91,8 @@ def update(call: Call) -> Json:
     if channel.is_archived:
         raise MethodError("is_inactive")
     message = _own(call, channel, "cant_update_message")
+    if message.stream is not None:
+        raise MethodError("streaming_state_conflict")
     previous = render.message(call.workspace, channel, message)
     given_blocks = call.params.objects("blocks", "invalid_blocks_format")
     attachments = _attachments(call)
@@ -190,6 +217,7 @@ METHODS: dict[str, Method] = {
     "chat.postMessage": post_message,
     "chat.update": update,
     "chat.delete": delete,
+    "chat.meMessage": me_message,
     "chat.postEphemeral": post_ephemeral,
     "chat.getPermalink": get_permalink,
     "assistant.threads.setStatus": set_status,

@@ -61,7 +61,46 @@ def complete_upload(call: Call) -> Json:
         if call.params.has("thread_ts"):
             message.thread_ts = channel.thread_root(call.params.text("thread_ts"))
         publish(call, channel, message)
+        for stored in files:
+            call.house.announcer.shared(channel, call.actor, stored.id)
     return {"files": told}
+
+
+def list_files(call: Call) -> Json:
+    """What the caller may read, the newest first; ``channel`` and ``user`` narrow it."""
+    channel, owner = call.params.text("channel"), call.params.text("user")
+    count, number = call.params.number("count", 100, 1000), call.params.number("page", 1, 1000)
+    known = [
+        stored
+        for stored in reversed(call.workspace.files.values())
+        if stored.completed
+        and call.workspace.may_read(call.actor, stored)
+        and channel in ("", *stored.shared_in)
+        and owner in ("", stored.owner)
+    ]
+    paging = {"count": count, "total": len(known), "page": number, "pages": -(-len(known) // count)}
+    shown = known[(number - 1) * count : number * count]
+    return {"files": [render.file(stored) for stored in shown], "paging": paging}
+
+
+def delete(call: Call) -> Json:
+    """Raises MethodError file_not_found, cant_delete_file; messages that had it say that it is gone."""
+    stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
+    if stored is None or not call.workspace.may_read(call.actor, stored):
+        raise MethodError("file_not_found")
+    if stored.owner != call.actor.id:
+        raise MethodError("cant_delete_file")
+    del call.workspace.files[stored.id]
+    for channel_id in stored.shared_in:
+        channel = call.workspace.channel(channel_id)
+        for message in channel.messages.values():
+            if any(file.get("id") == stored.id for file in message.files):
+                previous = render.message(call.workspace, channel, message)
+                gone = {"id": stored.id, "mode": "tombstone"}
+                message.files = [gone if file.get("id") == stored.id else file for file in message.files]
+                call.house.announcer.changed(channel, message, previous)
+    call.house.announcer.file_deleted(stored.id)
+    return {}
 
 
 def info(call: Call) -> Json:
@@ -101,4 +140,6 @@ METHODS: dict[str, Method] = {
     "files.getUploadURLExternal": get_upload_url,
     "files.completeUploadExternal": complete_upload,
     "files.info": info,
+    "files.list": list_files,
+    "files.delete": delete,
 }

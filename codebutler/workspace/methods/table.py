@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from codebutler.workspace.calls import Method
-from codebutler.workspace.methods import auth, chat, conversations, files, lifecycle, reactions, search, views
+from codebutler.workspace.methods import (
+    auth,
+    chat,
+    conversations,
+    files,
+    lifecycle,
+    pins,
+    reactions,
+    scheduled,
+    search,
+    streams,
+    users,
+    views,
+)
 
 METHODS: dict[str, Method] = {
     **auth.METHODS,
@@ -11,7 +24,11 @@ METHODS: dict[str, Method] = {
     **conversations.METHODS,
     **files.METHODS,
     **lifecycle.METHODS,
+    **pins.METHODS,
     **reactions.METHODS,
+    **scheduled.METHODS,
     **search.METHODS,
+    **streams.METHODS,
+    **users.METHODS,
     **views.METHODS,
 }

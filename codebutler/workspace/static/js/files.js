@@ -18,6 +18,7 @@ export class Files {
 
   /** What stands in a message for a file. */
   node(file) {
+    if (file.mode === "tombstone") return tag("p", "note", "This file was deleted.");
     if (PICTURES.has(file.mimetype)) return this.#picture(file);
     if (/^(audio|video)\//.test(file.mimetype) && file.name.startsWith("audio_message")) return this.#clip(file);
     return this.#row(file);
