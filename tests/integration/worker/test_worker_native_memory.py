@@ -19,7 +19,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import MemorySection, NativeSection, RepoSettings, SandboxSection
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Configure, Hello, Ready
+from codebutler.protocol.messages import Configure, Doing, Hello, Ready
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.roster import Roster
 from tests.modelserver.chat import events
@@ -111,6 +111,7 @@ async def test_the_answer_grows_in_the_progress_message(tmp_path: Path, git_repo
         await parent.post_with("working")
         shown = await parent.until(lambda: [each for each in parent.updates if ">" in each.text], flow=True)
         assert "native is writing" in shown[0].text
+        await parent.until(lambda: "is writing" in [each.text for each in parent.said(Doing)], flow=True)
         assert shown[0].text.endswith("> It greets the world…")
         model.release.set()
         await parent.post_with("It greets the world and then ends.")

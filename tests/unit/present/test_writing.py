@@ -15,10 +15,10 @@ from codebutler_worker.present.writing import MOST_CHARS, MOST_LINES, latest
 
 
 def test_it_grows_in_the_progress_message_and_goes_when_it_is_whole() -> None:
-    view = reduce(View(), Writing("I looked at\n\n<!channel> the"))
+    view = reduce(View(), Writing("I **looked** at\n\n<!channel> the"))
     text = running(view, 3, "t", "agent").text
     assert text.split("\n")[0].startswith("💬 agent is writing · ")
-    assert "> I looked at\n> " in text
+    assert "> I *looked* at\n> " in text
     assert text.endswith(" the…")
     assert "<!channel>" not in text
     longer = reduce(view, Writing("I looked at\n\n<!channel> the code."))

@@ -130,7 +130,9 @@ def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
 
 
 def _writing_lines(view: View) -> list[str]:
-    return [f"> {plain(line)}" for line in view.writing.split("\n")] if view.writing else []
+    # Half of it cannot be told apart as Markdown, but for what stands out most.
+    lines = (plain(line).replace("**", "*") for line in view.writing.split("\n"))
+    return [f"> {line}" for line in lines] if view.writing else []
 
 
 def _note_lines(view: View) -> list[str]:

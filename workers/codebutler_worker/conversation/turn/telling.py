@@ -49,6 +49,7 @@ class Telling:
     def heard(self, event: AgentEvent, view: View) -> None:
         """Take note of what the agent does."""
         doing = f"is working: {one_line(view.activity, DOING_CHARS)}" if view.activity else "is working"
+        doing = "is writing" if view.writing else doing
         if doing != self._doing:
             self._doing = doing
             self._changed.set()
