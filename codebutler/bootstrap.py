@@ -125,17 +125,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     scheduler, desk, own_words = _schedule(around, parts, parent, voice, audited)
     listeners.add(scheduler)
     apphome = _apphome(around, api, parts, parent)
-    known = Known(parts.book, parent.repos, apphome.cards, partial(_down, parts.supervisor), parts.services)
-    direct = DirectRouter(own_words, known, parts.sender, parts.journal, parts.tasks, around.clock)
-    router = HoldingRouter(direct)
-    intake = Intake(
-        repos=parent.repos,
-        journal=parts.journal,
-        router=router,
-        refusals=parts.services,
-        clock=around.clock,
-    )
-    intake.direct = DirectDoor(parts.book, parent.repos, intake)
+    intake, router = _door(around, parts, parent, own_words, apphome)
     operator = Operator(
         parent=parent,
         workers=parts.supervisor,
@@ -164,6 +154,25 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     await stack.enter_async_context(beside(scheduler.run(intake, outside), name="schedule"))
     async with notifying(around.env, around.clock, stopping, status):
         await parent.serve(intake, connection, operator, stopping)
+
+
+def _door(
+    around: Surroundings, parts: Parts, parent: Parent, own_words: EventRouter, apphome: AppHome
+) -> tuple[Intake, HoldingRouter]:
+    """The door for events, and the router behind it."""
+    known = Known(parts.book, parent.repos, apphome.cards, partial(_down, parts.supervisor), parts.services)
+    direct = DirectRouter(own_words, known, parts.sender, parts.journal, parts.tasks, around.clock)
+    router = HoldingRouter(direct)
+    intake = Intake(
+        repos=parent.repos,
+        journal=parts.journal,
+        router=router,
+        refusals=parts.services,
+        clock=around.clock,
+    )
+    intake.awaits = apphome.awaits
+    intake.direct = DirectDoor(parts.book, parent.repos, intake)
+    return intake, router
 
 
 def _connection(

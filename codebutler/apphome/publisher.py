@@ -11,7 +11,9 @@ import msgspec
 
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.clock import Clock
+from codebutler.config.programs import is_session
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
+from codebutler.intake.intake import Repo
 from codebutler.intake.notes import Notes
 from codebutler.model import TurnNote
 from codebutler.slack.outgoing import every_text
@@ -89,6 +91,14 @@ class AppHome:
     def cards(self, user: str) -> list[RepoCard]:
         """What the user may see of the repositories."""
         return self._scene(user, self._turns)[0] or []
+
+    def awaits(self, repo: Repo, thread_ts: str) -> bool:
+        """Whether a card in the thread waits for an answer, or a program for what is typed."""
+        return any(
+            turn.state == "waiting" or (turn.state == "running" and is_session(repo.config, turn.agent))
+            for turn in self._turns.get(repo.name, ())
+            if turn.thread_ts == thread_ts
+        )
 
     async def run(self) -> None:
         """Until cancelled. A home that cannot be published is shown by the next change."""

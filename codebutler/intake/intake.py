@@ -77,6 +77,8 @@ class Intake:
         self._away_until = clock.now()
         self._noticed: dict[str, float] = {}
         self.direct: Direct | None = None
+        self.awaits: Callable[[Repo, str], bool] = _nothing
+        """(repository, thread) to whether something in the thread waits for what people write there."""
 
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
         """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept.
@@ -93,7 +95,7 @@ class Intake:
         """The same for an event that concerns ``repo``."""
         event = self.dated(repo, event) if missed else event
         request = request_of(event, repo.prefixes)
-        if _not_for_us(repo.config, event, request):
+        if _not_for_us(repo.config, event, request) and not self._is_awaited(repo, event):
             await self._journal.pass_over(event)
             return "ignored"
         if not await self._allows(repo, event, request):
@@ -149,6 +151,12 @@ class Intake:
             self._router.route(entry)
         return len(pending)
 
+    def _is_awaited(self, repo: Repo, event: Event) -> bool:
+        """Who answers a card, or types into a program, need not call us by name."""
+        if not isinstance(event, MessagePosted) or event.thread_ts is None or not event.text.strip():
+            return False
+        return self.awaits(repo, event.thread_ts)
+
     def _repo_of(self, event: Event) -> Repo | None:
         if self.direct is not None and is_direct(event.channel):
             return self.direct.repo_of(event)
@@ -169,6 +177,10 @@ class Intake:
             return False
         self._noticed[user] = now_s
         return True
+
+
+def _nothing(_repo: Repo, _thread_ts: str) -> bool:
+    return False
 
 
 def _not_for_us(config: Config, event: Event, request: Request) -> bool:

@@ -138,6 +138,25 @@ async def test_with_mention_only_plain_talk_passes_by(tmp_path: Path) -> None:
     await desk.journal.close()
 
 
+async def test_where_something_waits_for_words_nobody_has_to_call_us(tmp_path: Path) -> None:
+    config = Config(slack=SlackSection(allowed_users=(OWNER,)), agent=AgentSection(mention="mention"))
+    desk = Desk(tmp_path / "journal.db", config)
+    desk.intake.awaits = lambda repo, thread_ts: (repo.name, thread_ts) == ("sample", "1.1")
+    replies = [
+        MessagePosted(channel="C1", ts=ts, user=user, text=text, thread_ts=thread_ts)
+        for ts, user, text, thread_ts in (
+            ("2.1", OWNER, "yes", "1.1"),
+            ("2.2", OWNER, "yes", "1.9"),
+            ("2.3", OWNER, "yes", None),
+            ("2.4", OWNER, " ", "1.1"),
+            ("2.5", "U0MALLORY", "yes", "1.1"),
+        )
+    ]
+    outcomes = [await desk.intake.accept(event) for event in replies]
+    assert outcomes == ["accepted", "ignored", "ignored", "ignored", "refused"]
+    await desk.journal.close()
+
+
 async def test_an_empty_message_asks_for_nothing(desk: Desk) -> None:
     assert await desk.intake.accept(message(text="  ")) == "ignored"
 

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from codebutler.apphome.publisher import PACE_S, AppHome
 from codebutler.apphome.view import RepoCard, home, stranger
 from codebutler.clock import ManualClock, settle
+from codebutler.config.schema import CommandRule, Config
 from codebutler.errors import ChatError, ChatRateLimitedError
+from codebutler.intake.intake import Repo
 from codebutler.model import Asked, TurnNote
 from codebutler.process.tasks import beside
 from codebutler.slack.forms import Placed, placed
@@ -307,3 +310,19 @@ async def test_who_pressed_what_is_gone_is_told_until_the_next_change() -> None:
     first, second = (shown for _, shown in slack.published)
     assert "not served any more: nothing was decided" in first
     assert "not served" not in second
+
+
+async def test_what_waits_for_words_is_known() -> None:
+    slack = Slack()
+    shop = Repo("shop", Config(commands=(CommandRule(prefix="py", binary="python3", mode="interactive"),)))
+    async with slack.life() as home:
+        assert not home.awaits(shop, "17.000001")
+        for turn, awaits in (
+            (note("waiting"), True),
+            (note("running"), False),
+            (replace(note("running"), agent="py"), True),
+            (note("done"), False),
+        ):
+            home.overview("shop", (turn,))
+            assert home.awaits(shop, "17.000001") is awaits
+            assert not home.awaits(shop, "17.000002")

@@ -27,6 +27,7 @@ from codebutler_worker.commands.checks import resolved
 from codebutler_worker.commands.skills import taught
 from codebutler_worker.commands.table import run_command, understood
 from codebutler_worker.conversation.asking.deciding import decide_typed
+from codebutler_worker.conversation.asking.polls import is_polled
 from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
 from codebutler_worker.conversation.desk.naming import agent_name, conversation_id
@@ -61,10 +62,13 @@ class Inbox:
         """Accept the event; returns what is left to do after the commit."""
         if not draft.uow.inbox.accept(event.key, seq):
             return Todo()
+        overheard = self._is_overheard(event, request)
         request = resolved(request, self.settings)
         if self.skills is not None:
             request = taught(request, event.user, self.settings, self.skills)
         match event:
+            case MessagePosted() if overheard:
+                return self._overheard(draft, event)
             case MessagePosted():
                 return self._posted(draft, event, request)
             case SlashCommand():
@@ -101,17 +105,7 @@ class Inbox:
             decided = decide_typed(draft, self.settings.config, event, request)
             if decided is not None:
                 return decided.logged("MSG", note)
-            said = Incoming(
-                channel=event.channel,
-                ts=event.ts,
-                thread_ts=event.thread_ts,
-                user=event.user,
-                text=request.text,
-                prefix=request.prefix,
-                late=event.late,
-                files=event.files,
-                job=event.job,
-            )
+            said = _incoming(event, request)
             take = park if event.stale else take_in
             todo = type_in(draft, self.settings.config, said) or take(draft, self.settings.config, said)
             return todo.logged("MSG", note)
@@ -120,6 +114,28 @@ class Inbox:
         elif isinstance(request, Command):
             return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
+
+    def _is_overheard(self, event: Event, request: Request) -> bool:
+        """Plain talk that does not call us where we want to be called: let in because its thread waits for words."""
+        if not isinstance(event, MessagePosted) or event.origin != "slack" or event.mentioned:
+            return False
+        called_only = self.settings.config.agent.mention == "mention"
+        return called_only and isinstance(request, Prompt) and request.prefix is None
+
+    def _overheard(self, draft: Draft, event: MessagePosted) -> Todo:
+        """It counts where a card asks or a program reads, and starts nothing of its own."""
+        config, request = self.settings.config, Prompt(text=event.text)
+        note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
+        polled = is_polled(draft, config, event)
+        decided = decide_typed(draft, config, event, request)
+        if decided is not None:
+            return decided.logged("MSG", note)
+        said = _incoming(event, request)
+        if (typed := type_in(draft, config, said)) is not None:
+            return typed.logged("MSG", note)
+        if polled and not event.stale:
+            return take_in(draft, config, said).logged("MSG", note)
+        return Todo()
 
     def _says_nothing(self, request: Prompt) -> bool:
         bare = not request.text.strip()
@@ -228,3 +244,17 @@ class Inbox:
             return Todo()
         withdraw_message(draft, found[0])
         return Todo().logged("MSG", f"{event.user} deleted a message that had not started")
+
+
+def _incoming(event: MessagePosted, request: Prompt) -> Incoming:
+    return Incoming(
+        channel=event.channel,
+        ts=event.ts,
+        thread_ts=event.thread_ts,
+        user=event.user,
+        text=request.text,
+        prefix=request.prefix,
+        late=event.late,
+        files=event.files,
+        job=event.job,
+    )

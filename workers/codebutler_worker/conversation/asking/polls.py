@@ -78,6 +78,13 @@ def answer_poll(draft: Draft, config: Config, event: ButtonClicked, row: Approva
     return enqueue(draft, _taking_all(config), said)
 
 
+def is_polled(draft: Draft, config: Config, event: MessagePosted) -> bool:
+    """Whether a question in passing is open where the message was written."""
+    conversation = conversation_id(config, event.channel, event.root_ts)
+    pending = draft.uow.approvals.pending()
+    return any(row.tool == POLL_TOOL and row.conversation == conversation for row in pending)
+
+
 def close_polls(draft: Draft, config: Config, event: MessagePosted, words: str) -> None:
     """What is written in the thread answers what was asked there before."""
     conversation = conversation_id(config, event.channel, event.root_ts)
