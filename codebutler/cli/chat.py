@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codebutler.cli.output import notice, printable
+from codebutler.cli.output import notice
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
 from codebutler.errors import EXIT_FAILED, RegistryError
@@ -66,8 +66,7 @@ def _ask_once(home: Home, repo: str, *, fresh: bool) -> None:
     told = ask_once(repo, text.strip("\n"), None if fresh else kept.threads.get(repo))
     if told.thread_ts:
         diary.write(home, kept.with_thread(repo, told.thread_ts))
-    for line in told.lines:
-        sys.stdout.write(f"{printable(line)}\n")
+    told.show()
     if not told.ok:
         notice(f"codebutler: the turn {told.outcome}")
         raise typer.Exit(EXIT_FAILED)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from codebutler.cli.output import say
 from codebutler.cli.talk import talk
 from codebutler.control.wire import SendRequest
 from codebutler.errors import EXIT_FAILED
@@ -28,7 +27,6 @@ def run(
     from codebutler.cli.chatroom.once import ask_once
 
     told = ask_once(repo, message)
-    for line in told.lines:
-        say(line)
+    told.show()
     if not told.ok:
         raise typer.Exit(EXIT_FAILED)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from codebutler.cli.output import notice, printable_lines
+from codebutler.cli.chatroom.answer import apart
+from codebutler.cli.output import notice, printable_lines, say
 from codebutler.cli.talk import talk
 from codebutler.control.wire import ControlReply, Posted, Said, SendRequest
 
@@ -19,10 +20,15 @@ class Told:
     ok: bool = True
     texts: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def lines(self) -> list[str]:
-        """Every line, in the order in which the messages began."""
-        return [line for text in self.texts.values() for line in text.split("\n")]
+    def show(self) -> None:
+        """The answer, in the order in which its messages began; its figures and how a program ended beside it."""
+        for text in self.texts.values():
+            answer, aside = apart(text)
+            if answer.strip():
+                for line in answer.split("\n"):
+                    say(line)
+            for line in aside.split("\n") if aside.strip() else ():
+                notice(line)
 
     @property
     def outcome(self) -> str:

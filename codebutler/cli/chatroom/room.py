@@ -6,10 +6,10 @@ A message of ours may be edited while it is shown: a terminal scrolls, so only w
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from codebutler.cli.chatroom.answer import bare, footed
 from codebutler.cli.chatroom.card import decided, menu
 from codebutler.control.wire import (
     Choice,
@@ -27,9 +27,6 @@ from codebutler.model import OPERATOR
 
 PAST_LINES = 15
 """Of one earlier message."""
-_FENCE = "```"
-_RUNNING = "⏳ Running…"
-_FOOTER = re.compile(r"_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
 _SPACE = re.compile(r"\s+")
 
 Style = Literal["plain", "faint"]
@@ -152,7 +149,7 @@ class Room:
         return [Line(headline, "faint")]
 
     def _text(self, said: Said) -> list[Line]:
-        body, footer = _footed(said.text)
+        body, footer = footed(said.text)
         if footer:
             # The answer: the turn has told it already, unless it told something else.
             told, self._live, self._headline, self._plan = self._live, "", "", []
@@ -167,19 +164,14 @@ class Room:
         lines = said.text.split("\n")
         before = self._shown.get(said.ts)
         if before is None and not said.choices:
-            self._shown[said.ts] = _bare(lines)
+            self._shown[said.ts] = bare(lines)
             return lines
-        bare = _bare(lines)
-        self._shown[said.ts] = bare
+        now = bare(lines)
+        self._shown[said.ts] = now
         same = 0
-        while before and same < min(len(before), len(bare)) and before[same] == bare[same]:
+        while before and same < min(len(before), len(now)) and before[same] == now[same]:
             same += 1
-        return bare[same:] if before is not None else lines
-
-
-def _bare(lines: Sequence[str]) -> list[str]:
-    """Without what only frames a program's output."""
-    return [line for line in lines if line not in (_FENCE, _RUNNING)]
+        return now[same:] if before is not None else lines
 
 
 def _past(past: Past) -> list[Line]:
@@ -188,13 +180,6 @@ def _past(past: Past) -> list[Line]:
     left_out = len(lines) - PAST_LINES
     cut = [f"… {left_out} more {'line' if left_out == 1 else 'lines'}"] if left_out > 0 else []
     return [Line(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
-
-
-def _footed(text: str) -> tuple[str, str]:
-    """An answer and the figures below it, "" where there are none."""
-    body, _, last = text.rstrip().rpartition("\n")
-    found = _FOOTER.fullmatch(last.strip())
-    return (body.strip("\n"), found[1]) if found else (text, "")
 
 
 def _flat(text: str) -> str:

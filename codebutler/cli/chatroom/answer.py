@@ -1,0 +1,35 @@
+"""Answers apart from the figures below them, and a program's output apart from what frames it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+FENCE = "```"
+RUNNING = "⏳ Running…"
+_FOOTER = re.compile(r"_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
+_FRAMES = frozenset({FENCE, RUNNING})
+
+
+def footed(text: str) -> tuple[str, str]:
+    """An answer and the figures below it, "" where there are none."""
+    body, _, last = text.rstrip().rpartition("\n")
+    found = _FOOTER.fullmatch(last.strip())
+    return (body.strip("\n"), found[1]) if found else (text, "")
+
+
+def bare(lines: Sequence[str]) -> list[str]:
+    """Without what only frames a program's output."""
+    return [line for line in lines if line not in _FRAMES]
+
+
+def apart(text: str) -> tuple[str, str]:
+    """What a script wants of a message, and what it does not: figures, or how a program ended."""
+    body, figures = footed(text)
+    if figures:
+        return body, figures
+    lines = text.split("\n")
+    if lines[0] != FENCE or FENCE not in lines[1:]:
+        return text, ""
+    end = len(lines) - 1 - lines[::-1].index(FENCE)
+    return "\n".join(lines[1:end]), "\n".join(lines[end + 1 :])
