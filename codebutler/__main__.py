@@ -44,7 +44,9 @@ def _unexpected(error: Exception) -> int:
     if isinstance(error, ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "codebutler"
-        return _fail(f"{error.format_message().rstrip('.')}: see `{path} --help`", error.exit_code)
+        # "Value error, " is how the library says that one of our own checks refused it.
+        message = error.format_message().rstrip(".").replace("Value error, ", "")
+        return _fail(f"{message}: see `{path} --help`", error.exit_code)
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     if isinstance(error, OSError):

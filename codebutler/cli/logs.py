@@ -15,7 +15,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from codebutler.cli.output import print_json, say
+from codebutler.cli.output import notice, print_json, say
 from codebutler.cli.surroundings import home
 from codebutler.config.registry import Registry, find
 from codebutler.errors import CodeButlerError
@@ -50,6 +50,11 @@ def run(
         for line in shown:
             say(line)
         if follow:
+            if not where.log_file.exists():
+                notice(
+                    f"no log yet at {where.log_file}: waiting for `codebutler supervise`. Ctrl-C ends this."
+                )
+            sys.stdout.flush()
             for line in filter(wanted, log.added(time.sleep)):
                 say(line)
                 sys.stdout.flush()

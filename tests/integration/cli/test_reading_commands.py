@@ -117,6 +117,28 @@ def test_logs_without_a_log_or_of_nobody_is_one_line(cli: Cli) -> None:
     cli.fails("logs", "nobody", code=1, said="no repository is registered as 'nobody'")
 
 
+def test_logs_that_wait_for_a_log_say_so(cli: Cli) -> None:
+    cli.home.ensure()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "codebutler", "logs", "-f"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "CODEBUTLER_HOME": str(cli.home.root)},
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        assert "waiting for `codebutler supervise`" in process.stderr.readline()
+        cli.home.log_file.write_text("first\n")
+        assert process.stdout.readline() == "first\n"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
 def test_logs_follow_what_is_added_through_rotation(cli: Cli) -> None:
     cli.home.ensure()
     cli.home.log_file.write_text("first\n")

@@ -44,6 +44,7 @@ def test_without_a_command_there_is_help_and_a_usage_error(capsys: pytest.Captur
         (["logs", "-n", "many"], "codebutler logs --help"),
         (["workspace", "--port", "65536"], "codebutler workspace --help"),
         (["demo", "--port", "-1"], "codebutler demo --help"),
+        (["demo", "--agent", "bogus"], "'--agent': 'bogus' is not one of 'claude'"),
         (["skills"], "Missing command: see `codebutler skills --help`"),
         (["memory"], "Missing command: see `codebutler memory --help`"),
         (["sandbox"], "Missing command: see `codebutler sandbox --help`"),
