@@ -54,8 +54,11 @@ class DirectDoor:
             return "refused"
         if isinstance(event, MessagePosted):
             return await self._begin(event, mine, missed=missed)
-        if isinstance(event, ButtonClicked) and event.action_id == REPO_ACTION:
-            await self._choose(event, called(event.value, mine.values()), mine)
+        if isinstance(event, ButtonClicked):
+            repo = called(event.value, mine.values()) if event.action_id == REPO_ACTION else None
+            if repo is None:
+                return "ignored"
+            await self._choose(event, repo, mine)
         return await self._intake.keep(event, request_of(event, ()))
 
     async def _begin(self, event: MessagePosted, mine: Mapping[str, Repo], *, missed: bool) -> Outcome:
@@ -85,7 +88,7 @@ class DirectDoor:
             event = replace(event, mentioned=True)
         return await self._intake.take(repo, event, missed=missed)
 
-    async def _choose(self, event: Event, repo: Repo | None, mine: Mapping[str, Repo]) -> None:
+    async def _choose(self, event: Event, repo: Repo, mine: Mapping[str, Repo]) -> None:
         for home, each in mine.items():
             if each is repo:
                 await self._book.place(home, event.channel, items_of(event))

@@ -129,9 +129,7 @@ class DirectRouter:
         """Of a thread that is about no repository: until somebody says about which."""
         waiting = self._waiting.get(thread)
         is_stale = self._clock.now() - entry.received_at > PATIENCE
-        if isinstance(entry.event, ButtonClicked):
-            self._start(self._say_lost(entry), entry)
-        elif waiting is not None:
+        if waiting is not None:
             waiting.append(entry)
         elif isinstance(entry.event, MessagePosted) and not is_stale:
             self._waiting[thread] = [entry]
@@ -160,10 +158,6 @@ class DirectRouter:
         post = Post(text=wording.down(repo.name), thread_ts=root)
         with suppress(ChatError):
             await self._mouth.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
-
-    async def _say_lost(self, entry: Entry) -> None:
-        text, root = wording.NOT_KNOWN, root_of(entry.event)
-        await self._say(entry, Post(text=text, thread_ts=root, only_for=entry.event.user))
 
     async def _answer(self, entry: Entry) -> None:
         event, request = entry.event, entry.request

@@ -19,7 +19,6 @@ BARE = frozenset({"help", "status", "list"})
 MAX_BUTTONS = 20
 MAX_LISTED = 15
 LABEL_CHARS = 75
-NOT_KNOWN = "I do not know any more which repository this is about. Write what you want once more."
 _NAMED = re.compile(r"\s*([\w.-]{1,100})\s*:\s*(.*)", re.DOTALL)
 _BARE = re.compile(r"\s*(\w+)\s*[?!.]?\s*")
 

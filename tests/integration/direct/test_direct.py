@@ -263,13 +263,13 @@ async def test_a_repository_that_is_gone_is_asked_for_anew(two: House) -> None:
     assert two.reached[-1] == ("C2", Prompt(text="go on"))
 
 
-async def test_what_is_expired_or_unknown_is_said_or_dropped(two: House) -> None:
+async def test_what_is_expired_or_unknown_is_not_taken(two: House) -> None:
     first = two.say("explain this")
     await two.accept(first)
-    await two.accept(two.press(first.ts, "gone"))
-    assert await two.accept(MessageDeleted(channel=D, ts="7.1", user=OWNER)) == "accepted"
     lost = two.press("3.1", "alpha")
-    await two.accept(replace(lost, action_id="codebutler.allow", action_ts="9.9"))
+    assert await two.accept(two.press(first.ts, "gone")) == "ignored"
+    assert await two.accept(replace(lost, action_id="codebutler.allow")) == "ignored"
+    assert await two.accept(MessageDeleted(channel=D, ts="7.1", user=OWNER)) == "accepted"
     assert two.routed == []
     assert [entry.event for entry in await two.journal.pending()] == [first]
 
