@@ -56,6 +56,8 @@ class Jobs(Protocol):
 
     async def manage(self, action: str, name: str) -> str: ...
 
+    async def look_again(self) -> None: ...
+
 
 class Operator:
     """Answers control requests."""
@@ -85,7 +87,10 @@ class Operator:
             case StopRequest(repo=repo):
                 yield self._stop(repo)
             case ReloadRequest():
-                yield Done(text=await self._parent.reload())
+                summary = await self._parent.reload()
+                # Whoever vouched for jobs may run one of them next.
+                await self._jobs.look_again()
+                yield Done(text=summary)
             case JobsRequest(action="list"):
                 yield JobsReply(jobs=self._jobs.rows())
                 yield Done()

@@ -55,6 +55,10 @@ class ScheduleDesk:
         except (ValueError, UnknownJobError) as error:
             return str(error)
 
+    async def look_again(self) -> None:
+        """Wait until what the files say now is what is scheduled."""
+        await self._scheduler.look_again()
+
     async def _jobs(self, argument: str, asker: Asker) -> str:
         verb, _, name = argument.strip().partition(" ")
         match verb.lower():

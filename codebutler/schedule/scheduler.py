@@ -48,6 +48,8 @@ class Scheduler:
         self._speaking: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()
         self._ready = asyncio.Event()
+        self._looks = self._looked = self._wanted = 0
+        self._seen = asyncio.Event()
 
     @property
     def book(self) -> Book:
@@ -69,6 +71,15 @@ class Scheduler:
     async def ready(self) -> None:
         """Wait until the files have been read and the book is open."""
         await self._ready.wait()
+
+    async def look_again(self) -> None:
+        """Wait until the files have been read once more and hold still, but not long: a disk may take nothing."""
+        self._wanted = wanted = self._looks + 1
+        self._wake.set()
+        until_s = self._clock.monotonic() + LOOK_S
+        while self._looked < wanted and (left_s := until_s - self._clock.monotonic()) > 0:
+            self._seen.clear()
+            await wait_for(self._clock, self._seen, left_s)
 
     async def change(self, change: Callable[[Book], Book]) -> None:
         """Change the book, on disk first. Raises StoreError: then all is as it was."""
@@ -100,6 +111,7 @@ class Scheduler:
 
     async def _tick(self) -> float:
         """Returns after how many seconds the files are to be looked at again, at the latest."""
+        self._looks = look = self._looks + 1
         if not self._ready.is_set():
             await self._kept.open()
             self._tried |= {f"timer:{timer.id}" for timer in self.book.timers}
@@ -120,10 +132,16 @@ class Scheduler:
         for timer in self.book.timers:
             if timer.at <= now:
                 self._start(f"timer:{timer.id}", self._say_timer(timer))
-        return SETTLE_S if found.unsettled else LOOK_S
+        if found.unsettled:
+            return SETTLE_S
+        self._looked = look
+        self._seen.set()
+        return LOOK_S
 
     async def _pause(self, look_s: float) -> None:
         """Until something may be due, a file may have changed, or the book did."""
+        if self._wanted > self._looks:
+            return
         due = books.next_at(self.book)
         wait_s = look_s if due is None else min(look_s, (due - self._clock.now()).total_seconds())
         self._wake.clear()

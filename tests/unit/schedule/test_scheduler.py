@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -86,6 +87,8 @@ class World:
         """One supervisor's life; it ends like a killed process, whatever is under way."""
         tasks = Tasks(lambda name, error: None)
         scheduler = Scheduler(self, self, self.look, self.clock, tasks)
+        # One thread: what `calm` has run there comes after what was begun before.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         try:
             async with beside(scheduler.run(self), name="schedule"):
                 yield scheduler
@@ -127,6 +130,29 @@ async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
         scheduler.hear(done(ts))
         await calm()
         assert not scheduler.hears("C1")
+
+
+async def test_what_was_just_vouched_for_is_known_before_that_is_answered() -> None:
+    world = World()
+    async with world.life() as scheduler:
+        await calm()
+        assert set(scheduler.jobs) == {"shop/tests"}
+        world.file = "jobs: [{name: more, cron: '0 * * * *', command: make more, timezone: UTC}]"
+        async with asyncio.timeout(30):
+            await scheduler.look_again()
+        assert set(scheduler.jobs) == set(scheduler.book.jobs) == {"shop/more"}
+
+
+async def test_a_file_that_never_holds_still_is_not_waited_for_long() -> None:
+    world = World()
+    world.look = lambda: Found({}, unsettled=True)  # type: ignore[method-assign]
+    async with world.life() as scheduler:
+        await calm()
+        asked = asyncio.create_task(scheduler.look_again())
+        await calm()
+        assert not asked.done()
+        await world.passes(1)
+        await asked
 
 
 async def test_three_failures_pause_it_and_the_channel_is_told() -> None:
