@@ -56,7 +56,8 @@ class Grid(pyte.Screen):
         if kwargs.get("private") and self._aside is None and not OTHER_SCREEN.isdisjoint(modes):
             at = (self.cursor.x, self.cursor.y)
             self._aside = _Aside(self.buffer, at, self.margins, self._wrapped, self._first, self._carry)
-            self.buffer = type(self.buffer)(self.buffer.default_factory)
+            self.buffer = self.buffer.copy()
+            self.buffer.clear()
             self.margins, self._wrapped, self._first, self._carry = None, set(), 0, ""
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
