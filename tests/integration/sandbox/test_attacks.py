@@ -358,6 +358,8 @@ async def test_a10_no_power_over_others(attacker: Attacker) -> None:
             "echo h > /proc/sysrq-trigger",
             "echo 0 > /proc/self/oom_score_adj; echo -1000 > /proc/self/oom_score_adj",
             "nsenter -t 1 -m true",
+            *(f"grep -q . /proc/{name}" for name in ("keys", "timer_list", "slabinfo", "kmsg", "kcore")),
+            "echo disable=0 > /proc/mtrr && grep -q . /proc/mtrr",
             "echo x > /usr/owned",
             "echo x > /owned",
         )

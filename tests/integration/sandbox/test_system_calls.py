@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import platform
@@ -17,6 +16,7 @@ from codebutler_worker.sandbox.filterfile import FilterFile
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.syscalls import TABLES, X86_64
 from tests.programs import require
+from tests.walls import ended
 
 PRELUDE = """
 import ctypes, os, sys
@@ -50,18 +50,8 @@ def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
 
 
 async def python(sandbox: BwrapSandbox, policy: SandboxPolicy, script: str) -> tuple[int, str]:
-    launch = sandbox.wrap(("python3", "-I", "-c", script), policy)
-    process = await asyncio.create_subprocess_exec(
-        *launch.argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=launch.cwd,
-        env=launch.env,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode().strip()
+    code, said = await ended(sandbox.wrap(("python3", "-I", "-c", script), policy))
+    return code, said.strip()
 
 
 async def test_every_refused_call_is_refused_by_the_kernel(

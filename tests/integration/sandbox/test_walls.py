@@ -21,6 +21,7 @@ from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.programs import require
+from tests.walls import ended
 
 ENV = {"PATH": "/usr/bin:/bin"}
 
@@ -49,18 +50,7 @@ def sandbox(home: Path) -> BwrapSandbox:
 
 async def attack(sandbox: BwrapSandbox, policy: SandboxPolicy, script: str) -> tuple[int, str]:
     """Runs the script inside; its exit code and all it said."""
-    launch = sandbox.wrap(("sh", "-c", script), policy)
-    process = await asyncio.create_subprocess_exec(
-        *launch.argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=launch.cwd,
-        env=launch.env,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode()
+    return await ended(sandbox.wrap(("sh", "-c", script), policy))
 
 
 @pytest.mark.parametrize(

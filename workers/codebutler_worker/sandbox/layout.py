@@ -116,6 +116,8 @@ def _system(inside: Inside, system: System) -> list[str]:
     options += ["--dev", "/dev", "--proc", "/proc"]
     for name in KERNELS_OWN:
         options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+    for file in system.telling:
+        options += ["--ro-bind", "/dev/null", str(file)]
     for scratch in SCRATCH:
         options += ["--tmpfs", scratch]
     options += ["--symlink", "../run", "/var/run"]

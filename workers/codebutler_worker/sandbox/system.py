@@ -33,11 +33,19 @@ PROGRAM_DIRECTORIES = tuple(
 )
 
 
+# Of all that runs here, not only of what is inside: keys, timers, addresses of the kernel. Most only root may read, as
+# whom programs still count outside where root started them. Containers of docker do not show them either.
+TELLING = (
+    "kcore", "keys", "key-users", "timer_list", "sched_debug", "latency_stats", "slabinfo", "vmallocinfo", "kpagecount",
+    "kpageflags", "kpagecgroup", "kmsg", "iomem", "ioports", "mtrr",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """``roots``: directories to show read-only; ``links``: (path, target) of those that are symbolic links;
-    ``masked``: files and directories in them that not everybody may read; ``resolver``: where
-    /etc/resolv.conf really is, if that is elsewhere.
+    ``masked``: files and directories in them that not everybody may read; ``telling``: what the kernel tells about
+    itself and others; ``resolver``: where /etc/resolv.conf really is, if that is elsewhere.
     """
 
     uid: int
@@ -50,6 +58,7 @@ class System:
     links: tuple[tuple[Path, str], ...] = ()
     masked_files: tuple[Path, ...] = ()
     masked_directories: tuple[Path, ...] = ()
+    telling: tuple[Path, ...] = ()
     resolver: Path | None = None
 
 
@@ -75,6 +84,7 @@ def inspect_system(bwrap: Path) -> System:
         links=links,
         masked_files=tuple(path for path in masked if not path.is_dir()),
         masked_directories=tuple(path for path in masked if path.is_dir()),
+        telling=tuple(path for name in TELLING if (path := Path("/proc") / name).is_file()),
         resolver=resolver if resolver.is_file() and not _below(resolver, roots) else None,
     )
 
