@@ -12,11 +12,14 @@ import io
 import struct
 import wave
 import zlib
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
+
+from tests.loopback import on_loopback
 
 KEY = "sk-media-1234567890abcdef"
 
@@ -45,25 +48,21 @@ class MediaServer:
     url: str = ""
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
-    _runner: web.AppRunner | None = None
+    _open: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def __aenter__(self) -> Self:
         self.hold.set()
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/audio/transcriptions", self._transcribe)
         app.router.add_post("/v1/images/generations", self._draw)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        self.url = f"http://127.0.0.1:{await self._open.enter_async_context(on_loopback(app))}/v1"
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.hold.set()
-        assert self._runner is not None
-        await self._runner.cleanup()
+        await self._open.aclose()
 
     def _refused(self, request: web.Request) -> web.Response | None:
         if request.headers.get("authorization") != f"Bearer {self.key}":

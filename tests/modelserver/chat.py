@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tests.modelserver.server import Call, Reply
+from tests.modelserver.script import Call, Reply
 
-Named = Callable[["Call", int], str]
+Named = Callable[[Call, int], str]
 """The id of a call, and which one of its reply it is."""
 
 

@@ -6,17 +6,15 @@ Every request that offers tools takes the next Reply of the script; others (titl
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
 from tests.modelserver import chat
+from tests.modelserver.script import Call, Reply, Scripted, bearer
 
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -27,70 +25,18 @@ ERROR_TYPES = {
 }
 CHUNK = 2000
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The model calls a tool."""
-
-    name: str
-    input: dict[str, Any]
+__all__ = ["Call", "ModelServer", "Reply"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer: text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent after the
-    first bytes until ``ModelServer.release`` is set. ``headers`` come with an error."""
+class ModelServer(Scripted):
+    """Both services at once."""
 
-    text: str = ""
-    calls: tuple[Call, ...] = ()
-    status: int = 200
-    error: str = "scripted error"
-    hold: bool = False
-    input_tokens: int = 100
-    output_tokens: int = 20
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(slots=True)
-class ModelServer:
-    """Use as an async context manager. ``requests`` are the bodies seen, ``keys`` the credentials used."""
-
-    script: list[Reply] = field(default_factory=list)
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    release: asyncio.Event = field(default_factory=asyncio.Event)
-    url: str = ""
-    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _runner: web.AppRunner | None = None
-
-    async def __aenter__(self) -> Self:
+    def app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_post("/v1/messages/count_tokens", self._count)
         app.router.add_post("/v1/chat/completions", self._completions)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release.set()
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    def play(self, *replies: Reply) -> None:
-        """Append to the script."""
-        self.script.extend(replies)
-
-    async def seen(self, count: int, deadline_s: float = 30) -> None:
-        """Wait until ``count`` scripted requests have arrived."""
-        async with asyncio.timeout(deadline_s), self._arrived:
-            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+        return app
 
     def said(self, index: int = -1) -> str:
         """Everything request ``index`` told the model, as one JSON text."""
@@ -112,8 +58,7 @@ class ModelServer:
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         body: dict[str, Any] = await request.json()
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
-        reply = await self._next(body, key)
+        reply = await self._next(body, bearer(request))
         if reply.status != 200:
             return web.json_response(chat.error_body(reply), status=reply.status, headers=dict(reply.headers))
         if not body.get("stream"):
@@ -134,12 +79,7 @@ class ModelServer:
     async def _next(self, body: dict[str, Any], key: str) -> Reply:
         if not body.get("tools"):
             return Reply("ok")
-        reply = self.script.pop(0) if self.script else Reply("(the script is exhausted)")
-        async with self._arrived:
-            self.requests.append(body)
-            self.keys.append(key)
-            self._arrived.notify_all()
-        return reply
+        return await self.next(body, key)
 
     async def _stream(self, request: web.Request, body: dict[str, Any], reply: Reply) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})

@@ -21,8 +21,10 @@ from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import HELD_AT_MOST, Egress, Way
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
+from codebutler_worker.sandbox.port import Door, SandboxPolicy
+from tests.loopback import on_loopback
 from tests.programs import require
+from tests.walls import ended
 
 PUBLIC = "93.184.216.34"
 KEY = "sk-the-real-key"
@@ -58,12 +60,8 @@ async def internet() -> AsyncIterator[Internet]:
     found = Internet()
     app = web.Application(client_max_size=2**26)
     app.router.add_route("*", "/{path:.*}", found.answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    found.port = runner.addresses[0][1]
-    yield found
-    await runner.cleanup()
+    async with on_loopback(app) as found.port:
+        yield found
 
 
 @pytest.fixture
@@ -83,20 +81,6 @@ async def inside(
     sandbox = sandbox or BwrapSandbox(program=require("bwrap"))
     asked = replace(policy, network=way.network, env={**policy.env, **way.env})
     return await ended(sandbox.wrap(("sh", "-c", script), asked))
-
-
-async def ended(launch: Launch) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *launch.argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=launch.cwd,
-        env=launch.env,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode()
 
 
 async def test_a_host_on_the_list_is_reached(

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from codebutler.config.schema import TavilySection
 from codebutler_worker.internet.search import CONTENT_CHARS, SearchError, WebSearch
+from tests.loopback import on_loopback
 
 KEY = "tvly-1234567890"
 
@@ -34,14 +35,8 @@ class Tavily:
     async def serving(self) -> AsyncIterator[WebSearch]:
         app = web.Application()
         app.router.add_post("/search", self.answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-            yield WebSearch(TavilySection(api_key=KEY, base_url=url))
-        finally:
-            await runner.cleanup()
+        async with on_loopback(app) as port:
+            yield WebSearch(TavilySection(api_key=KEY, base_url=f"http://127.0.0.1:{port}/"))
 
 
 def found(number: int) -> dict[str, Any]:

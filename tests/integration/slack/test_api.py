@@ -21,6 +21,7 @@ from codebutler.errors import (
 )
 from codebutler.model import Post, React, Upload
 from codebutler.slack.api import SlackApi
+from tests.loopback import on_loopback
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TOKEN = "xoxb-very-secret"
@@ -60,17 +61,10 @@ async def serving(timeout_s: float = 5) -> AsyncIterator[tuple[Scripted, SlackAp
     scripted = Scripted()
     app = web.Application()
     app.router.add_route("*", "/api/{method}", scripted.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
+    async with on_loopback(app) as port:
         scripted.url = f"http://127.0.0.1:{port}/api/"
         async with SlackApi(TOKEN, base_url=scripted.url, timeout_s=timeout_s) as api:
             yield scripted, api
-    finally:
-        await runner.cleanup()
 
 
 async def test_a_post_is_sent_as_slack_reads_it() -> None:

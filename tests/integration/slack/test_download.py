@@ -15,6 +15,7 @@ from codebutler.errors import ChatError
 from codebutler.model import File
 from codebutler.slack.api import SlackApi
 from codebutler.slack.download import Downloads, shared_in
+from tests.loopback import on_loopback
 
 TOKEN = "xoxb-download-test"
 LOGIN_PAGE = "<!DOCTYPE html><html><body>Sign in</body></html>"
@@ -54,12 +55,9 @@ async def server() -> AsyncIterator[Server]:
     app = web.Application()
     app.router.add_post("/api/files.info", server.info)
     app.router.add_get("/{path:.+}", server.give)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield server
-    await runner.cleanup()
+    async with on_loopback(app) as port:
+        server.url = f"http://127.0.0.1:{port}"
+        yield server
 
 
 async def fetch(
