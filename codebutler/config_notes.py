@@ -41,8 +41,8 @@ class ConfigNotes:
             self._record(earlier, unserved.entry.name, "ERR", f"not served: {unserved.problem}")
         for served in table.served:
             name, text = served.entry.name, "\n".join(served.notes)
-            if text:
-                self._record(earlier, name, "WRN", text)
+            if logged := "\n".join((*served.notes, *filter(None, (served.unheard,)))):
+                self._record(earlier, name, "WRN", logged)
             self._tasks.start(self._post(served, text), name=f"notice to {name}")
 
     def _record(self, earlier: dict[str, str], repo: str, tag: LogTag, text: str) -> None:

@@ -248,13 +248,15 @@ class Parent:
 
     def _row(self, row: RepoRow) -> dict[str, Any]:
         built: dict[str, Any] = msgspec.to_builtins(row)
+        served = self.table.named(row.name)
         used = self._parts.services.budgets.used(row.name, self._parts.clock.now())
         return {
             **built,
             "budget": msgspec.to_builtins(used),
             # It may hold the last words of a worker.
             "problem": self._parts.redactor.redact(row.problem)
-            or self._parts.channels.trouble(row.channel_id),
+            or self._parts.channels.trouble(row.channel_id)
+            or (served.unheard if served else ""),
         }
 
     def _absent(self) -> list[dict[str, Any]]:

@@ -62,6 +62,14 @@ class Served:
         """As the intake sees it."""
         return Repo(self.entry.name, self.config)
 
+    @property
+    def unheard(self) -> str:
+        """Why nothing that is said in its channel is heard; "" if it is."""
+        slack = self.config.slack
+        if not slack.listen_channels or slack.channel_id in slack.listen_channels:
+            return ""
+        return f"nothing said in {slack.channel_id} is heard: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)"
+
     def settings(self, env: Mapping[str, str]) -> RepoSettings:
         """As its worker sees it: no Slack token, and of the environment only what agents need."""
         slack = SlackSection(
@@ -120,12 +128,7 @@ class RepoTable:
 
     def by_channel(self) -> dict[str, Repo]:
         """Channel ID to repository; with ``listenChannels`` set, only those channels."""
-        return {
-            each.config.slack.channel_id: each.repo
-            for each in self.served
-            if not each.config.slack.listen_channels
-            or each.config.slack.channel_id in each.config.slack.listen_channels
-        }
+        return {each.config.slack.channel_id: each.repo for each in self.served if not each.unheard}
 
     def channels(self) -> set[str]:
         """Every channel that a registered repository has, served or not."""

@@ -33,6 +33,8 @@ async def check_slack(slack: SlackSection, table: RepoTable, clock: Clock) -> As
         yield _people(slack)
         for served in table.served:
             yield await _channel(api, served.entry.name, served.config.slack.channel_id)
+            if served.unheard:
+                yield warn("channels", served.entry.name, served.unheard)
 
 
 def scopes_finding(facts: TokenFacts) -> Finding:

@@ -68,6 +68,20 @@ async def test_what_was_in_order_in_between_is_told_of_again(tmp_path: Path) -> 
         assert run.logged == [f"WRN [sample] {NOTE}"] * 2
 
 
+async def test_a_channel_that_nobody_listens_to_is_told_in_the_log_alone(tmp_path: Path) -> None:
+    config = Config(slack=SlackSection(channel_id="C1", listen_channels=("C2",)))
+    deaf = RepoTable((Served(ENTRY, config, (NOTE,), trusted=False),))
+    assert deaf.by_channel() == {}
+    async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
+        run = Run(journal)
+        await run.reads(deaf, deaf)
+        assert run.posted == [f"C1: ⚠️ {NOTE}"]
+        assert run.logged == [
+            f"WRN [sample] {NOTE}",
+            "WRN [sample] nothing said in C1 is heard: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)",
+        ]
+
+
 async def test_what_is_not_served_is_logged_once_while_it_stays_so(tmp_path: Path) -> None:
     async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
         run = Run(journal)
