@@ -115,7 +115,9 @@ ALL = (
         prefix="image",
         shown=True,
     ),
-    Word("logs", "the logs of sessions", "[ID | list | tail N]", r"|list|tail \d{1,6}|[\w.-]+", shown=True),
+    Word(
+        "logs", "the logs of sessions", "[ID | list | tail [N]]", r"|list|tail( \d{1,6})?|[\w.-]+", shown=True
+    ),
     Word(
         "jobs",
         "what is scheduled",

@@ -215,4 +215,5 @@ def _text(spec: Spec) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    """Where it is and what, without the name that the parser has for bytes."""
+    return " ".join(str(error).replace('in "<byte string>", ', "at ").split())[:200]

@@ -72,6 +72,7 @@ async def test_the_last_lines_are_shown_as_a_terminal_shows_them(tmp_path: Path,
         lines = b"".join(b"line %d" % number + newline for number in range(200))
         await ran(parent, tmp_path, "100.1", lines + b"\x1b[32m 10%\r100%\x1b[0m" + newline)
         assert texts(await ask(parent, "tail 3", "300.1")) == "```\nline 198\nline 199\n100%\n```"
+        assert texts(await ask(parent, "tail", "300.2")).startswith("```\nline 181\n")
 
 
 async def test_the_list_names_todays_sessions_with_state_and_duration(tmp_path: Path) -> None:

@@ -98,6 +98,17 @@ async def test_its_output_is_one_message_that_is_edited_and_ends_with_the_exit_c
         assert (audit.kind, audit.exit_code, audit.decision) == ("rehearsal", 3, "failed")
 
 
+async def test_what_it_said_is_said_again_as_it_was(tmp_path: Path) -> None:
+    async with worker(configured(tmp_path)) as parent:
+        run = await begun(parent, "rehearsal", "cat README.md")
+        run.does(Finished(True, "# *Title*\n```\ncode", "done", exit_code=0))
+        await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])
+        event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!output", thread_ts=MINE)
+        parent.deliver(event, Command(name="output"))
+        said = await parent.post_with("done: rehearsal, cat README.md")
+        assert said.text.startswith("```\n# *Title*\n`\u200b`\u200b`\ncode\n```\n")
+
+
 async def test_long_output_goes_on_in_new_messages(tmp_path: Path) -> None:
     async with worker(configured(tmp_path)) as parent:
         run = await begun(parent, "rehearsal")

@@ -27,6 +27,8 @@ LISTED_HOURS = 24
 MAX_SENT_BYTES = 20_000_000
 PART_BYTES = 8_000_000
 """A part travels in one frame between worker and parent."""
+TAIL_LINES = "20"
+"""Where nobody says how many."""
 TAIL_BYTES = 256 * 2**10
 MAX_TAIL_BYTES = 2**20
 NO_LOG = "No session here has left a log yet."
@@ -42,7 +44,7 @@ def run(asked: Asked) -> Todo:
         return asked.reply(_list(asked))
     candidates = [session_of(turn.id) for turn in asked.newest(LOOKED_AT) if turn.started_at is not None]
     if words[:1] == ["tail"]:
-        return asked.errand(" ".join(["tail", words[1], *candidates]))
+        return asked.errand(" ".join(["tail", *(words[1:] or [TAIL_LINES]), *candidates]))
     return asked.errand(" ".join(["send", *(words or candidates)]))
 
 
@@ -59,7 +61,8 @@ def _list(asked: Asked) -> str:
 def _line(asked: Asked, turn: TurnRow) -> str:
     words = plain(one_line(words_of(asked.draft, turn, 60)))
     took = _duration(turn, asked.draft.now)
-    return f"• {code(session_of(turn.id))} · {turn.state} · {took} · {plain(turn.agent)} · {words}"
+    parts = (code(session_of(turn.id)), turn.state, took, plain(turn.agent), words)
+    return f"• {' · '.join(part for part in parts if part)}"
 
 
 def _duration(turn: TurnRow, now: datetime) -> str:

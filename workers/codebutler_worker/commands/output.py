@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from codebutler.config.programs import program_names
 from codebutler.model import Post
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
@@ -11,6 +12,7 @@ from codebutler_worker.conversation.desk.states import LIVE
 from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.present.answer import answer
 from codebutler_worker.present.lines import code, one_line, plain
+from codebutler_worker.present.terminal import CUT_FENCE, FENCE
 
 LOOKED_AT = 50
 NOTHING = "No turn has said anything here yet."
@@ -30,7 +32,11 @@ def run(asked: Asked) -> Todo:
     asked_for = plain(one_line(words_of(asked.draft, turn, 60)))
     foot = f"_{turn.state}: {plain(turn.agent)}, {asked_for}, {age(asked.draft, turn)}_"
     limit = asked.settings.config.output.max_chars_per_message
-    for operation in answer(turn.result or "", foot, asked.place.thread_ts, limit):
+    said = turn.result or ""
+    if turn.agent in program_names(asked.settings.config):
+        # What a program writes is no Markdown.
+        said = f"```\n{said.replace(FENCE, CUT_FENCE)}\n```"
+    for operation in answer(said, foot, asked.place.thread_ts, limit):
         if not asked.place.only_for:
             asked.draft.add(asked.place, operation)
         elif isinstance(operation, Post):

@@ -26,8 +26,8 @@ RUNNING = "⏳ Running…"
 EMPTY = "⋯"
 HIDDEN_KEY = "[redacted]"
 
-_FENCE = "```"
-_CUT_FENCE = "`\u200b`\u200b`"
+FENCE = "```"
+CUT_FENCE = "`\u200b`\u200b`"
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 
@@ -147,7 +147,7 @@ class Pages:
 
 def _fitting(line: str, limit: int) -> list[str]:
     """The line as it is shown in a code block, in pieces that each fit a page."""
-    shown = plain(line).replace(_FENCE, _CUT_FENCE)
+    shown = plain(line).replace(FENCE, CUT_FENCE)
     if len(shown) < limit:
         return [shown]
     middle = len(line) // 2
@@ -174,7 +174,7 @@ def shown(page: Page, session: str, *below: str) -> str:
         parts.append(f"… {size(page.left_out_bytes)} left out: `!logs {session}` has everything")
     body = "\n".join(page.lines).strip("\n")
     if body.strip():
-        parts.append(f"{_FENCE}\n{body}\n{_FENCE}")
+        parts.append(f"{FENCE}\n{body}\n{FENCE}")
     return "\n".join([*parts, *(line for line in below if line)]) or EMPTY
 
 
