@@ -11,7 +11,7 @@ from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.agents.shell.command import UNATTENDED
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from codebutler_worker.tools.port import Ran, ToolError
+from codebutler_worker.tools.port import Programs, Ran, ToolError
 from codebutler_worker.tree.git import environment
 
 TIMED_OUT = 124
@@ -63,6 +63,22 @@ class SandboxPrograms:
         if kept.full:
             code, note = 0, note or "it wrote more than is kept, and was ended"
         return Ran(kept.text, code, truncated=kept.full, note=note, container=container)
+
+
+class NotingPrograms:
+    """Programs through others, noting the container of the last one."""
+
+    def __init__(self, inner: Programs) -> None:
+        self.container = ""
+        self._inner = inner
+
+    async def run(
+        self, argv: tuple[str, ...], *, stdin: bytes = b"", limit_bytes: int = 65_536, limit_s: float = 60.0
+    ) -> Ran:
+        """See the port."""
+        ran = await self._inner.run(argv, stdin=stdin, limit_bytes=limit_bytes, limit_s=limit_s)
+        self.container = ran.container
+        return ran
 
 
 class _Kept:

@@ -31,6 +31,7 @@ from codebutler_worker.tools.port import (
     Tool,
     ToolError,
 )
+from codebutler_worker.tools.programs import NotingPrograms
 from codebutler_worker.tools.schema import definition, parse
 
 SUMMARY_CHARS = 150
@@ -134,12 +135,14 @@ class Acting:
         return tool, parse(tool, call.arguments)
 
     async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
+        programs = NotingPrograms(self._context.programs)
         try:
-            return await tool.run(replace(self._context, plan=plan), args)
+            result = await tool.run(replace(self._context, plan=plan, programs=programs), args)
         except SandboxUnavailableError:
             raise
         except ToolError as error:
-            return Result(str(error), ok=False)
+            result = Result(str(error), ok=False)
+        return replace(result, container=result.container or programs.container)
 
     async def _settle(
         self, use_id: str, described: Described, result: Result
