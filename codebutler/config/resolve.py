@@ -14,7 +14,7 @@ from codebutler.config.merge import Layer, Merged, default_layer, merge
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
-from codebutler.config.trust import digest, strip_untrusted
+from codebutler.config.trust import digest, strip_misplaced, strip_untrusted
 from codebutler.errors import ConfigError
 
 REGISTRY = "repos.json"
@@ -46,8 +46,8 @@ def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolv
     """For one repository.
 
     Its channel is the registered one. While the digest of its file is not the registered one, the guarded
-    keys in it are ignored and a note says so. Raises ConfigError if the repository is gone or a file cannot
-    be used.
+    keys in it are ignored and a note says so, as for what only the home's file can say. Raises ConfigError if the
+    repository is gone or a file cannot be used.
     """
     source = str(RepoPaths(Path(entry.path)).config)
     data = read_repo_config(entry)
@@ -60,6 +60,9 @@ def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolv
         if named_channel == entry.channel_id:
             ignored = tuple(key for key in ignored if key != CHANNEL_KEY)
         notes = _untrusted_note(entry, source, ignored)
+    else:
+        layer, misplaced = strip_misplaced(layer)
+        notes = _misplaced_note(source, misplaced, home)
     layers = [default_layer(), *_home_layers(home), Layer(source, layer)]
     if entry.channel_id:
         origin = source if named_channel == entry.channel_id else REGISTRY
@@ -120,6 +123,15 @@ def _untrusted_note(entry: RepoEntry, source: str, ignored: tuple[str, ...]) -> 
     return (
         f"{source} is not the trusted one: ignoring {', '.join(ignored)}; "
         f"if the change is yours, run `codebutler trust {entry.name}`",
+    )
+
+
+def _misplaced_note(source: str, misplaced: tuple[str, ...], home: Home) -> tuple[str, ...]:
+    if not misplaced:
+        return ()
+    return (
+        f"{source}: ignoring {', '.join(misplaced)}, which there is once for all repositories: "
+        f"write it into {home.config}",
     )
 
 

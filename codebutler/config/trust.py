@@ -6,6 +6,7 @@ The list names what is harmless, so that a key added later is guarded until some
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from codebutler.config.merge import leaves, put
@@ -42,6 +43,18 @@ HARMLESS = frozenset(
     }
 )
 
+HOME_ONLY = frozenset(
+    {
+        "slack.botToken",
+        "slack.appToken",
+        "slack.apiBaseUrl",
+        "dashboard.enabled",
+        "dashboard.host",
+        "dashboard.port",
+    }
+)
+"""One connection, and one place to listen at, for all repositories."""
+
 
 def digest(data: bytes) -> str:
     """SHA-256 of the file as it is, in hex."""
@@ -55,11 +68,20 @@ def is_guarded(key: str) -> bool:
 
 def strip_untrusted(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """(the layer without its guarded keys, those keys sorted)."""
+    return _strip(layer, is_guarded)
+
+
+def strip_misplaced(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """(the layer without what only the home's file can say, those keys sorted)."""
+    return _strip(layer, HOME_ONLY.__contains__)
+
+
+def _strip(layer: dict[str, Any], unwanted: Callable[[str], bool]) -> tuple[dict[str, Any], tuple[str, ...]]:
     kept: dict[str, Any] = {}
     ignored = []
     for path, value in leaves(layer):
         key = ".".join(path)
-        if is_guarded(key):
+        if unwanted(key):
             ignored.append(key)
         else:
             put(kept, path, value)

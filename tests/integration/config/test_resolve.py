@@ -76,6 +76,30 @@ def test_a_trusted_file_may_loosen_safety(home: Home, repo: Path) -> None:
     assert resolve_repo(home, entry, {}).config.sandbox.mode == "none"
 
 
+def test_what_is_there_once_for_all_is_not_a_repositorys_to_say(home: Home, repo: Path) -> None:
+    home.config.write_text('{"slack": {"botToken": "xoxb-home"}, "dashboard": {"port": 1234}}')
+    entry = write(
+        repo,
+        {
+            "slack": {"botToken": "xoxb-repo", "apiBaseUrl": "http://x/"},
+            "dashboard": {"port": 1},
+            "agent": {"busy": "steer"},
+        },
+    )
+
+    resolved = resolve_repo(home, entry, {})
+
+    assert resolved.config.slack.bot_token == "xoxb-home"
+    assert resolved.config.slack.api_base_url == "https://slack.com/api/"
+    assert resolved.config.dashboard.port == 1234
+    assert resolved.config.agent.busy == "steer"
+    assert resolved.trusted
+    [note] = resolved.notes
+    assert "ignoring dashboard.port, slack.apiBaseUrl, slack.botToken" in note
+    assert str(home.config) in note
+    assert "xoxb" not in note
+
+
 def test_a_changed_file_gains_nothing_but_the_harmless(home: Home, repo: Path) -> None:
     entry = write(repo, {"slack": {"channelID": "C0001"}})
     write(
