@@ -88,7 +88,7 @@ def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[d
         *_lines(
             [done_line(card, turn, now) for card, turn in recent],
             MAX_RECENT,
-            "Nothing yet: write in a channel.",
+            "Nothing yet: write in a channel, or to me under Messages.",
         ),
         _header("Repositories"),
         *_lines(

@@ -34,7 +34,7 @@ class Book:
         self._shelf = shelf
         self._places: dict[tuple[str, str], str] = {}
         self._homes: dict[tuple[str, str], str] = {}
-        self._channels: dict[str, None] = {}
+        self._channels: dict[str, str] = {}
 
     async def load(self) -> None:
         """Read what earlier lives kept. Raises StoreError."""
@@ -59,6 +59,10 @@ class Book:
         """The channel of the repository that one of these messages of a conversation belongs to; "" if none does."""
         found = (self._homes.get((channel, item), "") for item in items)
         return next((home for home in found if home), "")
+
+    def latest(self, channel: str) -> str:
+        """The channel of the repository that the conversation was about last; "" if it was about none."""
+        return self._channels.get(channel, "")
 
     def where(self, channel: str, item: str) -> str:
         """The direct conversation in which ``item`` of a repository's channel stands; else the channel itself."""
@@ -88,7 +92,7 @@ class Book:
         return found[0].replace(found[1], place)
 
     def _note(self, home: str, channel: str, items: Collection[str]) -> None:
-        self._channels[channel] = None
+        self._channels[channel] = home or self._channels.get(channel, "")
         for item in items:
             self._places[home, item] = channel
             self._homes[channel, item] = home

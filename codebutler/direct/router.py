@@ -138,8 +138,9 @@ class DirectRouter:
             self._start(_nothing(), entry)
 
     async def _ask(self, thread: Thread, entry: Entry) -> None:
-        mine = allowed(self._known.repos(), entry.event.user)
-        names = sorted(repo.name for repo in mine.values())
+        mine, latest = allowed(self._known.repos(), entry.event.user), self._known.book.latest(entry.channel)
+        # What was meant last is probably meant again.
+        names = [mine[home].name for home in sorted(mine, key=lambda home: (home != latest, mine[home].name))]
         if names:
             self._cards[thread] = await self._say(entry, wording.question(names, thread[1]))
 

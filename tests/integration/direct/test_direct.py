@@ -218,6 +218,18 @@ async def test_a_repository_is_named_at_once_or_in_the_thread(two: House) -> Non
     assert two.refusals == [("prompt run: no rule allows it", True)]
 
 
+async def test_the_repository_of_the_last_time_is_offered_first(two: House) -> None:
+    offers = []
+    for text in ("beta: explain this", "explain that", "alpha: explain this", "explain that"):
+        await two.accept(two.say(text))
+        last = two.chat.messages(D)[-1]
+        rows = [
+            block["elements"][0]["value"] for block in last.get("blocks", ()) if block["type"] == "actions"
+        ]
+        offers.append(rows)
+    assert offers == [[], ["beta", "alpha"], [], ["alpha", "beta"]]
+
+
 async def test_files_come_with_the_message(two: House) -> None:
     event = two.say("alpha: see this", None, File(id="F1", name="a.txt"))
     await two.accept(event)
