@@ -209,7 +209,16 @@ class Views:
             raise MethodError("duplicate_external_id")
         if kind == "modal":
             _check_frame(given, blocks)
-        return {**given, "blocks": block_kit.accepted(blocks, MAX_VIEW_BLOCKS)}
+        return {**given, "blocks": _kept(blocks)}
+
+
+def _kept(blocks: list[Json]) -> list[Json]:
+    """Slack: what is wrong with a view's blocks is wrong with the call's arguments."""
+    try:
+        return block_kit.accepted(blocks, MAX_VIEW_BLOCKS)
+    except MethodError as refused:
+        details = tuple(line.replace("json-pointer:", "json-pointer:/view") for line in refused.details)
+        raise MethodError("invalid_arguments", details) from None
 
 
 def _check_frame(given: Json, blocks: list[Json]) -> None:
