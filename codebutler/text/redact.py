@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from codebutler.text.begun import Begun
+from codebutler.text.gaps import Gaps
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
@@ -82,6 +83,7 @@ class Redactor:
         self._signs: Any = None
         self._more_lines = 0
         self._begun = Begun()
+        self._gaps = Gaps()
         self._long_chars = long_chars
         self._tokens = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(TOKEN_PATTERNS) + ")")
         self._context = [re.compile(pattern, re.DOTALL) for pattern in CONTEXT_PATTERNS]
@@ -96,6 +98,7 @@ class Redactor:
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         self._signs = None
         self._begun = Begun(self._spellings)
+        self._gaps = Gaps(self._spellings, self._long_chars)
         self._more_lines = max((spelling.count("\n") for spelling in self._spellings), default=0)
 
     def redact(self, text: str, *, cut: bool = False) -> str:
@@ -104,7 +107,8 @@ class Redactor:
         Of an exact value, what stands at the start or the end of the text goes too: the rest may be in the message
         before or after. ``cut``: the text is not at its end, so what only begins to look like a token goes as well.
         """
-        return self._begun.hide(self._redact_whole(text), REDACTED, cut=cut)
+        whole = self._gaps.hide(self._redact_whole(text), REDACTED)
+        return self._begun.hide(whole, REDACTED, cut=cut)
 
     def _redact_whole(self, text: str) -> str:
         """In a long text RE2 finds where a secret may be, many times faster than ``re``, which then looks at those

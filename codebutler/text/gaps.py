@@ -1,0 +1,74 @@
+"""Values that are shown with something in between: wrapped over lines, as `base64` and `xxd -p` write them, with spaces
+between the bytes, or with what nobody sees. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+LEAST_CHARS = 12
+"""Shorter ones turn up by chance where every gap is closed."""
+# White space, quotes and what Markdown marks words with.
+_SIGNS = b" \t\n\r\v\f\"'`*\\"
+# Characters without a width, and other spaces: most are Unicode's format characters.
+_UNSEEN = (
+    0xA0, 0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2065),
+    *range(0x2066, 0x206A), 0xFE0E, 0xFE0F, 0xFEFF,
+)  # fmt: skip
+_GAPS = frozenset((*_SIGNS, *_UNSEEN))
+_UNSEEN_BYTES = re.compile(b"|".join(re.escape(chr(code).encode()) for code in _UNSEEN))
+
+
+def _closed(text: str) -> bytes:
+    """``text`` without gaps, as UTF-8."""
+    data = text.encode("utf-8", "surrogatepass").translate(None, _SIGNS)
+    return data if text.isascii() else _UNSEEN_BYTES.sub(b"", data)
+
+
+class Gaps:
+    """``spellings`` are exact values; from ``long_chars`` on RE2 looks for them, which is larger and faster."""
+
+    def __init__(self, spellings: Iterable[str] = (), long_chars: int = 32_768) -> None:
+        closed = {_closed(spelling) for spelling in spellings}
+        self._values = sorted(value for value in closed if len(value) >= LEAST_CHARS)
+        self._long_chars = long_chars
+        self._long: Any = None
+
+    def hide(self, text: str, mark: str) -> str:
+        """``text`` with ``mark`` in the place of each value that it shows with gaps, or without."""
+        if not self._values or not self._shows(_closed(text)):
+            return text
+        kept = [place for place, sign in enumerate(text) if ord(sign) not in _GAPS]
+        pieces, done = [], 0
+        for start, end in self._found("".join(text[place] for place in kept)):
+            pieces += [text[done : kept[start]], mark]
+            done = kept[end - 1] + 1
+        return "".join([*pieces, text[done:]])
+
+    def _shows(self, closed: bytes) -> bool:
+        if len(closed) < self._long_chars:
+            return any(value in closed for value in self._values)
+        if self._long is None:
+            import re2  # a few MB, which who sees only short texts does not need
+
+            self._long = re2.compile(b"|".join(map(re2.escape, self._values)))
+        return self._long.search(closed) is not None
+
+    def _found(self, closed: str) -> list[tuple[int, int]]:
+        """(start, end) of every value, merged and in order."""
+        spans = sorted(
+            chain.from_iterable(
+                (match.span() for match in re.finditer(re.escape(value.decode()), closed))
+                for value in self._values
+            )
+        )
+        merged: list[tuple[int, int]] = []
+        for start, end in spans:
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return merged
