@@ -6,10 +6,10 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
+from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import House, house
 from tests.e2e.test_approvals import asking, model_env, touch
 from tests.e2e.test_matrix import rehearsal
-from tests.e2e.test_page import PATIENCE_MS, page_at
 from tests.modelserver.server import ModelServer, Reply
 
 

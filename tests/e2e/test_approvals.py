@@ -20,8 +20,8 @@ from typing import Any
 
 from playwright.async_api import expect
 
+from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import House, Message, house, whole_text
-from tests.e2e.test_page import PATIENCE_MS, page_at
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 

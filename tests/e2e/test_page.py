@@ -7,43 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import expect
 
-from tests.e2e.house import DEADLINE_S, house
+from tests.browser import PATIENCE_MS, page_at
+from tests.e2e.house import house
 from tests.e2e.test_matrix import rehearsal
-from tests.programs import require
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-PATIENCE_MS = DEADLINE_S * 1000
-
-
-@asynccontextmanager
-async def page_at(
-    url: str, width: int = 1280, height: int = 800, flags: tuple[str, ...] = ()
-) -> AsyncIterator[tuple[Page, list[str]]]:
-    """A browser page, and every error its scripts reported."""
-    chromium = str(require("chromium"))
-    errors: list[str] = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, *flags])
-        page = await browser.new_page(viewport={"width": width, "height": height})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        await page.goto(url)
-        yield page, errors
-        await browser.close()
 
 
 async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from playwright.async_api import expect
 
 from codebutler.workspace.faults import Fault
+from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import house
 from tests.e2e.test_files import media
-from tests.e2e.test_page import PATIENCE_MS, page_at
 from tests.mediaserver.server import MediaServer, png
 
 MICROPHONE = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")

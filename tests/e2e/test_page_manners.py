@@ -9,9 +9,9 @@ from pathlib import Path
 from playwright.async_api import expect
 
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import house
 from tests.e2e.test_matrix import rehearsal
-from tests.e2e.test_page import PATIENCE_MS, page_at
 
 
 async def test_a_queued_message_can_be_edited_and_another_deleted(tmp_path: Path, git_repo: Path) -> None:

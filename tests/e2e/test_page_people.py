@@ -6,9 +6,9 @@ from pathlib import Path
 
 from playwright.async_api import Page, expect
 
+from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import house
 from tests.e2e.test_matrix import rehearsal
-from tests.e2e.test_page import PATIENCE_MS, page_at
 
 
 async def act_as_somebody_new(page: Page, name: str, button: str) -> None:

@@ -9,27 +9,17 @@ from typing import Any
 
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from codebutler.workspace.offers import Offers, Shortcut, SlashCommand
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from codebutler.workspace.state import Json
+from tests.browser import PATIENCE_MS, chromium
 from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import Deployer
-from tests.programs import require
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-PATIENCE_MS = 30_000
 OFFERS = Offers(
     commands=(
         SlashCommand(command="/deploy", description="Opens the form"),
@@ -124,15 +114,12 @@ async def stage() -> AsyncIterator[Stage]:
         guests=("stranger",),
         guest_bots=("robo",),
     )
-    async with WorkspaceServer(options) as server, async_playwright() as playwright:
+    async with WorkspaceServer(options) as server, chromium() as browser:
         app = Deployer(client_for(server, server.bot_token))
         handler: Any = AsyncSocketModeHandler(app.app, server.app_token, ping_interval=0.5)
         handler.client.proxy = None
         await handler.connect_async()
         await server.until(lambda: server.hub.connections == 1)
         expect.set_options(timeout=PATIENCE_MS)
-        chromium = str(require("chromium"))
-        browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield Stage(server, app, browser)
-        await browser.close()
         await handler.close_async()

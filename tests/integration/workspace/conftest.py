@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
 
 import pytest
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.workspace.server import Options, WorkspaceServer
@@ -33,3 +35,15 @@ def bot(server: WorkspaceServer) -> AsyncWebClient:
 @pytest.fixture
 def person(server: WorkspaceServer) -> AsyncWebClient:
     return client_for(server, server.user_token)
+
+
+@pytest.fixture
+def channel(server: WorkspaceServer) -> str:
+    return server.channel_id("demo")
+
+
+async def refused(call: Awaitable[Any]) -> str:
+    """The error with which a call is refused."""
+    with pytest.raises(SlackApiError) as caught:
+        await call
+    return str(caught.value.response["error"])

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from slack_sdk.errors import SlackApiError
 from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 from slack_sdk.web.async_client import AsyncWebClient
 from websockets.asyncio.client import ClientConnection, connect
@@ -15,18 +14,7 @@ from codebutler.clock import ManualClock
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.state import Json
 from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
-from tests.integration.workspace.conftest import client_for
-
-
-@pytest.fixture
-def channel(server: WorkspaceServer) -> str:
-    return server.channel_id("demo")
-
-
-async def refused(call: Any) -> str:
-    with pytest.raises(SlackApiError) as caught:
-        await call
-    return str(caught.value.response["error"])
+from tests.integration.workspace.conftest import client_for, refused
 
 
 async def test_a_message_goes_to_a_channel_by_name_and_to_a_person(

@@ -13,20 +13,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
-from tests.integration.workspace.conftest import client_for
+from tests.integration.workspace.conftest import client_for, refused
 
 METADATA = {"event_type": "op", "event_payload": {"id": "7"}}
-
-
-@pytest.fixture
-def channel(server: WorkspaceServer) -> str:
-    return server.channel_id("demo")
-
-
-async def refused(call: Any) -> str:
-    with pytest.raises(SlackApiError) as caught:
-        await call
-    return str(caught.value.response["error"])
 
 
 async def test_auth_test_tells_who_one_is_and_what_one_may(
