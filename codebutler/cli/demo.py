@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 import tempfile
 import webbrowser
@@ -58,6 +59,9 @@ class _Announcement:
             return
         say(f"Open {demo.url}")
         say(f"You talk to the agent of {demo.path}, a throw-away copy. Ctrl-C ends the demo.")
+        say(
+            f"Or talk at another terminal: CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])} chat"
+        )
         if not demo.sandboxed:
             notice(
                 "bubblewrap does not work here: the rehearsal agent runs without a sandbox (sandbox.mode none)"

@@ -18,6 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from tests.e2e.house import DEADLINE_S, FINAL, command, whole_text
 from tests.programs import require
+from tests.screen import CTRL_D, ENTER, screen
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "first-answer.md"
 
@@ -79,8 +80,8 @@ async def _demo(place: str, more: dict[str, str]) -> AsyncIterator[Reader]:
 async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
     require("bwrap")
     asked = re.findall(r"\*\*([^*]+)\*\*", TUTORIAL.read_text())
-    assert len(asked) >= 6
-    listing, reading, replacing, status, helping, running = asked[:6]
+    assert len(asked) >= 7
+    listing, reading, replacing, status, helping, running, remembering = asked[:7]
     async with demo() as reader:
         repo = Path(reader.told["path"])
         root, said = await reader.writes(listing)
@@ -96,8 +97,21 @@ async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
         assert "!stop" in said
         _, said = await reader.writes(running)
         assert "running" in said
+        said = await chatted(reader, remembering)
+        assert "first" in said
     assert not repo.exists()
     assert not Path(reader.told["home"]).exists()
+
+
+async def chatted(reader: Reader, words: str) -> str:
+    """What is answered at a terminal beside the demo."""
+    async with screen(command("chat"), {**os.environ, "CODEBUTLER_HOME": reader.told["home"]}) as shown:
+        await shown.ready()
+        shown.type(words + ENTER)
+        await shown.until("tokens:")
+        shown.type(CTRL_D)
+        assert await shown.ended() == 0
+        return shown.text
 
 
 async def test_without_bubblewrap_the_offline_agent_works_too_and_never_as_root(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ class _Conversation:
             notice(f"codebutler: {error}")
             return
         self._link.wish(wish)
+        self._stopping = False
 
     def _interrupted(self, typed: str) -> bool:
         """Ctrl-C: throw the line away, stop what runs, or leave; False to leave."""
