@@ -55,6 +55,20 @@ async def test_ctrl_c_interrupts_the_command_and_not_the_shell(context: Context)
     assert (await run(context, "echo $A")).text.startswith("kept\n")
 
 
+async def test_what_ignores_ctrl_c_is_ended_with_its_shell(context: Context) -> None:
+    await run(context, "cd src; A=gone")
+    heard = await run(context, "trap '' INT; echo deaf; while :; do sleep 1; done", wait_s=0)
+    while "deaf" not in heard.text:
+        heard = await run(context, wait_s=1)
+    assert heard.exit_code is None
+    ignored = await call(TOOL, context, json.dumps({"signal": "CTRL_C", "wait_s": 1}))
+    assert ignored.exit_code is None
+    assert (await call(TOOL, context, json.dumps({"signal": "KILL"}))).ok
+    assert await descendants(os.getpid()) == {}
+    assert (await run(context, 'echo "here:$A"; pwd')).text.startswith(f"here:\n{context.workdir}/src\n")
+    assert (await call(TOOL, context, json.dumps({"signal": "KILL"}))).ok
+
+
 async def test_a_shell_that_ends_is_replaced_where_it_stood(context: Context) -> None:
     await run(context, "cd src")
     ended = await run(context, "echo bye; exit 3")
@@ -85,7 +99,7 @@ async def test_nothing_is_left_after_a_thousand_commands(context: Context, sandb
         assert result.text.startswith(f"{number}\n")
     assert held() == before
     await run(context, "sleep 300 & disown; (setsid sleep 300 &)")
-    await context.terminal.close()  # type: ignore[attr-defined]  # the real one
+    await context.terminal.close()
     assert await descendants(os.getpid()) == {}
 
 

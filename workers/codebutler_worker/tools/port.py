@@ -149,6 +149,9 @@ class Terminal(Protocol):
     async def interrupt(self) -> None:
         """Ctrl-C for the command that still runs."""
 
+    async def close(self) -> None:
+        """End the shell and everything it started; the next command gets a new one where this one stood."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:

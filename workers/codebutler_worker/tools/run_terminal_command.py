@@ -9,6 +9,7 @@ from msgspec import Meta
 from codebutler_worker.tools.port import Arguments, Context, Described, Heard, Kind, Result, ToolError
 
 LONGEST_S = 300
+ENDED = "The shell and all that it ran was ended; the next command gets a new one."
 
 
 class RunTerminalCommandArguments(Arguments, frozen=True):
@@ -20,7 +21,13 @@ class RunTerminalCommandArguments(Arguments, frozen=True):
     type: Annotated[str, Meta(max_length=4000, description="Type this into the command that still runs.")] = (
         ""
     )
-    signal: Annotated[Literal["", "CTRL_C"], Meta(description="Interrupt the command that still runs.")] = ""
+    signal: Annotated[
+        Literal["", "CTRL_C", "KILL"],
+        Meta(
+            description="CTRL_C interrupts the command that still runs. KILL, for one that does not care, ends the "
+            "whole shell: the next command gets a new one in the same directory, without its variables."
+        ),
+    ] = ""
     wait_s: Annotated[
         int, Meta(ge=0, le=LONGEST_S, description="Come back after so many seconds at most.")
     ] = 30
@@ -43,7 +50,7 @@ class RunTerminalCommand:
             return Described(" ".join(args.command.split()), "Bash", {"command": args.command})
         if args.type:
             return Described(f"types {args.type!r}", "Bash", {"type": args.type}, again=True)
-        words = "Ctrl-C" if args.signal else "more output"
+        words = {"CTRL_C": "Ctrl-C", "KILL": "ends the shell"}.get(args.signal, "more output")
         return Described(words, "Bash", {"signal": args.signal}, again=True, kind="own")
 
     async def run(self, context: Context, args: RunTerminalCommandArguments) -> Result:
@@ -52,6 +59,9 @@ class RunTerminalCommand:
         terminal = context.terminal
         if args.command:
             return _result(args.command, await terminal.run(args.command, args.wait_s))
+        if args.signal == "KILL":
+            await terminal.close()
+            return Result(ENDED)
         if args.type:
             await terminal.type(args.type)
         elif args.signal:

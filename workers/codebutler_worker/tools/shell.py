@@ -73,7 +73,7 @@ class ShellTerminal:
         await self._running().write(INTERRUPT)
 
     async def close(self) -> None:
-        """End the shell and everything it started."""
+        """End the shell and everything it started; the next command gets a new one where this one stood."""
         process, self._process = self._process, None
         self._busy = False
         if process is not None:
