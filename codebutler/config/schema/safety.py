@@ -43,11 +43,11 @@ class AuthorizationRule(Section, frozen=True):
 class AuthorizationSection(Section, frozen=True):
     rules: tuple[AuthorizationRule, ...] = ()
     blocklist: tuple[str, ...] = (
-        r"\brm\s+-(?=[a-z]*r)[a-z]+\s+(/|~|\$HOME)(\s|$)",
+        r"\brm\s+(-\S+\s+)*-(?=[a-z]*[rR])[a-zA-Z]+\s+(-\S+\s+)*(/|~|\$HOME)/?\*?(\s|$)",
         r"\bmkfs(\.\w+)?\b",
-        r"\bdd\b.*\bof=/dev/",
+        r"\bdd\b.*\bof=/dev/(?!null\b|stdout\b)",
         r":\(\)\s*\{.*\};\s*:",
-        r"\b(shutdown|reboot|halt|poweroff)\b",
+        r"(^|[;&|(]|\bsudo|\bsystemctl)\s*(shutdown|reboot|halt|poweroff)\b",
         r">\s*/dev/(sd|nvme|vd)",
     )
     allowlist: tuple[str, ...] = ()

@@ -135,13 +135,35 @@ def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bo
 
 
 @pytest.mark.parametrize(
-    "command", ["rm -rf /", "sudo shutdown now", "mkfs.ext4 /dev/sda", "dd if=a of=/dev/sda"]
+    "command",
+    [
+        *("rm -rf /", "rm -rf --no-preserve-root /", "rm -r -f ~/", "rm -Rf /*", "make; rm -rf $HOME"),
+        *("sudo shutdown now", "make && reboot", "halt", "systemctl poweroff"),
+        *("mkfs.ext4 /dev/sda", "dd if=a of=/dev/sda", "echo x >/dev/sda"),
+    ],
 )
 def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> None:
     local = MessagePosted(channel="C1", ts="1.1", user="operator", text=command, origin="local")
     decision = authorise(config(), ask_of(local, Prompt(text=command, prefix="run"), "claude"))
     assert not decision.allowed
     assert "blocklist" in decision.told
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "grep -rn shutdown src",
+            "git log --grep 'halt the queue'",
+            "pytest -k reboot",
+            "echo ok >/dev/null",
+        ),
+        *("dd if=/dev/zero of=/dev/null bs=1M count=9", "rm -rf build", "rm -rf /tmp/x ./y", "rm -f ~/notes"),
+    ],
+)
+def test_the_blocklist_lets_everyday_work_alone(command: str) -> None:
+    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text=command)
+    assert authorise(config(), ask_of(event, Prompt(text=command, prefix="run"), "claude")).allowed
 
 
 def test_an_allowlist_admits_only_what_it_names() -> None:
