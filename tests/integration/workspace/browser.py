@@ -86,7 +86,8 @@ class Stage:
 
 
 async def enter(page: Page, name: str) -> None:
-    """Go to a channel as the keys do."""
+    """Go to a channel as the keys do, once the page listens to them."""
+    await expect(page.locator("#connection")).to_have_text("connected")
     await page.keyboard.press("Control+k")
     await page.get_by_label("Jump or search").get_by_role("combobox").fill(f"#{name}")
     await page.keyboard.press("Enter")
