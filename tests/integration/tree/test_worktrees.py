@@ -71,13 +71,24 @@ async def test_one_that_was_taken_away_comes_back_with_its_commits(
 ) -> None:
     tree = await worktrees.ensure(ONE)
     await inside(sandbox, tree, tmp_path / "home", "echo two > a.txt; git commit -qam 'in one'")
-    git(repo, "worktree", "remove", "--force", str(tree))
+    git(repo, "worktree", "remove", "-f", "-f", str(tree))
     assert existing(repo, ONE) is None
     assert await worktrees.ensure(ONE) == tree
     assert (tree / "a.txt").read_text() == "two\n"
     shutil.rmtree(tree)
     assert await worktrees.ensure(ONE) == tree
     assert (tree / "a.txt").read_text() == "two\n"
+
+
+async def test_no_other_conversation_prunes_it(
+    repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path
+) -> None:
+    one, two = await worktrees.ensure(ONE), await worktrees.ensure(TWO)
+    for place in (repo, two):
+        tried = "git worktree prune -v 2>&1 || :; git gc -q --prune=now || :"
+        assert await inside(sandbox, place, tmp_path / "home", tried) == ""
+    assert await inside(sandbox, one, tmp_path / "home", "git branch --show-current") == branch_of(ONE)
+    assert git(one, "status", "--short") == ""
 
 
 async def test_one_that_was_not_finished_is_made_anew(repo: Path, worktrees: Worktrees) -> None:

@@ -94,6 +94,8 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
     for root, file, text in (
         (entries / entry, "HEAD", f"{commit}\n"),
         (entries / entry, "commondir", "../..\n"),
+        # Programs do not see each other's worktrees: without it `git worktree prune` of one would take the others.
+        (entries / entry, "locked", "of a conversation of CodeButler\n"),
         (entries / entry, "gitdir", f"{tree}/.git\n"),
         (tree, ".git", f"gitdir: {entries / entry}\n"),
     ):
