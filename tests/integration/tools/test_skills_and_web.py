@@ -19,6 +19,7 @@ from codebutler_worker.tools.remember import Forget, Remember
 from codebutler_worker.tools.use_skill import UseSkill
 from codebutler_worker.tools.web_fetch import FOREIGN, WebFetch
 from codebutler_worker.tools.web_search import WebSearch
+from tests.integration.internet.test_search import Tavily, found
 from tests.integration.tools.conftest import call
 
 COUNT = """
@@ -138,6 +139,20 @@ async def test_a_page_is_told_as_a_strangers_words(context: Context) -> None:
     assert not result.ok
     refused = await call(WebFetch(Internet()), context, '{"url": "http://169.254.169.254/latest/"}')
     assert (refused.ok, refused.text) == (False, "169.254.169.254 is not on the public internet")
+
+
+async def test_a_search_asks_as_deep_as_it_was_told_and_shows_strangers_words(context: Context) -> None:
+    tavily = Tavily({"results": [found(1), {**found(2), "content": "short"}]})
+    async with tavily.serving() as service:
+        result = await call(WebSearch(service), context, '{"query": "how to"}')
+        await call(WebSearch(service), context, '{"query": "how to", "depth": "advanced", "most": 1}')
+    assert [(body["search_depth"], body["max_results"]) for _, body in tavily.asked] == [
+        ("basic", 5),
+        ("advanced", 1),
+    ]
+    assert result.ok
+    assert result.text.startswith(FOREIGN.replace("a page", "from pages"))
+    assert result.text.endswith("2. Page 2\nhttps://example.org/2\nshort")
 
 
 async def test_a_search_without_a_key_says_what_to_set(context: Context) -> None:
