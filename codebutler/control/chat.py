@@ -22,15 +22,14 @@ from codebutler.control.wire import (
     Wish,
 )
 from codebutler.errors import ChatError, CodeButlerError
-from codebutler.intake.intake import Intake
-from codebutler.model import OPERATOR, ButtonClicked, Command, MessagePosted, Post
+from codebutler.intake.intake import Outcome
+from codebutler.model import OPERATOR, ButtonClicked, Command, Event, MessagePosted, Operation, Post
 from codebutler.repos import Served
 from codebutler.routing.commands import text_request
 from codebutler.slack.fields import ts_of
-from codebutler.slack.sender import Sender
+from codebutler.slack.port import Page
 
 PATIENCE_S = 5.0
-"""After so long without an answer from Slack it is said that we wait for it."""
 MOST_PAST = 200
 NOT_ACCEPTED = "the message was {}: see the log with `codebutler logs`"
 KEPT = "{} does not run now ({}); the message is kept until it does"
@@ -42,10 +41,29 @@ class Lives(Protocol):
     def down(self, name: str) -> str: ...
 
 
+class Door(Protocol):
+    """Where wishes are handed in, anybody's: the intake."""
+
+    async def accept(self, event: Event) -> Outcome: ...
+
+
+class Slack(Protocol):
+    """The sender, as far as the operator goes."""
+
+    @property
+    def trouble(self) -> str: ...
+
+    async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str: ...
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page: ...
+
+
 class Mouth:
     """How the operator speaks in a channel: for everybody there to see, then through the door like anybody's."""
 
-    def __init__(self, intake: Intake, sender: Sender, workers: Lives) -> None:
+    def __init__(self, intake: Door, sender: Slack, workers: Lives) -> None:
         self._intake = intake
         self._sender = sender
         self._workers = workers
@@ -90,9 +108,18 @@ def is_command(text: str, served: Served) -> bool:
 
 
 class Chat:
-    """``replies`` is its life."""
+    """``replies`` is its life. ``patience_s``: when it is said that Slack keeps us waiting."""
 
-    def __init__(self, served: Served, request: ChatRequest, mouth: Mouth, listeners: Listeners) -> None:
+    def __init__(
+        self,
+        served: Served,
+        request: ChatRequest,
+        mouth: Mouth,
+        listeners: Listeners,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._patience_s = patience_s
         self._served = served
         self._request = request
         self._mouth = mouth
@@ -159,7 +186,7 @@ class Chat:
     async def _posted(self, text: str, thread_ts: str | None) -> str:
         posting = asyncio.ensure_future(self._mouth.post(self._served, text, thread_ts))
         try:
-            done, _ = await asyncio.wait((posting,), timeout=PATIENCE_S)
+            done, _ = await asyncio.wait((posting,), timeout=self._patience_s)
             if not done:
                 why = self._mouth.trouble or "Slack does not answer"
                 self._queue.put_nowait(Said(text=f"⏳ {why}; your message is sent as soon as it can be."))

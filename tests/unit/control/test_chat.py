@@ -1,0 +1,229 @@
+"""A terminal's chat as the supervisor holds it: what goes in, what comes out, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from codebutler.config.registry import RepoEntry
+from codebutler.config.schema import Config, SlackSection
+from codebutler.control.chat import Chat, Mouth
+from codebutler.control.listeners import Listeners
+from codebutler.control.wire import (
+    ChatRequest,
+    ControlReply,
+    Ended,
+    Heard,
+    Opened,
+    Past,
+    Posted,
+    Press,
+    Said,
+    Say,
+    Wish,
+)
+from codebutler.errors import ChatError, CodeButlerError
+from codebutler.intake.intake import Outcome
+from codebutler.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post, React
+from codebutler.protocol.messages import Live
+from codebutler.repos import Served
+from codebutler.slack.metadata import operation_metadata
+from codebutler.slack.port import Page
+
+SERVED = Served(
+    entry=RepoEntry(name="shop", path="/srv/shop"),
+    config=Config(slack=SlackSection(channel_id="C1")),
+    notes=(),
+    trusted=True,
+)
+
+
+class Around:
+    """Slack, the intake and the supervisor, as far as a chat meets them."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.problem = ""
+        self.outcome: Outcome = "accepted"
+        self.refusal: ChatError | None = None
+        self.open = asyncio.Event()
+        self.open.set()
+        self.said: list[tuple[str, Operation]] = []
+        self.taken: list[Event] = []
+        self.messages: tuple[dict[str, Any], ...] = ()
+
+    async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        assert op_id
+        assert not unsure
+        await self.open.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        self.said.append((channel, operation))
+        return f"{len(self.said)}.0"
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page:
+        assert (channel, thread_ts, oldest) == ("C1", "0.5", "")
+        if self.refusal is not None:
+            raise self.refusal
+        at = int(cursor or 0)
+        return Page(messages=self.messages[at : at + 2], next_cursor=str(at + 2) if at < 2 else "")
+
+    async def accept(self, event: Event) -> Outcome:
+        self.taken.append(event)
+        return self.outcome
+
+    def down(self, name: str) -> str:
+        assert name == "shop"
+        return self.problem
+
+
+class Terminal:
+    """The other side: ``wish``, and ``hear`` what comes of it."""
+
+    def __init__(self, around: Around, request: ChatRequest, patience_s: float = 3600) -> None:
+        self.listeners = Listeners()
+        self._wishes: asyncio.Queue[Wish | None] = asyncio.Queue()
+        mouth = Mouth(around, around, around)
+        chat = Chat(SERVED, request, mouth, self.listeners, patience_s=patience_s)
+        self.replies = chat.replies(self._wished())
+
+    async def _wished(self) -> AsyncIterator[Wish]:
+        while (wish := await self._wishes.get()) is not None:
+            yield wish
+
+    def wish(self, wish: Wish | None) -> None:
+        self._wishes.put_nowait(wish)
+
+    async def hear(self, count: int) -> list[ControlReply]:
+        async with asyncio.timeout(30):
+            return [await anext(self.replies) for _ in range(count)]
+
+
+@pytest.fixture
+def around() -> Around:
+    return Around()
+
+
+async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Around) -> None:
+    terminal = Terminal(around, ChatRequest(repo="shop"))
+    async with aclosing(terminal.replies):
+        terminal.wish(Say(text="fix <it>"))
+        terminal.wish(Say(text="!ping"))
+        assert await terminal.hear(3) == [
+            Opened(repo="shop", agent="claude"),
+            Posted(channel="C1", ts="1.0", thread_ts="1.0"),
+            Posted(channel="C1", ts="2.0", thread_ts="1.0"),
+        ]
+        assert around.said == [
+            ("C1", Post(text="*operator:* fix &lt;it&gt;")),
+            ("C1", Post(text="*operator:* !ping", thread_ts="1.0")),
+        ]
+        assert [(e.text, e.origin) for e in around.taken if isinstance(e, MessagePosted)] == [
+            ("fix <it>", "local"),
+            ("!ping", "local"),
+        ]
+        tell = terminal.listeners.tell
+        tell("C1", Post(text="pong", thread_ts="1.0"), "3.0")
+        tell("C1", Post(text="of another thread", thread_ts="0.1"), "3.1")
+        tell("C2", Post(text="of another channel", thread_ts="1.0"), "3.2")
+        terminal.listeners.live("C1", Live(thread_ts="1.0", kind="tool", text="🔧 ls"))
+        terminal.listeners.live("C1", Live(thread_ts="0.1", kind="tool", text="🔧 elsewhere"))
+        tell("C1", React(target_ts="1.0", name="white_check_mark"), "")
+        assert await terminal.hear(4) == [
+            Said(text="pong", ts="3.0"),
+            Ended(ts="2.0", outcome="done"),
+            Heard(kind="tool", text="🔧 ls"),
+            Ended(ts="1.0", outcome="done"),
+        ]
+        terminal.wish(None)
+        with pytest.raises(StopAsyncIteration):
+            await terminal.hear(1)
+
+
+async def test_a_press_is_the_operators(around: Around) -> None:
+    terminal = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5"))
+    async with aclosing(terminal.replies):
+        await terminal.hear(1)
+        for _ in range(2):
+            terminal.wish(Press(ts="7.000001", action_id="codebutler.allow", value="a1", picked=("a1:0",)))
+        terminal.wish(Press(ts="seven", action_id="codebutler.allow", value="a1"))
+        terminal.wish(Press(ts="7.000001", action_id="codebutler.deny_reason", value="a1"))
+        told = await terminal.hear(2)
+        assert [said.text[:2] for said in told if isinstance(said, Said)] == ["⚠️", "⚠️"]
+        clicks = [event for event in around.taken if isinstance(event, ButtonClicked)]
+        assert {(c.user, c.origin, c.thread_ts, c.picked) for c in clicks} == {
+            (OPERATOR, "local", "0.5", ("a1:0",))
+        }
+        assert len({click.key for click in clicks}) == 2
+
+
+async def test_what_gets_nowhere_is_told_and_waits_for_nothing(around: Around) -> None:
+    terminal = Terminal(around, ChatRequest(repo="shop"))
+    async with aclosing(terminal.replies):
+        await terminal.hear(1)
+        around.refusal = ChatError(code="is_archived")
+        terminal.wish(Say(text="one"))
+        ended, told = await terminal.hear(2)
+        assert ended == Ended(ts="", outcome="failed")
+        assert isinstance(told, Said)
+        assert "Slack refused the message" in told.text
+        around.refusal, around.outcome = None, "refused"
+        terminal.wish(Say(text="two"))
+        assert [type(reply) for reply in await terminal.hear(3)] == [Posted, Ended, Said]
+        around.outcome, around.problem = "accepted", "exit code 78"
+        terminal.wish(Say(text="three"))
+        *_, told = await terminal.hear(3)
+        assert isinstance(told, Said)
+        assert "(exit code 78); the message is kept until it does" in told.text
+
+
+async def test_a_slack_that_keeps_us_waiting_is_told(around: Around) -> None:
+    around.open.clear()
+    around.trouble = "Slack refuses the token"
+    terminal = Terminal(around, ChatRequest(repo="shop"), patience_s=0)
+    async with aclosing(terminal.replies):
+        terminal.wish(Say(text="hello"))
+        _, told = await terminal.hear(2)
+        assert told == Said(text="⏳ Slack refuses the token; your message is sent as soon as it can be.")
+        around.open.set()
+        assert await terminal.hear(1) == [Posted(channel="C1", ts="1.0", thread_ts="1.0")]
+
+
+async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
+    ours = operation_metadata("op")
+    around.messages = (
+        {"text": "*operator:* a &lt; b", "metadata": ours},
+        {"text": "✅ 3s · 1 tool", "metadata": ours},
+        {"text": "it is hunter2", "metadata": ours},
+        {"text": "*operator:* I am not", "user": "U1"},
+    )
+    terminal = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
+    terminal.listeners.redact = lambda text: text.replace("hunter2", "[redacted]")
+    async with aclosing(terminal.replies):
+        assert await terminal.hear(4) == [
+            Past(who="operator", text="a < b"),
+            Past(who="", text="it is [redacted]"),
+            Past(who="U1", text="*operator:* I am not"),
+            Opened(repo="shop", agent="claude", thread_ts="0.5"),
+        ]
+    around.refusal = ChatError(code="thread_not_found")
+    without = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
+    async with aclosing(without.replies):
+        assert await without.hear(1) == [Opened(repo="shop", agent="claude", thread_ts="0.5")]
+
+
+async def test_a_wish_that_cannot_be_read_ends_the_chat(around: Around) -> None:
+    async def broken() -> AsyncIterator[Wish]:
+        raise CodeButlerError("unreadable wish")
+        yield Say(text="")
+
+    chat = Chat(SERVED, ChatRequest(repo="shop"), Mouth(around, around, around), Listeners())
+    with pytest.raises(CodeButlerError, match="unreadable wish"):
+        async with asyncio.timeout(30):
+            _ = [reply async for reply in chat.replies(broken())]
