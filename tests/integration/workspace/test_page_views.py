@@ -213,7 +213,7 @@ async def test_no_part_of_a_message_becomes_markup_or_a_trap(stage: Stage) -> No
         {"type": "section", "text": {"type": "mrkdwn", "text": f"<{trap}|{evil}>"}},
         {"type": "context", "elements": [text]},
         {"type": "table", "rows": [[{"type": "raw_text", "text": evil}]]},
-        {"type": "never-heard-of", "text": evil},
+        {"type": "carousel", "text": evil},
         {"type": "actions", "elements": [{**button("go"), "text": {**text, "text": evil}, "url": trap}]},
         {
             "type": "actions",
@@ -226,13 +226,13 @@ async def test_no_part_of_a_message_becomes_markup_or_a_trap(stage: Stage) -> No
                 }
             ],
         },
-        {"type": "actions", "elements": [{"type": "never-heard-of", "action_id": "n"}]},
+        {"type": "actions", "elements": [{"type": "file_input", "action_id": "n"}]},
     ]
     stage.post(channel, blocks)
     async with stage.page(name) as page:
         body = page.locator("#messages .body")
         await expect(body.locator("h3")).to_have_text(evil)
-        await expect(body).to_contain_text("cannot be shown here (never-heard-of)")
+        await expect(body).to_contain_text("cannot be shown here (carousel)")
         await expect(body.locator("img, script, [href^=javascript]")).to_have_count(0)
         await expect(body.get_by_role("option", name=evil)).to_have_count(2)
         await clean(page)
@@ -256,3 +256,41 @@ async def test_a_form_on_a_phone(stage: Stage, scheme: str) -> None:
         await clean(page)
         await form.get_by_role("button", name="Cancel").click()
         await expect(form).to_be_hidden()
+
+
+async def test_what_needs_a_second_thought_is_asked_in_the_apps_words(stage: Stage) -> None:
+    channel, name = stage.channel()
+
+    def plain(text: str) -> Json:
+        return {"type": "plain_text", "text": text}
+
+    words = {"title": plain("Roll back?"), "text": {"type": "mrkdwn", "text": "*Everything* goes."}}
+    confirm = {**words, "confirm": plain("Roll back"), "deny": plain("Keep it"), "style": "danger"}
+    stage.post(channel, [{"type": "actions", "elements": [{**button("pick-back"), "confirm": confirm}]}])
+    stage.app.told.clear()
+    async with stage.page(name) as page:
+        asked = page.get_by_role("dialog", name="Roll back?")
+        for answer in ("Keep it", "Escape", "Roll back"):
+            await page.get_by_role("button", name="pick-back").click()
+            await expect(asked.locator("strong")).to_have_text("Everything")
+            await clean(page)
+            if answer == "Escape":
+                await page.keyboard.press(answer)
+            else:
+                await asked.get_by_role("button", name=answer).click()
+            await expect(asked).to_have_count(0)
+        await stage.server.until(lambda: stage.app.told, 30)
+    assert [body["actions"][0]["action_id"] for body in stage.app.told] == ["pick-back"]
+
+
+async def test_a_moment_reaches_the_app_in_seconds(stage: Stage) -> None:
+    channel, name = stage.channel()
+    moment = {"type": "datetimepicker", "action_id": "pick-moment", "initial_date_time": 1771081200}
+    stage.post(channel, [{"type": "actions", "elements": [moment]}])
+    stage.app.told.clear()
+    async with stage.page(name, timezone_id="Europe/Berlin") as page:
+        control = page.locator("#messages [type=datetime-local]")
+        await expect(control).to_have_value("2026-02-14T16:00")
+        await control.fill("2026-07-01T09:30")
+        await stage.server.until(lambda: stage.app.told, 30)
+    assert stage.app.told[0]["actions"][0]["selected_date_time"] == 1782891000

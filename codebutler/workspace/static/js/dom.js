@@ -87,3 +87,15 @@ export function dialog(title, className, ...children) {
   box.showModal();
   return box;
 }
+
+/** Ask before something is done; whether the answer was yes. Escape and a press beside it are a no. */
+export function ask({ title, text, yes, no = "Cancel", isDangerous = false }) {
+  return new Promise((resolve) => {
+    let answer = false;
+    const choose = (chosen) => { answer = chosen; box.close(); };
+    const confirmed = button(yes, isDangerous ? "danger" : "primary", () => choose(true));
+    const box = dialog(title, "panel question", tag("div", "panel-body", ...[text].flat()), tag("footer", "", button(no, "", () => choose(false)), confirmed));
+    box.addEventListener("close", () => resolve(answer));
+    confirmed.focus();
+  });
+}

@@ -1,6 +1,7 @@
 // Block Kit's interactive elements as the browser's own controls. Each keeps its answer in the form it belongs to.
 
-import { button, icon, tag, uniqueId } from "./dom.js";
+import { ask, button, icon, tag, uniqueId } from "./dom.js";
+import { mrkdwn } from "./mrkdwn.js";
 import { notice, words } from "./words.js";
 
 const BUSY_MS = 600;
@@ -34,6 +35,8 @@ export class Elements {
       checkboxes: () => this.#boxes(element, block, form, optionsOf(element).map((o) => [o.value, plain(o.text), plain(o.description)])),
       radio_buttons: () => this.#radios(element, block, form),
       datepicker: () => this.#input(element, block, form, "date", element.initial_date),
+      datetimepicker: () => this.#moment(element, block, form),
+      multi_external_select: () => this.#external(element, block, form, true),
       timepicker: () => this.#input(element, block, form, "time", element.initial_time),
       plain_text_input: () => this.#text(element, block, form),
       email_text_input: () => this.#input(element, block, form, "email", element.initial_value),
@@ -92,12 +95,12 @@ export class Elements {
     return node;
   }
 
-  /** The app itself knows the options; each letter asks it again. */
-  #external(element, block, form) {
+  /** The app itself knows the options; each letter asks it again. With `isMany` each one taken joins a list. */
+  #external(element, block, form, isMany = false) {
     const list = Object.assign(tag("datalist", ""), { id: uniqueId("list") });
     const node = Object.assign(tag("input", ""), { type: "text", placeholder: plain(element.placeholder) });
     node.setAttribute("list", list.id);
-    node.value = plain((form.get(block, element) || element.initial_option)?.text);
+    if (!isMany) node.value = plain((form.get(block, element) || element.initial_option)?.text);
     const known = new Map();
     let waiting = 0;
     const ask = async () => {
@@ -107,8 +110,29 @@ export class Elements {
     };
     node.addEventListener("focus", ask);
     node.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(ask, SUGGEST_MS); });
+    if (isMany) return tag("span", "external", node, list, this.#taken(node, known, element, block, form));
     this.#told(node, element, block, form, () => known.get(node.value) || null);
     return tag("span", "external", node, list);
+  }
+
+  /** The options that were taken, each with a button that puts it back. */
+  #taken(node, known, element, block, form) {
+    const chips = tag("span", "taken");
+    const chosen = () => form.get(block, element) ?? element.initial_options ?? [];
+    const change = (options) => { this.#changed(element, block, form, options); draw(); };
+    const draw = () => chips.replaceChildren(...chosen().map((option) => {
+      const text = plain(option.text);
+      return button(`${text} ×`, "chip", () => change(chosen().filter((other) => other.value !== option.value)), `Remove ${text}`);
+    }));
+    node.dataset.action = element.action_id;
+    node.addEventListener("input", () => {
+      const option = known.get(node.value);
+      if (!option || chosen().some((other) => other.value === option.value)) return;
+      node.value = "";
+      change([...chosen(), option]);
+    });
+    draw();
+    return chips;
   }
 
   #boxes(element, block, form, choices) {
@@ -156,6 +180,14 @@ export class Elements {
     return this.#typed(node, element, block, form);
   }
 
+  /** A moment is a number of seconds for the app, and the browser's own date and time for the person. */
+  #moment(element, block, form) {
+    const begun = form.get(block, element) ?? element.initial_date_time;
+    const local = begun ? new Date((begun - new Date(begun * 1000).getTimezoneOffset() * 60) * 1000).toISOString().slice(0, 16) : "";
+    const node = Object.assign(tag("input", ""), { type: "datetime-local", value: local });
+    return this.#told(node, element, block, form, () => (node.value ? Math.round(new Date(node.value).getTime() / 1000) : ""));
+  }
+
   /** Every letter is kept; with `dispatch_action` Enter tells the app. */
   #typed(node, element, block, form) {
     node.dataset.action = element.action_id;
@@ -177,12 +209,17 @@ export class Elements {
   }
 
   async #tell(element, block, form, value) {
-    if (element.confirm && !confirm([plain(element.confirm.title), plain(element.confirm.text)].filter(Boolean).join("\n\n"))) return;
+    if (element.confirm && !(await ask(this.#question(element.confirm)))) return;
     try {
       await this.api.page("click", { ...form.context, action_id: element.action_id, block_id: block.block_id, value: value ?? "", values: form.values });
     } catch (error) {
       notice(words(error));
     }
+  }
+
+  #question({ title, text, confirm, deny, style }) {
+    const said = text?.type === "mrkdwn" ? mrkdwn(text.text, (id) => this.model.userName(id)) : plain(text);
+    return { title: plain(title) || "Are you sure?", text: said, yes: plain(confirm) || "Yes", no: plain(deny) || "Cancel", isDangerous: style === "danger" };
   }
 
   #people() {
