@@ -110,6 +110,23 @@ async def test_what_a_conversation_no_longer_needs_goes_in_time(
     await sandbox.close()
 
 
+async def test_what_is_shared_is_at_hand_in_a_private_directory_that_nobody_else_may_enter(
+    sandbox: DockerSandbox, policy: SandboxPolicy
+) -> None:
+    private = policy.workdir / ".codebutler"
+    (private / "files").mkdir(parents=True)
+    (private / "files" / "in.txt").write_text("sent\n")
+    give_away(private)
+    for owner in (1000, os.geteuid()):
+        private.chmod(0o700)
+        os.chown(private, owner, owner)
+        for place in (policy.workdir, "/workspace"):
+            script = f"cat {place}/.codebutler/files/in.txt && ! touch {place}/.codebutler/x"
+            code, said = await attack(sandbox, policy, script)
+            assert (code, said.split("\n")[0]) == (0, "sent")
+        await sandbox.release(policy.conversation)
+
+
 async def test_the_workspace_is_the_repository_and_as_well_protected(
     sandbox: DockerSandbox, policy: SandboxPolicy
 ) -> None:

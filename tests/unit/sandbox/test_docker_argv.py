@@ -41,7 +41,7 @@ def options(
 def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> None:
     given = options()
     assert " ".join(given[:9]) == PROMISED
-    private = "ro,nosuid,nodev,noexec,mode=0755,size=4k"
+    private = "ro,nosuid,nodev,noexec,mode=0755,uid=1000,gid=1000,size=4k"
     assert given[9:] == (
         f"--ulimit=fsize={10 * 2**30}",
         "--ulimit=core=0",

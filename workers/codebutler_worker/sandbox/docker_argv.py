@@ -111,8 +111,8 @@ def run_options(
         ),
         "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size=256m",
         *_home(inside, checkout, identity),
-        *_checkout(inside, checkout, checkout.root),
-        *_checkout(inside, checkout, WORKSPACE),
+        *_checkout(inside, checkout, checkout.root, identity),
+        *_checkout(inside, checkout, WORKSPACE, identity),
     )
 
 
@@ -164,7 +164,7 @@ def _home(inside: Inside, checkout: Checkout, identity: Identity) -> list[str | 
     return options + [Bind(path, path) for path in inside.home_paths]
 
 
-def _checkout(inside: Inside, checkout: Checkout, place: Path) -> list[str | Bind]:
+def _checkout(inside: Inside, checkout: Checkout, place: Path, identity: Identity) -> list[str | Bind]:
     """The mounts that show ``checkout`` at ``place``, pinned and fixed there too."""
     hidden = [path for path in inside.hidden if path.is_relative_to(checkout.root)]
     private = [checkout.private] if checkout.private else []
@@ -172,7 +172,7 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path) -> list[str | Bin
     options += [Bind(path, to) for path, to in _moved(checkout.pinned, checkout.root, place)]
     read_only = (*checkout.closed, *checkout.fixed)  # docker mounts what lies deeper later
     options += [Bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
-    options += [_empty(to) for _, to in _moved((*hidden, *private), checkout.root, place)]
+    options += [_empty(to, identity) for _, to in _moved((*hidden, *private), checkout.root, place)]
     options += [Bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
     return options
 
@@ -189,8 +189,10 @@ def _field(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text
 
 
-def _empty(path: Path) -> str:
-    return f"--tmpfs={path}:ro,nosuid,nodev,noexec,mode=0755,size=4k"
+def _empty(path: Path, identity: Identity) -> str:
+    # Of whoever has to pass: the daemon gives it the mode of the directory below, whatever is said here.
+    owner = f"uid={identity.uid},gid={identity.gid}"
+    return f"--tmpfs={path}:ro,nosuid,nodev,noexec,mode=0755,{owner},size=4k"
 
 
 def _below(path: Path, places: tuple[str, ...]) -> bool:
