@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from typing import Protocol
 
 from codebutler.errors import StoreError
@@ -75,12 +75,23 @@ class Book:
             await self._shelf.place_direct(home, channel, fresh)
             self._note(home, channel, fresh)
 
+    def knows(self, home: str, channel: str, items: Collection[str]) -> bool:
+        """Whether all of them are placed there."""
+        return all(self._places.get((home, item)) == channel for item in items)
+
+    def note(self, home: str, channel: str, items: Collection[str]) -> Coroutine[object, object, None]:
+        """The same, known at once; the rest, to be awaited or started, keeps it for the next life if the disk can."""
+        self._note(home, channel, items)
+        return self._keep(home, channel, tuple(items))
+
     async def posted(self, channel: str, place: str, ts: str) -> None:
-        """Our own message stands in ``place``. What a full disk does not take is forgotten at our end."""
+        """Our own message stands in ``place``."""
+        await self.note(channel, place, (ts,))
+
+    async def _keep(self, home: str, channel: str, items: tuple[str, ...]) -> None:
         try:
-            await self.place(channel, place, (ts,))
+            await self._shelf.place_direct(home, channel, items)
         except StoreError as error:
-            self._note(channel, place, (ts,))
             log.warning("a direct message is not kept for the next start: %s", error)
 
     def relinked(self, text: str) -> str:

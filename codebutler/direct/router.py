@@ -102,8 +102,15 @@ class DirectRouter:
         elif repo is None:
             self._keep(thread, entry)
         else:
-            for waiting in [*self._waiting.pop(thread, []), entry]:
-                self._hand_on(waiting, home, repo)
+            for each in [*self._waiting.pop(thread, []), entry]:
+                self._place(each, home)
+                self._hand_on(each, home, repo)
+
+    def _place(self, entry: Entry, home: str) -> None:
+        """What waited was placed nowhere when it came."""
+        book, items = self._known.book, items_of(entry.event)
+        if not book.knows(home, entry.channel, items):
+            self._tasks.start(book.note(home, entry.channel, items), name=f"place of {entry.event.key}")
 
     def _hand_on(self, entry: Entry, home: str, repo: Repo) -> None:
         if _is_choice(entry):

@@ -29,6 +29,7 @@ from codebutler.model import (
     MessageEdited,
     MessagePosted,
     Prompt,
+    React,
     SlashCommand,
     TurnNote,
 )
@@ -69,10 +70,10 @@ class House:
         self.journal = await self._stack.enter_async_context(Journal.open(self._path, self.clock))
         book = Book(self.journal)
         await book.load()
-        sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
+        self.sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
         known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
-        router = DirectRouter(self, known, sender, self.journal, self.tasks, self.clock)
+        router = DirectRouter(self, known, self.sender, self.journal, self.tasks, self.clock)
         self.intake = Intake(
             repos=lambda: self.repos, journal=self.journal, router=router, refusals=self, clock=self.clock
         )
@@ -234,6 +235,19 @@ async def test_files_come_with_the_message(two: House) -> None:
     event = two.say("alpha: see this", None, File(id="F1", name="a.txt"))
     await two.accept(event)
     assert two.routed[0].event.files == (File(id="F1", name="a.txt"),)  # type: ignore[union-attr]
+
+
+async def test_what_waited_can_be_answered_where_it_stands(two: House) -> None:
+    first = two.say("explain this")
+    await two.accept(first)
+    second = two.say("and this", first.ts, File(id="F1", name="a.txt"))
+    await two.accept(second)
+    await two.accept(two.press(first.ts, "alpha"))
+    assert await two.sender.submit("C1", "op-1", React(target_ts=second.ts, name="eyes")) == ""
+    assert two.chat.marks(D, second.ts) == {"eyes"}
+    await two.stop()
+    await two.start()
+    assert two.sender.where("C1", "F1") == D
 
 
 async def test_words_about_all_repositories_are_answered_here(two: House) -> None:
