@@ -14,7 +14,7 @@ import pytest
 
 from codebutler.errors import StoreError
 from codebutler_worker.agents.backend import ToolUse
-from codebutler_worker.agents.native.history import Said
+from codebutler_worker.agents.native.history import Said, mended
 from codebutler_worker.agents.native.model import (
     Assistant,
     ModelError,
@@ -28,6 +28,7 @@ from codebutler_worker.agents.native.model import (
 from codebutler_worker.agents.native.sessions import Journal, Sessions
 from codebutler_worker.agents.native.wire import body
 from tests.integration.native.conftest import Studio, end, says, session_of
+from tests.integration.native.tasks import Calls
 
 NOW_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
@@ -83,6 +84,31 @@ async def test_a_turn_that_was_cut_off_anywhere_can_be_taken_up(studio: Studio) 
     messages = studio.model.asked[-1].messages
     assert [type(message) for message in messages] == [System, User, Assistant, Told, Told, User]
     assert all("nobody knows" in message.content for message in messages if isinstance(message, Told))
+
+
+async def test_a_session_that_ended_after_any_of_its_records_can_be_taken_up(studio: Studio) -> None:
+    calls: tuple[Calls, ...] = (("add_subgoal", {"text": "look"}), ("list_files", {}))
+    events = await studio.run(
+        "work",
+        says("I plan and look.", *calls),
+        says("I run.", ("run_terminal_command", {"command": "cd src; pwd"}), call_id="b"),
+        says("Done."),
+    )
+    session_id = session_of(events)
+    records = kept(studio).read_bytes().splitlines(keepends=True)
+    assert len(records) > 10
+    for count in range(2, len(records) + 1):
+        for half in (b"", *(record[: len(record) // 2] for record in records[count : count + 1])):
+            kept(studio).write_bytes(b"".join(records[:count]) + half)
+            studio.backend = None
+            again = await studio.run("go on", says("On I go."), session_id=session_id)
+            assert (session_of(again), end(again).text) == (session_id, "On I go."), count
+            messages = list(studio.model.asked[-1].messages)
+            assert messages == mended(messages)
+            assert messages[-1] == User("go on")
+            # What was on disk before the end is known now.
+            known = sum(b'"said"' in record for record in records[:count])
+            assert len([each for each in messages[:-1] if "nobody knows" not in each.content]) == known
 
 
 async def test_each_request_begins_as_the_one_before_ended(studio: Studio) -> None:
