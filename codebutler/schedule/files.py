@@ -33,11 +33,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """One line about what has changed since the last look; ``repo`` and ``channel`` are "" for the home's file."""
+    """One line about what has changed since the last look; ``repo`` and ``channel`` are "" for the home's file.
+    ``trouble``: somebody has to mend the file."""
 
     repo: str
     channel: str
     line: str
+    trouble: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class JobFiles:
                 seen_once[source.repo] = now
                 now = before
             current[source.repo] = now
-            news += [News(source.repo, source.channel, line) for line in _news(before, now)]
+            trouble = bool(now.trouble)
+            news += [News(source.repo, source.channel, line, trouble) for line in _news(before, now)]
             for job in now.contents.jobs:
                 jobs.setdefault(key_of(job), job)
         self._read, self._seen_once = current, seen_once

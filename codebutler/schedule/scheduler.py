@@ -230,7 +230,8 @@ class Scheduler:
             await self._notice(job.channel, f"{why}`!jobs resume {job.name}` starts it again.")
 
     async def _tell(self, news: News) -> None:
-        log.warning("%s%s", f"[{news.repo}] " if news.repo else "", news.line)
+        level = logging.WARNING if news.trouble else logging.INFO
+        log.log(level, "%s%s", f"[{news.repo}] " if news.repo else "", news.line)
         if news.channel:
             await self._notice(news.channel, f"⏰ {escape(news.line)}")
 

@@ -96,6 +96,7 @@ async def test_its_output_is_one_message_that_is_edited_and_ends_with_the_exit_c
         assert text.startswith("```\n100%\nready\n```\na note\n❌ exit code 3 · 0s · `!logs ")
         audit = parent.said(Audit)[0]
         assert (audit.kind, audit.exit_code, audit.decision) == ("rehearsal", 3, "failed")
+        assert parent.logs("WRN") == ["rehearsal: exit code 3: tail"]
 
 
 async def test_what_it_said_is_said_again_as_it_was(tmp_path: Path) -> None:

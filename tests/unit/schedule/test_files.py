@@ -53,4 +53,5 @@ def test_the_last_jobs_removal_and_what_is_wrong_without_any_job_are_told_in_the
     (news,) = looks.look().news
     assert news.channel == "C1"
     assert "the jobs stay as they were" in news.line
+    assert news.trouble
     assert looks.look().news == ()

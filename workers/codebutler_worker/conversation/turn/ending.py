@@ -72,7 +72,10 @@ class Ending:
             parts.append(money(self.usage.cost_usd))
         lines: list[tuple[LogTag, str]] = [("CLD", " · ".join(parts))]
         if self.outcome in ("failed", "parked"):
-            lines.append(("WRN", f"{self.turn.agent}: {one_line(self.finished.text, RESPONSE_CHARS)}"))
+            code = self.finished.exit_code
+            said = one_line(self.finished.text, RESPONSE_CHARS)
+            why = (f"exit code {code}" if code is not None else "", said)
+            lines.append(("WRN", f"{self.turn.agent}: {': '.join(part for part in why if part)}"))
         elif self.finished.text:
             lines.append(("RSP", f'"{one_line(self.finished.text, RESPONSE_CHARS)}"'))
         return lines
