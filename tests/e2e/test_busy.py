@@ -5,11 +5,14 @@
 | W01 | !stop ends the turn and its whole tree within five seconds; the next message goes on with the same session |
 | W02 | `agent.busy` "steer": a reply reaches the running turn; its message ends with it |
 | W03 | who waits sees the place in line, moves up, and is answered in the own thread; no process outlives its turn |
+| W04 | `agent.isolation` "worktree": a thread is answered while the agent of another one works, each in a tree of its
+    own, where it goes on after a kill, and where programs and `!undo` look |
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -118,3 +121,35 @@ async def test_w03_who_waits_moves_up_in_the_own_thread(tmp_path: Path, git_repo
         await eventually(STOPPED_S, lambda: not processes(str(git_repo)))
         for ts in (first, second, third):
             assert len(built.answers(channel, ts)) == 2
+
+
+async def test_w04_threads_side_by_side_in_worktrees(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    agent = {"debounceSeconds": 0, "default": "rehearsal", "isolation": "worktree", "parallelTurns": 2}
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=agent)
+        await built.supervise()
+        slow = await built.say(channel, "wait 600 seconds")
+        await built.until("the slow one at work", lambda: "eyes" in built.reactions(channel, slow))
+        quick = await built.say(channel, "create made.txt with one")
+        assert await built.outcome(channel, quick) == "white_check_mark"
+        assert await built.answer(channel, quick, "a working tree of its own, on the branch `codebutler/")
+        assert built.reactions(channel, slow) == {"eyes"}
+        assert not (git_repo / "made.txt").exists()
+
+        await built.stop(signal.SIGKILL)
+        await built.supervise()
+        again = await built.say(channel, "append two to made.txt", quick)
+        assert await built.outcome(channel, again) == "white_check_mark"
+        ran = await built.say(channel, "run: cat made.txt", quick)
+        assert await built.outcome(channel, ran) == "white_check_mark"
+        assert "two" in whole_text(built.answers(channel, quick, ran)[-1])
+        await built.say(channel, "!undo", quick)
+        card = await built.answer(channel, quick, "Undo “append two")
+        [button] = [each for each in card["blocks"][-1]["elements"] if each["action_id"] == "codebutler.undo"]
+        await built.click(channel, card["ts"], "codebutler.undo", button["value"])
+        await built.answer(channel, quick, "Put back 1 file")
+        after = await built.say(channel, "run: cat made.txt", quick)
+        assert await built.outcome(channel, after) == "white_check_mark"
+        assert "two" not in whole_text(built.answers(channel, quick, after)[-1])
+        assert not (git_repo / "made.txt").exists()
