@@ -28,12 +28,13 @@ async def test_a_queued_message_can_be_edited_and_another_deleted(tmp_path: Path
                 await expect(queued.locator("[data-reaction=hourglass_flowing_sand]")).to_be_visible(
                     timeout=PATIENCE_MS
                 )
-            page.on("dialog", lambda dialog: dialog.accept())
             await (
                 page.locator("#replies .message", has_text="create no.txt")
                 .get_by_label("Delete message")
                 .click()
             )
+            question = page.get_by_role("dialog", name="Delete this message?")
+            await question.get_by_role("button", name="Delete").click()
             await expect(page.locator("#replies .message", has_text="create no.txt")).to_have_count(0)
             await page.get_by_label("Reply…").fill("a draft")
             await (

@@ -2,7 +2,7 @@
 
 import { Blocks } from "./blocks.js";
 import { Composer } from "./composer.js";
-import { button, tag } from "./dom.js";
+import { ask, button, tag } from "./dom.js";
 import { Drafts, placeOf } from "./drafts.js";
 import { Files } from "./files.js";
 import { History } from "./history.js";
@@ -144,7 +144,8 @@ export class Page {
   }
 
   async #remove({ channel, ts }, inThread) {
-    if (!confirm("Delete this message? What it asks for is withdrawn if nobody works on it yet.")) return;
+    const text = "What it asks for is withdrawn if nobody works on it yet.";
+    if (!(await ask({ title: "Delete this message?", text, yes: "Delete", isDangerous: true }))) return;
     try {
       await this.api.call("chat.delete", { channel, ts });
     } catch (error) {
