@@ -16,6 +16,7 @@ from codebutler.config.files import PrivateDir
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.errors import CodeButlerError
 from codebutler.skills.shelf import SKILLS, Found, find_skills
@@ -87,6 +88,7 @@ def disable(name: Annotated[str, SKILL]) -> None:
     """Switch a skill off, for all repositories."""
     if not is_name(name):
         raise typer.BadParameter("a skill's name is small letters, digits and dashes, such as review-diff")
+    _check_known(name)
     _switch(name, off=True)
     say(f"{name} is off.")
 
@@ -94,6 +96,8 @@ def disable(name: Annotated[str, SKILL]) -> None:
 @app.command()
 def enable(name: Annotated[str, SKILL]) -> None:
     """Switch a skill on again."""
+    if name not in resolve_global(home(), environment()).config.skills.disabled:
+        _check_known(name)
     _switch(name, off=False)
     say(f"{name} is on.")
 
@@ -144,6 +148,18 @@ def _named(found: Found, name: str) -> Skill:
     if skill is None:
         raise CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows what there is")
     return skill
+
+
+def _check_known(name: str) -> None:
+    """Raises CodeButlerError for a name that nothing here has, in the home or in a repository."""
+    where = home()
+    entries = Registry(where).load()
+    places = [
+        find_skills(where),
+        *(find_skills(where, Path(each.path), each.skills_digest) for each in entries),
+    ]
+    if not any(name in found.skills or name in found.untrusted for found in places):
+        raise CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows what there is")
 
 
 def _switch(name: str, *, off: bool) -> None:

@@ -51,6 +51,11 @@ def test_off_is_off_until_it_is_on(cli: Cli) -> None:
     cli("skills", "enable", "review-diff")
     assert all(row["enabled"] for row in json.loads(cli("skills", "list", "--json").out))
     assert cli("skills", "disable", "No Name").code == 2
+    for action in ("enable", "disable"):
+        cli.fails("skills", action, "reveiw-diff", code=1, said="there is no skill reveiw-diff")
+    # One that has gone meanwhile can still be struck off the list.
+    cli.home.config.write_text(json.dumps({"skills": {"disabled": ["gone"]}}))
+    assert cli("skills", "enable", "gone").code == 0
 
 
 def test_a_repositorys_skill_waits_for_trust(cli: Cli, repo: Path) -> None:
