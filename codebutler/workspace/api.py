@@ -16,7 +16,8 @@ from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.methods.files import MAX_FILE_BYTES
 from codebutler.workspace.methods.table import METHODS
 from codebutler.workspace.params import Params, decode
-from codebutler.workspace.state import BOT_SCOPES, Json, MethodError, User
+from codebutler.workspace.records import Json, MethodError, User
+from codebutler.workspace.state import BOT_SCOPES
 
 MAX_BODY_BYTES = 4_000_000
 LOGIN_PAGE = (

@@ -17,7 +17,7 @@ from codebutler.workspace.api import WebApi, refusal
 from codebutler.workspace.calls import House
 from codebutler.workspace.guard import LoopbackGuard, transport_of
 from codebutler.workspace.pages import Pages
-from codebutler.workspace.state import MethodError
+from codebutler.workspace.records import MethodError
 
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.workspace.checks import check, invalid
 from codebutler.workspace.elements import elements
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 
 MAX_BLOCKS = 50
 MAX_MARKDOWN_CHARS = 12_000

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.params import Params
+from codebutler.workspace.records import Channel, Json, MethodError, StoredFile, User
 from codebutler.workspace.socket import Hub
-from codebutler.workspace.state import Channel, Json, MethodError, StoredFile, User, Workspace
+from codebutler.workspace.state import Workspace
 from codebutler.workspace.views import Views
 from codebutler.workspace.whispers import Whispers
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from codebutler.workspace.elements import FIELDS, elements, options
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 
 # fmt: off
 BLOCKS = frozenset((

@@ -9,7 +9,7 @@ from codebutler.workspace import render
 from codebutler.workspace.calls import House
 from codebutler.workspace.elements import problems
 from codebutler.workspace.interact import chosen, interaction
-from codebutler.workspace.state import Json, MethodError, User
+from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.views import View
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 
 # Element type -> the field its answer stands in.
 FIELDS = {

@@ -6,8 +6,9 @@ from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.calls import House
 from codebutler.workspace.elements import FIELDS, answered, state
+from codebutler.workspace.records import Channel, Json, MethodError, User
 from codebutler.workspace.responses import Responses
-from codebutler.workspace.state import Channel, Json, MethodError, User, Workspace
+from codebutler.workspace.state import Workspace
 
 
 class Interactions:

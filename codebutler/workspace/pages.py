@@ -18,7 +18,7 @@ from codebutler.workspace.offers import Offers
 from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import decoded
 from codebutler.workspace.people import People
-from codebutler.workspace.state import Json, MethodError, User
+from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.stream import Stream
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from codebutler.workspace.params import Params
-from codebutler.workspace.state import MethodError
+from codebutler.workspace.records import MethodError
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import msgspec
 from codebutler.workspace.faults import Fault, Faults
 from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.params import decoded
+from codebutler.workspace.records import Json
 from codebutler.workspace.socket import Hub
-from codebutler.workspace.state import Json
 
 
 class Goodbye(msgspec.Struct, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import re
 import secrets
 
 from codebutler.workspace.calls import House
-from codebutler.workspace.state import Json, MethodError, User
+from codebutler.workspace.records import Json, MethodError, User
 
 NAME = re.compile(r"[\w][\w .'-]{0,39}")
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.calls import House
-from codebutler.workspace.state import Channel, Json, Message, MethodError, User
+from codebutler.workspace.records import Channel, Json, Message, MethodError, User
 
 USES = 5
 LIFE_S = 30 * 60.0

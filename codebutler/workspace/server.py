@@ -27,9 +27,10 @@ from codebutler.workspace.pages import Desks, Pages
 from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import Params
 from codebutler.workspace.people import People
+from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.signal import Signal
 from codebutler.workspace.socket import Hub, Timing
-from codebutler.workspace.state import Json, MethodError, Tokens, User, Workspace
+from codebutler.workspace.state import Tokens, Workspace
 from codebutler.workspace.stream import Stream
 from codebutler.workspace.subscriptions import Subscriptions
 from codebutler.workspace.whispers import Whispers

@@ -19,8 +19,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDiscon
 
 from codebutler.clock import Clock
 from codebutler.process.waiting import settled_within
+from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.signal import Signal
-from codebutler.workspace.state import Json, MethodError
 
 MAX_CONNECTIONS = 10
 Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]

@@ -1,4 +1,4 @@
-"""The workspace as data: its team, people, channels, messages, reactions and files, all in memory.
+"""The workspace as a whole: its team, its tokens, its people, channels and files, all in memory.
 
 Pure: no I/O, time comes from a Clock. Look-ups and additions cost O(1) or O(log n), whatever the history.
 Refusals are MethodError with Slack's own error code.
@@ -7,15 +7,12 @@ Refusals are MethodError with Slack's own error code.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from codebutler.clock import Clock
-from codebutler.errors import CodeButlerError
-
-Json = dict[str, Any]
+from codebutler.workspace.records import Channel, MethodError, StoredFile, User
 
 CHANNEL_NAME = re.compile(r"[a-z0-9_\-\u00c0-\U0010ffff]{1,80}")
 BOT_SCOPES = (
@@ -23,154 +20,6 @@ BOT_SCOPES = (
     "files:read,files:write,groups:history,groups:read,im:history,im:read,im:write,reactions:read,"
     "reactions:write,users:read"
 )
-
-
-class MethodError(CodeButlerError):
-    """A Web API call was refused; ``code`` is Slack's word for why."""
-
-    def __init__(self, code: str, details: tuple[str, ...] = ()) -> None:
-        super().__init__(code)
-        self.code = code
-        self.details = details
-
-
-class User(Struct, kw_only=True):
-    """Somebody in the workspace: a person, the app's bot, or the bot of another app (``bot_id`` is set)."""
-
-    id: str
-    name: str
-    token: str
-    bot_id: str = ""
-    app_id: str = ""
-    here_since: str = ""  # the ts from which on what others say is news to them
-
-    @property
-    def is_bot(self) -> bool:
-        return bool(self.bot_id)
-
-
-class StoredFile(Struct, kw_only=True):
-    """An uploaded file. ``content`` is None until the bytes came; ``shared_in`` holds channel IDs."""
-
-    id: str
-    owner: str
-    name: str
-    title: str
-    length_bytes: int
-    url: str
-    created_s: int
-    mimetype: str
-    content: bytes | None = None
-    completed: bool = False
-    shared_in: set[str] = field(default_factory=set)
-
-
-class Message(Struct, kw_only=True):
-    """One message as stored; ``render`` makes Slack's form of it.
-
-    ``stream``: what was written so far while it grows. ``username`` and ``icons``: a bot under another name.
-    """
-
-    ts: str
-    user: str
-    text: str
-    by_app: bool = False  # by a bot: the app's own or a foreign one
-    subtype: str = ""
-    client_msg_id: str = ""
-    inviter: str = ""
-    thread_ts: str | None = None
-    blocks: list[Json] = field(default_factory=list)
-    attachments: list[Json] = field(default_factory=list)
-    files: list[Json] = field(default_factory=list)
-    metadata: Json | None = None
-    stream: Json | None = None
-    username: str = ""
-    icons: Json = field(default_factory=dict)
-    edited: Json | None = None
-    reactions: dict[str, list[str]] = field(default_factory=dict)
-    replies: list[str] = field(default_factory=list)
-
-    @property
-    def is_reply(self) -> bool:
-        return self.thread_ts is not None and self.thread_ts != self.ts
-
-    @property
-    def is_tombstone(self) -> bool:
-        return self.subtype == "tombstone"
-
-
-class Channel(Struct, kw_only=True):
-    """A channel or, with ``is_im``, a direct conversation. ``timeline``: the ts history shows, sorted.
-
-    ``read``: up to which ts each person has read it. ``pins``: ts -> who pinned it, and when in seconds.
-    """
-
-    id: str
-    name: str
-    creator: str
-    created_s: int
-    topic: str = ""
-    purpose: str = ""
-    is_im: bool = False
-    is_archived: bool = False
-    members: set[str] = field(default_factory=set)
-    read: dict[str, str] = field(default_factory=dict)
-    pins: dict[str, tuple[str, int]] = field(default_factory=dict)
-    messages: dict[str, Message] = field(default_factory=dict)
-    timeline: list[str] = field(default_factory=list)
-
-    @property
-    def kind(self) -> str:
-        """The ``channel_type`` of its events."""
-        return "im" if self.is_im else "channel"
-
-    def message(self, ts: str) -> Message:
-        """Raises MethodError message_not_found for what never was or is deleted."""
-        found = self.messages.get(ts)
-        if found is None or found.is_tombstone:
-            raise MethodError("message_not_found")
-        return found
-
-    def add(self, message: Message) -> None:
-        self.messages[message.ts] = message
-        if message.thread_ts is None or message.subtype == "thread_broadcast":
-            self.timeline.append(message.ts)
-        if message.is_reply and message.thread_ts is not None:
-            self.messages[message.thread_ts].replies.append(message.ts)
-
-    def remove(self, message: Message) -> None:
-        """A deleted message leaves a tombstone, which history shows while the thread has replies."""
-        if not message.replies:
-            discard(self.timeline, message.ts)
-        if message.is_reply and message.thread_ts is not None:
-            discard(self.messages[message.thread_ts].replies, message.ts)
-        self.messages[message.ts] = Message(
-            ts=message.ts,
-            user="USLACKBOT",
-            text="This message was deleted.",
-            subtype="tombstone",
-            replies=message.replies,
-        )
-
-    def unread(self, user: str, since: str) -> list[str]:
-        """The ts of what others have said since this person has read it, or at all since ``since``, the newest
-        first."""
-        read = max(since, self.read.get(user, ""))
-        found = []
-        for ts in reversed(self.messages):
-            if ts <= read:
-                break
-            message = self.messages[ts]
-            if message.user != user and not message.is_tombstone:
-                found.append(ts)
-        return found
-
-    def thread_root(self, ts: str) -> str:
-        """The thread a reply to ``ts`` belongs to; raises MethodError thread_not_found."""
-        found = self.messages.get(ts)
-        if found is None:
-            raise MethodError("thread_not_found")
-        return found.thread_ts if found.is_reply and found.thread_ts else ts
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
@@ -309,18 +158,3 @@ class Workspace:
     def _new_id(self, prefix: str, name: str, taken: dict[str, Any]) -> str:
         readable = prefix + re.sub(r"[^A-Z0-9]", "", name.upper())[:12].ljust(10, "0")
         return self.next_id(prefix) if readable in taken else readable
-
-
-def normal_ts(text: str) -> str:
-    """A caller's ``oldest``/``latest`` in the form of stored ts, so that text order is time order."""
-    seconds, _, micros = text.partition(".")
-    if not seconds.isdecimal() or (micros and not micros.isdecimal()):
-        raise MethodError("invalid_ts_oldest" if text else "invalid_arguments")
-    return f"{seconds:0>10}.{micros[:6]:0<6}"
-
-
-def discard(sorted_items: list[str], item: str) -> None:
-    """Take an item out of a sorted list, if it is there."""
-    at = bisect_left(sorted_items, item)
-    if at < len(sorted_items) and sorted_items[at] == item:
-        del sorted_items[at]

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import msgspec
 from msgspec import Struct
 
+from codebutler.workspace.records import Json
 from codebutler.workspace.signal import Signal
-from codebutler.workspace.state import Json
 
 RING_EVENTS = 2000
 KEEP_ALIVE_S = 15.0

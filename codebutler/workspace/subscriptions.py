@@ -6,7 +6,7 @@ import msgspec.yaml
 from msgspec import Struct
 
 from codebutler.errors import CodeButlerError
-from codebutler.workspace.state import Json
+from codebutler.workspace.records import Json
 
 # What an app is told only when it asks: most have no use for it.
 FURTHER = frozenset({"file_shared", "file_deleted", "team_join", "pin_added", "pin_removed"})

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from codebutler.clock import Clock
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace.elements import state
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 
 TRIGGER_LIFE_S = 3.0
 TRIGGER_MEMORY_S = 60.0

@@ -6,7 +6,8 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from codebutler.workspace.state import Channel, Json, MethodError, Workspace
+from codebutler.workspace.records import Channel, Json, MethodError
+from codebutler.workspace.state import Workspace
 from codebutler.workspace.stream import Stream
 
 # Enough for the buttons on them to work while somebody looks at them.

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from codebutler.words import WORDS
-from codebutler.workspace.state import User
+from codebutler.workspace.records import User
 from codebutler.workspace.whispers import Whisper
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_busy import STOPPED_S, bash, claude, eventually, model_env, processes

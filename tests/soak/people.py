@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from random import Random
 
-from codebutler.workspace.state import Message, MethodError
+from codebutler.workspace.records import Message, MethodError
 from tests.history import FINAL, Said
 from tests.soak.stage import WORK_FILE, Repo, Stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 
 
 def test(call: Call) -> Json:

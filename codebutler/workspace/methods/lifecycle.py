@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.state import Channel, Json, Message, MethodError, User, normal_ts
+from codebutler.workspace.records import Channel, Json, Message, MethodError, User, normal_ts
 
 MAX_TOPIC_CHARS = 250
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.state import Channel, Json, Message, MethodError
+from codebutler.workspace.records import Channel, Json, Message, MethodError
 
 MAX_PINS = 100
 

@@ -8,7 +8,7 @@ from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.methods.chat import check_message, post_message
 from codebutler.workspace.paging import page
 from codebutler.workspace.params import Params
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 
 # Slack: up to 120 days ahead, and thirty within five minutes in one channel.
 MOST_AHEAD_S = 120 * 24 * 3600

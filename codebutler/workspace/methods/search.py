@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
-from codebutler.workspace.state import Channel, Json, Message, MethodError
+from codebutler.workspace.records import Channel, Json, Message, MethodError
 
 MOST_PER_PAGE = 100
 

@@ -6,7 +6,7 @@ from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.methods.chat import publish
-from codebutler.workspace.state import Channel, Json, Message, MethodError
+from codebutler.workspace.records import Channel, Json, Message, MethodError
 
 TASK_MARKS = {"pending": "☐", "in_progress": "⏳", "complete": "✅", "error": "❌"}
 

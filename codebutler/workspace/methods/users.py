@@ -5,7 +5,7 @@ from __future__ import annotations
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.paging import page
-from codebutler.workspace.state import Json, MethodError, User
+from codebutler.workspace.records import Json, MethodError, User
 
 
 def info(call: Call) -> Json:

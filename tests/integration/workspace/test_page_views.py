@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
-from codebutler.workspace.state import Json
+from codebutler.workspace.records import Json
 from tests.integration.workspace.browser import Stage, clean, enter, stage
 from tests.integration.workspace.deployer import TARGETS, button
 from tests.integration.workspace.deployer import page as view_of

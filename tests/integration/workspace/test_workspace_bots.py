@@ -11,8 +11,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from websockets.asyncio.client import ClientConnection, connect
 
 from codebutler.clock import ManualClock
+from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
-from codebutler.workspace.state import Json
 from codebutler.workspace.subscriptions import Subscriptions, subscriptions_of
 from tests.integration.workspace.conftest import client_for, refused
 

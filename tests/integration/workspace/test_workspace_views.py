@@ -11,8 +11,8 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.clock import ManualClock
+from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
-from codebutler.workspace.state import Json, MethodError
 from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import TARGETS, Deployer, button, deploy_form, page
 

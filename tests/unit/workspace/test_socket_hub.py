@@ -13,9 +13,9 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from codebutler.clock import ManualClock, settle
+from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.signal import Signal
 from codebutler.workspace.socket import MAX_CONNECTIONS, Hub, Timing
-from codebutler.workspace.state import Json, MethodError
 
 EVENT: Json = {"event_id": "Ev1"}
 

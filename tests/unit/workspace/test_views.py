@@ -9,7 +9,7 @@ import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.workspace.elements import REQUIRED, answered, problems, state
-from codebutler.workspace.state import Json, MethodError
+from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.views import MAX_VIEW_BLOCKS, TRIGGER_MEMORY_S, Views
 
 RED, BLUE = (

@@ -14,7 +14,7 @@ from codebutler.workspace.faults import Fault, Faults
 from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.paging import make_cursor, open_cursor, page
 from codebutler.workspace.params import Params, decode
-from codebutler.workspace.state import MethodError
+from codebutler.workspace.records import MethodError
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json; charset=utf-8"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from codebutler.clock import ManualClock
 from codebutler.workspace import render
-from codebutler.workspace.state import Channel, Message, MethodError, Tokens, Workspace, discard, normal_ts
+from codebutler.workspace.records import Channel, Message, MethodError, discard, normal_ts
+from codebutler.workspace.state import Tokens, Workspace
 
 TOKENS = Tokens(bot="xoxb-1", app="xapp-1", user="xoxp-1")
 
