@@ -54,6 +54,9 @@ class DirectDoor:
             return "refused"
         if isinstance(event, MessagePosted):
             return await self._begin(event, mine, missed=missed)
+        if isinstance(event, MessageEdited) and (found := named(event.text, mine.values())):
+            await self._choose(event, found[0], mine)
+            event = replace(event, text=found[1])
         if isinstance(event, ButtonClicked):
             repo = called(event.value, mine.values()) if event.action_id == REPO_ACTION else None
             if repo is None:

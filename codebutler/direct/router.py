@@ -102,7 +102,10 @@ class DirectRouter:
         elif repo is None:
             self._keep(thread, entry)
         else:
-            for each in [*self._waiting.pop(thread, []), entry]:
+            waiting = self._waiting.pop(thread, [])
+            if waiting and not _is_choice(entry):
+                self._tasks.start(self._show_choice(thread, repo), name=f"choice of {event.user}")
+            for each in [*waiting, entry]:
                 self._place(each, home)
                 self._hand_on(each, home, repo)
 
@@ -152,13 +155,18 @@ class DirectRouter:
             self._cards[thread] = await self._say(entry, wording.question(names, thread[1]))
 
     async def _close(self, entry: Entry, repo: Repo) -> None:
-        """The question is answered."""
+        """The question is answered, by a button or by a name alone."""
         event = entry.event
-        thread = (entry.channel, root_of(event))
-        card_ts = event.message_ts if isinstance(event, ButtonClicked) else self._cards.get(thread, "")
-        self._cards.pop(thread, None)
-        if card_ts:
-            await self._say(entry, wording.chosen(card_ts, repo.name))
+        card_ts = event.message_ts if isinstance(event, ButtonClicked) else ""
+        await self._show_choice((entry.channel, root_of(event)), repo, card_ts)
+
+    async def _show_choice(self, thread: Thread, repo: Repo, card_ts: str = "") -> None:
+        """On its card, if this life knows it."""
+        channel, root = thread
+        if card_ts := card_ts or self._cards.pop(thread, ""):
+            operation = wording.chosen(card_ts, repo.name)
+            with suppress(ChatError):  # the choice holds, whatever its card shows
+                await self._mouth.submit(channel, f"direct-chosen-{channel}-{root}", operation)
 
     async def _say_down(self, entry: Entry, repo: Repo) -> None:
         """Its channel was told, which somebody who writes here may not read. Once for each thread."""

@@ -219,6 +219,15 @@ async def test_a_repository_is_named_at_once_or_in_the_thread(two: House) -> Non
     assert two.refusals == [("prompt run: no rule allows it", True)]
 
 
+async def test_an_edit_names_the_repository_too(two: House) -> None:
+    first = two.say("explain this")
+    await two.accept(first)
+    edit = MessageEdited(channel=D, ts=first.ts, user=OWNER, text="beta: explain that", edited_ts="8.1")
+    await two.accept(edit)
+    assert two.reached == [("C2", Prompt(text="explain this")), ("C2", Prompt(text="explain that"))]
+    assert two.chat.texts(D) == ["*beta* it is. Everything in this thread goes there."]
+
+
 async def test_the_repository_of_the_last_time_is_offered_first(two: House) -> None:
     offers = []
     for text in ("beta: explain this", "explain that", "alpha: explain this", "explain that"):
