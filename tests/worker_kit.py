@@ -43,6 +43,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.bootstrap import serve
+from codebutler_worker.conversation.desk.desk import Agents
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
@@ -292,14 +293,20 @@ def settings(repo: Path, *, debounce_s: float = 0, verbosity: str = "quiet", **a
 
 
 @contextlib.asynccontextmanager
-async def worker(settings: RepoSettings, *, mute: bool = False) -> AsyncIterator[Parent]:
-    """A worker that is Ready; at the end its parent vanishes, as if killed."""
+async def worker(
+    settings: RepoSettings,
+    *,
+    mute: bool = False,
+    agents: Callable[[RepoSettings, Clock], Agents] | None = None,
+) -> AsyncIterator[Parent]:
+    """A worker that is Ready; at the end its parent vanishes, as if killed. ``agents``: not the scripted one."""
     clock = ManualClock()
     backend = ScriptedBackend(clock)
     ours, theirs = socket.socketpair()
     repo = Path(settings.path)
     home = Home(repo / ".codebutler" / "home")
-    serving = asyncio.create_task(serve(theirs, clock, lambda told, _clock: OneAgent(backend, told), home))
+    made = agents or (lambda told, _clock: OneAgent(backend, told))
+    serving = asyncio.create_task(serve(theirs, clock, made, home))
     parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend, mute)
     listening = asyncio.create_task(parent.listen())
     try:

@@ -3,29 +3,21 @@ seen of its answer while it comes."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import socket
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from codebutler.clock import ManualClock
-from codebutler.config.paths import Home
 from codebutler.config.schema import MemorySection, NativeSection, RepoSettings, SandboxSection
-from codebutler.protocol.channel import Channel
-from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Configure, Doing, Hello, Ready
-from codebutler_worker.bootstrap import serve
+from codebutler.protocol.messages import Doing
 from codebutler_worker.roster import Roster
 from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, Reply
-from tests.worker_kit import DEADLINE_S, Parent, ScriptedBackend, settings
+from tests.worker_kit import Parent, settings, worker
 
 
 def native(repo: Path, model: CompletionsServer, verbosity: str = "quiet") -> RepoSettings:
@@ -39,28 +31,11 @@ def native(repo: Path, model: CompletionsServer, verbosity: str = "quiet") -> Re
     return msgspec.structs.replace(plain, config=config)
 
 
-@contextlib.asynccontextmanager
-async def at_work(tmp_path: Path, chosen: RepoSettings) -> AsyncIterator[Parent]:
+def at_work(tmp_path: Path, chosen: RepoSettings) -> AbstractAsyncContextManager[Parent]:
     """A worker with its real agents."""
-    clock, home = ManualClock(), tmp_path / "user"
+    home, state = tmp_path / "user", tmp_path / "state"
     home.mkdir(exist_ok=True)
-    state = tmp_path / "state"
-    ours, theirs = socket.socketpair()
-    serving = asyncio.create_task(
-        serve(theirs, clock, lambda given, made: Roster(given, home, state, made), Home(state))
-    )
-    parent = Parent(await Channel.over(ours, to_parent_codec()), clock, ScriptedBackend(clock))
-    listening = asyncio.create_task(parent.listen())
-    try:
-        await parent.until(lambda: parent.said(Hello))
-        parent.channel.send(Configure(settings=chosen))
-        await parent.until(lambda: parent.said(Ready))
-        yield parent
-    finally:
-        parent.channel.close()
-        await parent.channel.wait_closed()
-        async with asyncio.timeout(DEADLINE_S):
-            await asyncio.gather(serving, listening)
+    return worker(chosen, agents=lambda given, clock: Roster(given, home, state, clock))
 
 
 def system(request: dict[str, Any]) -> str:
