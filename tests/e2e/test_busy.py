@@ -144,6 +144,8 @@ async def test_w04_threads_side_by_side_in_worktrees(tmp_path: Path, git_repo: P
         ran = await built.say(channel, "run: cat made.txt", quick)
         assert await built.outcome(channel, ran) == "white_check_mark"
         assert "two" in whole_text(built.answers(channel, quick, ran)[-1])
+        # What a turn changed is known a moment after its answer.
+        await built.until_status(lambda status: status["repos"][0]["turns"]["running"] == 0)
         await built.say(channel, "!undo", quick)
         card = await built.answer(channel, quick, "Undo “append two")
         [button] = [each for each in card["blocks"][-1]["elements"] if each["action_id"] == "codebutler.undo"]
