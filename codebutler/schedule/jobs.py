@@ -21,6 +21,7 @@ from codebutler.schedule.hooks import Hook, HookSpec, hook_of
 
 FILE_NAME = "jobs.yaml"
 MAX_JOBS = 200
+SHAPE = "begin with `jobs:`, and give each job a `-` of its own below it"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Missed = Literal["once", "skip"]
@@ -117,9 +118,9 @@ def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | 
         parsed = msgspec.yaml.decode(data, type=_File | None)
     except msgspec.ValidationError as error:
         key, what = explain(error)
-        raise ConfigError(f"{source}: {key}: {what}") from None
+        raise ConfigError(f"{source}: {key}: {what}" if key else f"{source}: {SHAPE}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{source} is no YAML: {_first_line(error)}") from None
+        raise ConfigError(f"{source} is no YAML: {_first_line(error)}{_hint(error)}") from None
     parsed = parsed or _File()
     specs = parsed.jobs
     if len(specs) > MAX_JOBS:
@@ -212,6 +213,15 @@ def _text(spec: Spec) -> str:
         return f"run: {moved}{spec.command.strip()}"
     asked = f"In the directory {spec.cwd}: {spec.prompt.strip()}" if spec.cwd else spec.prompt.strip()
     return f"{spec.agent}: {asked}" if spec.agent else asked
+
+
+def _hint(error: Exception) -> str:
+    """The two things that people write in this file and YAML reads as something else."""
+    if "alias" in str(error):
+        return ": what begins with * wants quotes, as in cron: '*/5 * * * *'"
+    if "mapping values" in str(error):
+        return ": a text with a colon wants quotes, as in command: 'echo a: b'"
+    return ""
 
 
 def _first_line(error: Exception) -> str:
