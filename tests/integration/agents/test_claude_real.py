@@ -29,6 +29,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
     Usage,
+    Writing,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.watch import Limits
@@ -134,15 +135,19 @@ async def appears(path: Path) -> int:
 
 async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
     target = desk.repo / "note.txt"
+    saying = "I write the note that was asked for into a file of its own."
     desk.model.play(
-        Reply("I write it.", (Call("Write", {"file_path": str(target), "content": "hello\n"}),)),
+        Reply(saying, (Call("Write", {"file_path": str(target), "content": "hello\n"}),)),
         Reply("Done."),
     )
     events = await desk.run("write a note", system_prompt="HOUSE RULES")
     assert target.read_text() == "hello\n"
     assert one(events, ToolUse).summary == "note.txt"
     assert one(events, ToolResult).ok
-    assert [event.text for event in events if isinstance(event, Text)] == ["I write it.", "Done."]
+    assert [event.text for event in events if isinstance(event, Text)] == [saying, "Done."]
+    written = [event.text for event in events if isinstance(event, Writing)]
+    assert written
+    assert all(saying.startswith(text) for text in written)
     end = last(events)
     assert (end.ok, end.text, end.reason) == (True, "Done.", "done")
     assert (end.usage.input_tokens, end.usage.output_tokens, end.usage.turns) == (200, 40, 2)
