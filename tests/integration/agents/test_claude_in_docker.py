@@ -33,7 +33,7 @@ async def test_it_works_reaches_its_model_only_and_leaves_nothing(
         backend = ClaudeBackend(ClaudeSection(binary=str(binary)), sandbox, home, env, SystemClock())
         backend.outlet = for_agents(SandboxSection(), "docker", env)
         script = (
-            f"echo done > work.txt; cat {home}/diary; id -u; env | grep -c sk-ant-dummy;"
+            f"echo done > work.txt; cat {home}/diary; id -u; env | grep -c 'sk-ant-dumm[y]';"
             f"setsid sleep 1000 > /dev/null 2>&1 & python3 -c 'import urllib.request as u; u.urlopen(\"{model.url}\")'"
         )
         model.play(

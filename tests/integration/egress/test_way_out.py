@@ -260,7 +260,7 @@ async def test_a_service_that_repeats_what_it_was_asked_does_not_tell_the_key(
         code, both = await inside(way, policy, f"{ask} && echo && {ask} -X TRACE")
     said, traced = both.split("\n", 1)
     assert internet.seen[0].headers["X-Api-Key"] == KEY
-    assert (code, "*" * len(KEY) in said, KEY in said) == (0, True, False)
+    assert (code, "x" * len(KEY) in said, KEY in said) == (0, True, False)
     assert traced == "CodeButler's proxy: no TRACE here\n"
     assert len(internet.seen) == 1
 

@@ -133,8 +133,8 @@ def test_a_service_that_repeats_what_it_was_asked_does_not_tell_the_key(size: in
     assert mask is not None
     said = b'{"headers": {"x-api-key": "sk-real-key-1", "authorization": "Bearer real-token-2"}, "end": "sk-real-ke'
     told = b"".join(mask(said[at : at + size]) for at in range(0, len(said), size)) + mask(b"")
-    assert told == said.replace(b"sk-real-key-1", b"*************").replace(
-        b'r real-token-2"', b'r ************"'
+    assert told == said.replace(b"sk-real-key-1", b"x" * 13).replace(
+        b'r real-token-2"', b"r " + b"x" * 12 + b'"'
     )
 
 

@@ -96,7 +96,7 @@ class Service:
 
 
 class Concealer:
-    """Puts as many stars in the place of each of ``secrets``, also where one comes in pieces. Holds nothing back but
+    """Puts as many x in the place of each of ``secrets``, also where one comes in pieces. Holds nothing back but
     what may be the beginning of one."""
 
     def __init__(self, secrets: tuple[bytes, ...]) -> None:
@@ -106,7 +106,7 @@ class Concealer:
 
     def __call__(self, piece: bytes) -> bytes:
         """What may go on; with b"" all that is left."""
-        data = self._pattern.sub(lambda found: b"*" * len(found[0]), self._held + piece)
+        data = self._pattern.sub(lambda found: b"x" * len(found[0]), self._held + piece)
         begun = 0 if not piece else self._begun(data)
         self._held = data[len(data) - begun :]
         return data[: len(data) - begun]
