@@ -16,7 +16,13 @@ MAX_ATTACHMENTS = 100
 # Slack: a status goes by itself after two minutes.
 STATUS_LIFE_S = 120.0
 MOST_SENT = 1000
-AT_NAME = re.compile(r"(?<![\w<@])@(\w+)")
+# Code and what is enclosed already; an address as far as its sentence's full stop; a name.
+TYPED = re.compile(
+    r"```.*?```|`[^`\n]*`|<[^<>\n]+>"
+    r"|(?P<address>https?://(?:(?!&[lg]t;)[^\s<>`|])*(?:(?!&[lg]t;)[^\s<>`|.,;:!?'\")\]]))"
+    r"|(?<![\w<@])@(?P<name>\w+)",
+    re.DOTALL,
+)
 
 
 def post_message(call: Call) -> Json:
@@ -190,11 +196,18 @@ def _text(call: Call, most: int) -> str:
 
 
 def _linked(call: Call, text: str) -> str:
-    """A person's @name becomes a mention, which Slack's own apps do while one types."""
-    if call.actor.id == call.workspace.bot.id or "@" not in text:
+    """A person's @name becomes a mention and an address is enclosed, which Slack's own apps do while one types."""
+    if call.actor.id == call.workspace.bot.id or ("@" not in text and "://" not in text):
         return text
     ids = {user.name.lower(): user.id for user in call.workspace.users.values()}
-    return AT_NAME.sub(lambda at: f"<@{ids[at[1].lower()]}>" if at[1].lower() in ids else at[0], text)
+
+    def enclosed(found: re.Match[str]) -> str:
+        if found["address"]:
+            return f"<{found['address']}>"
+        user_id = ids.get((found["name"] or "").lower())
+        return f"<@{user_id}>" if user_id else found[0]
+
+    return TYPED.sub(enclosed, text)
 
 
 def _attachments(call: Call) -> list[Json] | None:

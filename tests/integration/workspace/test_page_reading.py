@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -34,6 +36,12 @@ async def test_bare_addresses_are_links_where_they_end(stage: Stage) -> None:
         )
         await expect(links.first).to_have_attribute("href", "https://a.example/x_y_z?q=1&r=2")
         await expect(links.last).to_have_attribute("rel", "noopener noreferrer")
+        # Whoever changes the message finds it as it was typed.
+        await page.get_by_label(f"Message #{name}").press("ArrowUp")
+        box = page.get_by_label(f"Message #{name}")
+        await expect(box).to_have_value(
+            re.compile(r"^see https://a.example/x_y_z\?q=1&r=2. And <http://b.example>")
+        )
 
 
 async def test_every_script_runs_its_own_way_and_points_have_boxes(stage: Stage) -> None:

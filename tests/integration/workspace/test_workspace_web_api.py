@@ -346,3 +346,19 @@ async def test_a_person_who_posts_again_with_the_same_id_posts_once(
     answers = [await bot.api_call("chat.postMessage", json=same) for _ in range(2)]
     assert answers[0]["ts"] != answers[1]["ts"]
     assert len((await bot.conversations_history(channel=channel))["messages"]) == 3
+
+
+async def test_an_address_that_a_person_writes_is_enclosed(
+    bot: AsyncWebClient, person: AsyncWebClient, channel: str
+) -> None:
+    written = "see https://a.example/x?y=1&amp;z=2. `https://b.example` &lt;https://c.example&gt; <https://d.example|d>"
+    told = (await person.chat_postMessage(channel=channel, text=written))["message"]["text"]
+    assert told == (
+        "see <https://a.example/x?y=1&amp;z=2>. `https://b.example` &lt;<https://c.example>&gt; <https://d.example|d>"
+    )
+    handle = (await person.chat_postMessage(channel=channel, text="https://e.example/@you @you `@you`"))[
+        "message"
+    ]
+    assert handle["text"] == "<https://e.example/@you> <@UYOU0000000> `@you`"
+    fence = "```\ncurl https://a.example\n```"
+    assert (await person.chat_postMessage(channel=channel, text=fence))["message"]["text"] == fence

@@ -12,7 +12,7 @@ import { MessageView } from "./message.js";
 import { Modals } from "./modal.js";
 import { Outbox } from "./outbox.js";
 import { Reading } from "./reading.js";
-import { escape, unescape } from "./text.js";
+import { escape, typed } from "./text.js";
 import { notice, words } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -133,8 +133,8 @@ export class Page {
 
   #edit({ channel, ts, text }, inThread) {
     const save = (changed) => this.api.call("chat.update", { channel, ts, text: escape(changed) });
-    const typed = unescape(text || "").replace(/<@(\w+)>/g, (_, id) => `@${this.model.userName(id)}`);
-    this.#composer(inThread).edit(typed, save, `edit ${placeOf(channel, ts)}`);
+    const before = typed(text || "").replace(/<@(\w+)>/g, (_, id) => `@${this.model.userName(id)}`);
+    this.#composer(inThread).edit(before, save, `edit ${placeOf(channel, ts)}`);
   }
 
   #editLast(inThread) {

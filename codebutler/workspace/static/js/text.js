@@ -3,6 +3,9 @@
 export const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 export const unescape = (text) => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
 
+/** A text of the workspace as somebody would type it: addresses travel enclosed. */
+export const typed = (text) => unescape(text.replace(/<(https?:[^|>]+)(?:\|[^>]*)?>/g, "$1"));
+
 /** The time of day of a message. */
 export const time = (ts) => new Date(Number(ts) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
