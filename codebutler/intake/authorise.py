@@ -64,10 +64,10 @@ def authorise(config: Config, ask: Ask) -> Decision:
     """May this user do this here? A local wish came over the owner-only control socket, so from the owner."""
     if not ask.local:
         if ask.user not in config.slack.allowed_users:
-            return _stranger(ask.user, "not in allowedUsers")
+            return _stranger(ask.user)
         prefixes = None if ask.prefix is None else (ask.prefix,)
         if not rules_allow(config, ask.user, ask.channel, prefixes):
-            return _stranger(ask.user, "no rule allows it")
+            return _unruled(ask.prefix)
     if ask.prefix is not None and is_shell(config, ask.prefix):
         return _shell(config, ask.prefix, ask.text)
     return ALLOWED
@@ -81,12 +81,19 @@ def _shell(config: Config, prefix: str, text: str) -> Decision:
     return Decision(allowed=False, reason=reason, told=f"That command is {reason}; it was not run.")
 
 
-def _stranger(user: str, reason: str) -> Decision:
+def _stranger(user: str) -> Decision:
     told = (
         "You are not authorized to use CodeButler here. "
         f"Its owner can add your user ID `{user}` to `slack.allowedUsers`."
     )
-    return Decision(allowed=False, reason=reason, told=told)
+    return Decision(allowed=False, reason="not in allowedUsers", told=told)
+
+
+def _unruled(prefix: str | None) -> Decision:
+    """Somebody who may do other things, or the same elsewhere."""
+    what = "do that" if prefix is None else f"use `{prefix}:`"
+    told = f"You are not authorized to {what} here: its owner can allow it in `authorization.rules`."
+    return Decision(allowed=False, reason="no rule allows it", told=told)
 
 
 def kind_of(event: Event, request: Request) -> str:

@@ -103,7 +103,11 @@ def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     there = MessagePosted(channel="C2", ts="1.1", user=OWNER, text="hello")
     assert authorise(config(rule), ask_of(here, TALK, "claude")).allowed
     assert not authorise(config(rule), ask_of(there, TALK, "claude")).allowed
-    assert not authorise(config(rule), ask_of(here, Prompt(text="ls", prefix="run"), "claude")).allowed
+    refusal = authorise(config(rule), ask_of(here, Prompt(text="ls", prefix="run"), "claude"))
+    assert not refusal.allowed
+    # Who is known is not told to become known.
+    assert "not authorized to use `run:` here" in refusal.told
+    assert "allowedUsers" not in refusal.told
 
 
 @pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("slack", False)])
