@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ import pytest
 from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.named import toolchains
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
+from tests.containers import attack as in_container
+from tests.containers import give_away
 from tests.integration.sandbox.test_walls import attack, home, policy
 from tests.programs import require
 
@@ -68,3 +72,17 @@ async def test_what_the_agent_writes_is_not_mounted_by_its_links(
     code, said = await attack(sandbox, policy, f"cat planted/id_ed25519 {home}/.ssh/id_ed25519")
     assert code != 0
     assert "the secret" not in said
+
+
+async def test_in_a_container_it_runs_too(
+    home: Path, policy: SandboxPolicy, tool: Path, tmp_path: Path, docker_host: str
+) -> None:
+    give_away(tmp_path)
+    named = toolchains(("~/.tools",), home, (home / ".codebutler",))
+    sandbox = DockerSandbox(hidden=(home / ".codebutler",), host=docker_host, readable=named)
+    inside = replace(policy, network="none", conversation="C1:1.1")
+    code, said = await in_container(sandbox, inside, f"{tool}; ls -A ~; touch {tool.parent}/x")
+    assert said.startswith("the tool runs\n.tools\n")
+    assert "Read-only file system" in said
+    assert code != 0
+    await sandbox.close()
