@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.files import PrivateDir, write_error
+from codebutler.errors import ConfigError
 
 CONFIG_NAME = "config.json"
 PRIVATE_DIR = ".codebutler"
+# unix(7): sun_path and its NUL; on macOS it has four bytes less.
+SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,11 @@ class Home:
 
         Raises CodeButlerError if that is not possible.
         """
+        if (length := len(os.fsencode(self.socket))) > SOCKET_PATH_BYTES:
+            raise ConfigError(
+                f"{self.root}: a socket in it would have a path of {length} bytes, the system takes "
+                f"{SOCKET_PATH_BYTES}: set CODEBUTLER_HOME to a shorter one"
+            )
         for directory in (self.root, self.logs):
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
+from codebutler.config.paths import SOCKET_PATH_BYTES
 from codebutler.errors import CodeButlerError, NotRunningError, ProtocolError
 from codebutler.protocol.messages import LiveKind
 
@@ -137,7 +138,7 @@ class Heard(_Reply, frozen=True, tag="heard"):
 
 
 class Past(_Reply, frozen=True, tag="past"):
-    """An earlier message of a chat's thread; ``who`` is "" for our own."""
+    """An earlier message of a chat's thread, or one that somebody else writes there; ``who`` is "" for our own."""
 
     who: str
     text: str
@@ -248,6 +249,8 @@ class _Connection:
 
 async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:
     """Every reply of the running supervisor. Raises NotRunningError where none listens."""
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+        raise NotRunningError  # none starts there
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=LINE_LIMIT_BYTES)
     except (FileNotFoundError, ConnectionRefusedError) as error:

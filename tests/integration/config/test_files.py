@@ -44,6 +44,15 @@ def test_a_home_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         Home(tmp_path / "file" / "home").ensure()
 
 
+def test_a_home_too_deep_for_a_socket_says_what_to_do(tmp_path: Path) -> None:
+    home = Home(tmp_path / ("x" * 100))
+
+    with pytest.raises(ConfigError, match="set CODEBUTLER_HOME to a shorter one"):
+        home.ensure()
+
+    assert not home.root.exists()
+
+
 def test_a_written_file_is_private_and_whole(tmp_path: Path) -> None:
     with PrivateDir(tmp_path / "d", create=True) as directory:
         directory.write("f", b"old")

@@ -114,6 +114,8 @@ async def test_another_user_hears_nothing_even_where_the_files_mode_would_let_th
 async def test_without_a_supervisor_the_error_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(NotRunningError, match="codebutler supervise"):
         await replies(tmp_path / "s.sock", StatusRequest())
+    with pytest.raises(NotRunningError, match="codebutler supervise"):
+        await replies(tmp_path / ("x" * 100) / "s.sock", StatusRequest())
 
 
 @pytest.mark.parametrize(
