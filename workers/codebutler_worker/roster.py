@@ -22,6 +22,7 @@ from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.conversation.desk.naming import prefixes_of
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.media.service import MediaService
+from codebutler_worker.present.lines import count
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
@@ -141,13 +142,13 @@ class Roster:
             log.log(logging.INFO if level == "ok" else logging.WARNING, "%s", told)
             if isinstance(sandbox, Lasting):
                 if swept := await sandbox.sweep():
-                    log.warning("%d containers of workers that are no more were removed", swept)
+                    log.warning("removed what workers that are no more left: %s", count(swept, "container"))
                 log.info("each conversation has a container of its own")
                 self._sandbox = self._lasting = sandbox
                 return sandbox
             limiter = Limiter.detect(Limits.configured(section))
             if swept := await limiter.sweep():
-                log.warning("what %d agents of workers that are no more left was killed", swept)
+                log.warning("killed what workers that are no more left: %s", count(swept, "agent"))
             log.info("%s", limiter.told(walls=sandbox.name != "none"))
             self._sandbox = LimitedSandbox(sandbox, limiter)
         return self._sandbox

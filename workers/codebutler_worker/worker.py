@@ -43,6 +43,7 @@ from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler
 from codebutler_worker.memory.review import Reviews, model_of
+from codebutler_worker.present.lines import count
 
 HEARTBEAT_S = 5.0
 END_AGENTS_S = 5.0
@@ -107,7 +108,7 @@ class Worker:
             self._desk.report.audit(record)
         if interrupted:
             self._desk.report.log(
-                "WRN", f"{len(interrupted)} turns were interrupted; their threads are asked"
+                "WRN", f"interrupted: {count(len(interrupted), 'turn')}; each thread is asked"
             )
         await self._errands.restore()
         self._overview.refresh()
