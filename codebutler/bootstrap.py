@@ -18,7 +18,7 @@ from codebutler.config.registry import Registry
 from codebutler.config.resolve import Resolved, resolve_global
 from codebutler.config.secrets import secrets_of
 from codebutler.config.zones import zone_of
-from codebutler.control.listeners import Listeners
+from codebutler.control.listeners import Listeners, OverheardRouter
 from codebutler.control.operator import Operator
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.book import Book
@@ -118,9 +118,8 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     parts = await _parts(around, api, table, listeners, stack)
     listeners.redact = parts.redactor.redact
     parent = Parent(parts, table)
-    audited = AuditedRouter(
-        LocalRouter(parts.supervisor), parts.audit, around.clock, parts.services.nothing_starts
-    )
+    local = OverheardRouter(LocalRouter(parts.supervisor), listeners)
+    audited = AuditedRouter(local, parts.audit, around.clock, parts.services.nothing_starts)
     voice = Voice(parts.sender, listeners)
     scheduler, desk, own_words = _schedule(around, parts, parent, voice, audited)
     listeners.add(scheduler)

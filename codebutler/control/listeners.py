@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from codebutler.control.ear import Ear, Spoken
-from codebutler.control.wire import ControlReply, Done, Ended, Heard, Said
-from codebutler.model import Operation, Post, React
+from codebutler.control.wire import ControlReply, Done, Ended, Heard, Past, Said
+from codebutler.intake.entry import Entry, EventRouter
+from codebutler.model import MessagePosted, Operation, Post, React
 from codebutler.protocol.messages import Live
 
 FINAL_REACTIONS = {"white_check_mark": True, "x": False, "octagonal_sign": False}
@@ -37,6 +38,9 @@ class Listener:
     def hear(self, spoken: Spoken) -> None:
         """Take note of something said in the channel."""
         self._queue.put_nowait(spoken)
+
+    def overhear(self, event: MessagePosted) -> None:
+        """Answers alone count."""
 
     def hear_live(self, live: Live) -> None:
         """Nobody looks before there is an answer."""
@@ -100,6 +104,11 @@ class ChatListener:
                 self._prompts.discard(ts)
                 self._queue.put_nowait(Ended(ts=ts, outcome=_OUTCOMES[name]))
 
+    def overhear(self, event: MessagePosted) -> None:
+        """Pass on what somebody else writes in the thread."""
+        if event.thread_ts is not None and event.thread_ts == self.ear.thread_ts:
+            self._queue.put_nowait(Past(who=event.user, text=self.ear.redact(event.text)))
+
     def hear_live(self, live: Live) -> None:
         """Pass on what its turn does."""
         if live.thread_ts == self.ear.thread_ts:
@@ -118,6 +127,8 @@ class Listening(Hearer, Protocol):
     """Somebody who waits at this machine."""
 
     ear: Ear
+
+    def overhear(self, event: MessagePosted) -> None: ...
 
     def hear_live(self, live: Live) -> None: ...
 
@@ -156,3 +167,23 @@ class Listeners:
         for listener in self._listening:
             if listener.hears(channel):
                 listener.hear_live(live)
+
+    def overhear(self, event: MessagePosted) -> None:
+        """Somebody has written, and was let in."""
+        for listener in self._listening:
+            if listener.hears(event.channel):
+                listener.overhear(event)
+
+
+class OverheardRouter:
+    """An EventRouter before another one: who listens to a thread hears what people write in it, too."""
+
+    def __init__(self, router: EventRouter, listeners: Listeners) -> None:
+        self._router = router
+        self._listeners = listeners
+
+    def route(self, entry: Entry) -> None:
+        """Tell, and hand on."""
+        if isinstance(entry.event, MessagePosted) and entry.event.origin == "slack":
+            self._listeners.overhear(entry.event)
+        self._router.route(entry)

@@ -33,12 +33,17 @@ async def test_t01_a_conversation_at_a_terminal(tmp_path: Path, git_repo: Path) 
             shown.type("!ping" + ENTER)
             await shown.until("pong")
             await interrupt_everything(shown)
-        roots = [m for m in built.workspace.workspace.channel(channel).messages.values() if not m.is_reply]
-        assert [root.text for root in roots] == ["*operator:* list the files\n\nread README.md"]
+        messages = built.workspace.workspace.channel(channel).messages
+        [root] = [ts for ts, message in messages.items() if not message.is_reply]
+        assert messages[root].text == "*operator:* list the files\n\nread README.md"
         async with screen(command("chat", "sample"), {**env, "NO_COLOR": "1"}, columns=40) as again:
             await again.ready()
             assert "pong from sample" in again.text
             assert b"\x1b[2m" not in again.raw
+            # What somebody else says in the thread is heard here.
+            await built.say(channel, "!ping", thread_ts=root)
+            await again.until(f"{built.workspace.workspace.person.id}> !ping\npong from sample")
+            await again.ready()
             again.type(UP + UP)
             await again.until("you> run: echo one")
             again.type(CTRL_C)

@@ -25,7 +25,8 @@ class Link:
         self._held = bytearray()
         try:
             self._socket.connect(str(path))
-        except (FileNotFoundError, ConnectionRefusedError) as error:
+        except OSError as error:
+            # Absent, left behind by one that died, or with a path so long that none starts there.
             self._socket.close()
             raise NotRunningError from error
         self._send(request)

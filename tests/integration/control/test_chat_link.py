@@ -85,4 +85,6 @@ async def test_a_refusal_is_its_line(tmp_path: Path) -> None:
 
 def test_nobody_listens(tmp_path: Path) -> None:
     with pytest.raises(NotRunningError):
+        Link(tmp_path / ("x" * 120), ChatRequest(repo="sample"))
+    with pytest.raises(NotRunningError):
         Link(tmp_path / "s.sock", ChatRequest(repo="sample"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Mouth
-from codebutler.control.listeners import Listeners
+from codebutler.control.listeners import Listeners, OverheardRouter
 from codebutler.control.wire import (
     ChatRequest,
     ControlReply,
@@ -27,8 +28,19 @@ from codebutler.control.wire import (
     Wish,
 )
 from codebutler.errors import ChatError, CodeButlerError
+from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Outcome
-from codebutler.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post, React
+from codebutler.model import (
+    OPERATOR,
+    ButtonClicked,
+    Event,
+    MessagePosted,
+    NoRequest,
+    Operation,
+    Origin,
+    Post,
+    React,
+)
 from codebutler.protocol.messages import Live
 from codebutler.repos import Served
 from codebutler.slack.metadata import operation_metadata
@@ -40,6 +52,23 @@ SERVED = Served(
     notes=(),
     trusted=True,
 )
+
+OVERHEARD: tuple[tuple[str | None, str, Origin], ...] = (
+    ("1.0", "U1", "slack"),
+    ("0.1", "U2", "slack"),
+    (None, "U3", "slack"),
+    ("1.0", OPERATOR, "local"),
+)
+
+
+def entry(thread_ts: str | None, user: str, origin: Origin) -> Entry:
+    """Something that was let in."""
+    event = MessagePosted(
+        channel="C1", ts="9.0", user=user, text="me too", thread_ts=thread_ts, origin=origin
+    )
+    return Entry(
+        seq=1, channel="C1", event=event, request=NoRequest(), received_at=datetime(2026, 1, 1, tzinfo=UTC)
+    )
 
 
 class Around:
@@ -54,6 +83,7 @@ class Around:
         self.open.set()
         self.said: list[tuple[str, Operation]] = []
         self.taken: list[Event] = []
+        self.routed: list[Entry] = []
         self.messages: tuple[dict[str, Any], ...] = ()
 
     async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
@@ -77,6 +107,9 @@ class Around:
     async def accept(self, event: Event) -> Outcome:
         self.taken.append(event)
         return self.outcome
+
+    def route(self, entry: Entry) -> None:
+        self.routed.append(entry)
 
     def down(self, name: str) -> str:
         assert name == "shop"
@@ -132,12 +165,17 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
         tell("C1", Post(text="pong", thread_ts="1.0"), "3.0")
         tell("C1", Post(text="of another thread", thread_ts="0.1"), "3.1")
         tell("C2", Post(text="of another channel", thread_ts="1.0"), "3.2")
+        router = OverheardRouter(around, terminal.listeners)
+        for thread_ts, user, origin in OVERHEARD:
+            router.route(entry(thread_ts, user, origin))
+        assert len(around.routed) == len(OVERHEARD)
         terminal.listeners.live("C1", Live(thread_ts="1.0", kind="tool", text="🔧 ls"))
         terminal.listeners.live("C1", Live(thread_ts="0.1", kind="tool", text="🔧 elsewhere"))
         tell("C1", React(target_ts="1.0", name="white_check_mark"), "")
-        assert await terminal.hear(4) == [
+        assert await terminal.hear(5) == [
             Said(text="pong", ts="3.0"),
             Ended(ts="2.0", outcome="done"),
+            Past(who="U1", text="me too"),
             Heard(kind="tool", text="🔧 ls"),
             Ended(ts="1.0", outcome="done"),
         ]
