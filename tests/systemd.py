@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import output_of
 from tests.programs import require
 
 DEADLINE_S = 20.0
@@ -44,18 +45,7 @@ class SystemdUser:
 
     async def run(self, *argv: str, check: bool = True) -> str:
         """What a command prints."""
-        process = await asyncio.create_subprocess_exec(
-            *self.prefix,
-            *argv,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        async with asyncio.timeout(DEADLINE_S):
-            output, _ = await process.communicate()
-        assert not check or process.returncode == 0, f"{argv}: {output.decode()}"
-        return output.decode().strip()
+        return (await output_of(*self.prefix, *argv, env=self.env, check=check)).strip()
 
     async def show(self, unit: str, name: str) -> str:
         """A property of a unit."""

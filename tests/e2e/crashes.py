@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +26,7 @@ from codebutler.process import killpoints
 from codebutler.workspace.records import Message, MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
-from tests.e2e.house import FINAL, House
+from tests.e2e.house import FINAL, House, environment
 from tests.ledger import Shown, check, rows, unsettled
 
 PATIENCE_S = 60.0
@@ -201,14 +200,7 @@ async def crash_house(tmp_path: Path, names: Sequence[str]) -> AsyncIterator[Cra
     plans.mkdir()
     options = Options(channels=tuple(names), timing=IMPATIENT)
     async with WorkspaceServer(options) as workspace:
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-            "CODEBUTLER_HOME": str(home),
-            "SLACK_API_URL": workspace.api_url,
-            killpoints.VARIABLE: str(plans),
-        }
+        env = environment(workspace, home) | {killpoints.VARIABLE: str(plans)}
         made = CrashHouse(House(workspace, home, env), plans)
         _configure(home, workspace)
         for name in names:

@@ -20,6 +20,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.clock import Clock
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.commands import output_of
 
 DEADLINE_S = 45.0
 T = TypeVar("T")
@@ -43,19 +44,7 @@ class House:
 
     async def run(self, *arguments: str, check: bool = True) -> str:
         """Run one `codebutler` command to its end; returns what it printed."""
-        process = await asyncio.create_subprocess_exec(
-            *self.prefix,
-            *command(*arguments),
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        async with asyncio.timeout(DEADLINE_S):
-            output, _ = await process.communicate()
-        text = output.decode()
-        assert not check or process.returncode == 0, f"codebutler {' '.join(arguments)}: {text}"
-        return text
+        return await output_of(*self.prefix, *command(*arguments), env=self.env, check=check)
 
     async def add_repo(self, path: Path, channel: str, **config: Any) -> str:
         """Register a repository on a channel of the workspace; returns the channel's ID."""
@@ -187,6 +176,17 @@ def whole_text(message: Message) -> str:
     return "\n".join([message.get("text", ""), *blocks])
 
 
+def environment(workspace: WorkspaceServer, home: Path) -> dict[str, str]:
+    """In which `codebutler` finds its home and the workspace, and nothing of this machine's."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home.parent),
+        "LANG": "C.UTF-8",
+        "CODEBUTLER_HOME": str(home),
+        "SLACK_API_URL": workspace.api_url,
+    }
+
+
 @asynccontextmanager
 async def house(
     tmp_path: Path, *channels: str, extra_env: dict[str, str] | None = None, clock: Clock | None = None
@@ -196,15 +196,7 @@ async def house(
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     async with WorkspaceServer(Options(channels=channels), clock) as workspace:
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-            "CODEBUTLER_HOME": str(home),
-            "SLACK_API_URL": workspace.api_url,
-            **(extra_env or {}),
-        }
-        built = House(workspace, home, env)
+        built = House(workspace, home, environment(workspace, home) | (extra_env or {}))
         try:
             person = workspace.workspace.person.id
             tokens = ["--bot-token", workspace.bot_token, "--app-token", workspace.app_token]
