@@ -88,6 +88,13 @@ def set_purpose(call: Call) -> Json:
     return {"channel": render.conversation(channel, call.actor)}
 
 
+def close(call: Call) -> Json:
+    """A direct conversation goes out of sight; what was said in it stays."""
+    if not call.channel().is_im:
+        raise MethodError("method_not_supported_for_channel_type")
+    return {}
+
+
 def mark(call: Call) -> Json:
     """Only the reader's own pages hear of it, as Slack's clients do."""
     channel = call.channel()
@@ -151,5 +158,6 @@ METHODS: dict[str, Method] = {
     "conversations.kick": kick,
     "conversations.setTopic": set_topic,
     "conversations.setPurpose": set_purpose,
+    "conversations.close": close,
     "conversations.mark": mark,
 }

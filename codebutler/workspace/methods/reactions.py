@@ -6,6 +6,7 @@ import re
 
 from codebutler.workspace import render
 from codebutler.workspace.calls import Call, Method
+from codebutler.workspace.paging import page
 from codebutler.workspace.records import Channel, Json, Message, MethodError
 
 NAME = re.compile(r"[a-z0-9_+'\-]{1,100}(::skin-tone-[2-6])?")
@@ -43,6 +44,28 @@ def get(call: Call) -> Json:
     return {"type": "message", "channel": channel.id, "message": told}
 
 
+def list_reactions(call: Call) -> Json:
+    """What the caller, or the ``user`` named, has reacted to and the caller may see; the newest message first."""
+    user = call.workspace.user(call.params.text("user", call.actor.id))
+    found = [
+        (message.ts, channel)
+        for channel in call.workspace.channels.values()
+        if call.actor.id in channel.members
+        for message in channel.messages.values()
+        if any(user.id in users for users in message.reactions.values())
+    ]
+    shown, cursor = page(sorted(found, key=lambda one: one[0], reverse=True), call.params)
+    items = [
+        {
+            "type": "message",
+            "channel": channel.id,
+            "message": render.message(call.workspace, channel, channel.messages[ts]),
+        }
+        for ts, channel in shown
+    ]
+    return {"items": items, "response_metadata": {"next_cursor": cursor}}
+
+
 def _target(call: Call) -> tuple[Channel, Message, str]:
     channel = call.joined_channel()
     name = call.params.needed("name", "invalid_name").strip(":")
@@ -51,4 +74,9 @@ def _target(call: Call) -> tuple[Channel, Message, str]:
     return channel, channel.message(call.params.needed("timestamp", "no_item_specified")), name
 
 
-METHODS: dict[str, Method] = {"reactions.add": add, "reactions.remove": remove, "reactions.get": get}
+METHODS: dict[str, Method] = {
+    "reactions.add": add,
+    "reactions.remove": remove,
+    "reactions.get": get,
+    "reactions.list": list_reactions,
+}

@@ -61,6 +61,23 @@ async def test_pins_are_set_once_listed_and_taken_away(
     assert (await bot.pins_list(channel=channel))["items"] == []
 
 
+async def test_what_somebody_reacted_to_is_listed_where_one_may_see_it(
+    bot: AsyncWebClient, person: AsyncWebClient, server: WorkspaceServer, channel: str
+) -> None:
+    seen = server.say("demo", "for all")
+    direct = (await person.conversations_open(users=server.add_user("ada").id))["channel"]["id"]
+    hidden = server.say(direct, "for two")
+    for where, ts in ((channel, seen), (direct, hidden)):
+        await person.reactions_add(channel=where, timestamp=ts, name="eyes")
+    own = (await person.reactions_list())["items"]
+    assert [item["message"]["ts"] for item in own] == [hidden, seen]
+    told = (await bot.reactions_list(user=server.workspace.person.id))["items"]
+    assert [(item["channel"], item["message"]["text"]) for item in told] == [(channel, "for all")]
+    await person.conversations_close(channel=direct)
+    refusal = await refused(person.conversations_close(channel=channel))
+    assert refusal == "method_not_supported_for_channel_type"
+
+
 async def test_people_are_found_by_address_and_tell_their_profile(
     bot: AsyncWebClient, server: WorkspaceServer
 ) -> None:
