@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import socket
 import tempfile
@@ -194,6 +195,27 @@ async def test_what_was_started_is_the_program_itself(
         assert not int(ignored, 16) & 1 << number - 1
     assert rest.startswith("GET / 0 bytes")
     assert "PERL_BADLANG" not in said
+
+
+SECOND_VISITOR = """
+import socket
+way = socket.socket(socket.AF_UNIX)
+way.settimeout(30)
+try:
+    way.connect("/run/codebutler-door")
+    socket.send_fds(way, [b"."], [socket.create_server(("127.0.0.1", 9999)).fileno()])
+    print("answered" if way.recv(1) else "hung up")
+except OSError:
+    print("hung up")
+"""
+
+
+async def test_the_door_takes_nobody_but_the_first(egress: Egress, policy: SandboxPolicy) -> None:
+    """The program does not wait until its way is taken: it may find the door still there."""
+    require("python3")
+    async with await egress.open(Rules(), "hosts") as way:
+        code, said = await inside(way, policy, f"python3 -c {shlex.quote(SECOND_VISITOR)}")
+    assert (code, said) == (0, "hung up\n")
 
 
 @pytest.mark.parametrize("interpreter", ["perl", "python"])
