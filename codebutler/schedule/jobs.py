@@ -39,7 +39,7 @@ class Spec(
 
     name: str
     cron: str = ""
-    watch: tuple[str, ...] = ()
+    watch: tuple[str, ...] | str = ()
     command: str = ""
     prompt: str = ""
     agent: str = ""
@@ -197,7 +197,7 @@ def _job(spec: Spec, at: str, where: Where) -> Job:
         channel=found.channel,
         text=_text(spec),
         cron=cron,
-        watch=spec.watch,
+        watch=(spec.watch,) if isinstance(spec.watch, str) and spec.watch else tuple(spec.watch),
         label=spec.label.strip() or spec.name,
         missed=spec.missed,
         catch_up_s=spec.catch_up_hours * 3600,

@@ -50,6 +50,12 @@ jobs:
     assert (review.label, review.missed, review.catch_up_s) == ("review", "once", 86400)
 
 
+@pytest.mark.parametrize("watch", ["'src/*.py'", "['src/*.py']"])
+def test_one_pattern_needs_no_list(watch: str) -> None:
+    (job,) = jobs(f"jobs: [{{name: a, watch: {watch}, command: make}}]")
+    assert job.watch == ("src/*.py",)
+
+
 @pytest.mark.parametrize("text", ["", "jobs: []", "# nothing yet\n"])
 def test_an_empty_file_has_no_jobs(text: str) -> None:
     assert jobs(text) == ()
