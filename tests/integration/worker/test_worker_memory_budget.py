@@ -9,20 +9,17 @@ import pytest
 
 from codebutler.config.schema import BudgetSection, Limit, NativeSection, Price, RepoSettings
 from tests.integration.worker.test_worker_budget import TO_MIDNIGHT_S, ZONE, held
-from tests.integration.worker.test_worker_memory import (
+from tests.memory_kit import (
     append,
     learned,
     learning,
     memory,
-    model,
     silence,
     talk,
 )
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Reply
 from tests.worker_kit import worker
-
-__all__ = ["model"]  # the fixture
 
 
 def budgeted(path: Path, server: CompletionsServer, **scopes: Limit) -> RepoSettings:

@@ -9,7 +9,7 @@ import pytest
 from codebutler.clock import settle
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.protocol.messages import Audit, Send, SendFailed, Sent, Stored
-from tests.unit.supervisor.test_supervision import stage
+from tests.workers.stage import stage
 
 HUGE = "x" * 10**6
 

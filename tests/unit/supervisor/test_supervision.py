@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import pytest
 
@@ -24,7 +20,6 @@ from codebutler.model import Post
 from codebutler.protocol.messages import (
     Audit,
     Configure,
-    Goodbye,
     Heartbeat,
     Hello,
     Log,
@@ -33,48 +28,12 @@ from codebutler.protocol.messages import (
     SendFailed,
     Sent,
     Shutdown,
-    StopTurns,
-    Stored,
 )
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.supervisor import Supervisor
-from tests.workers.inprocess import FakeSpawner, FakeWorker
+from tests.workers.inprocess import FakeSpawner
 from tests.workers.services import RecordingServices, entry, repo
-
-
-@dataclass
-class Stage:
-    supervisor: Supervisor
-    spawner: FakeSpawner
-    services: RecordingServices
-    clock: ManualClock
-
-    @property
-    def worker(self) -> FakeWorker:
-        return self.spawner.last
-
-    def state(self, name: str = "shop") -> str:
-        return next(row.worker.state for row in self.supervisor.rows() if row.name == name)
-
-    async def beat(self, seconds: float, **load: int) -> None:
-        """Let time pass while the worker keeps beating."""
-        for _ in range(int(seconds // 5)):
-            self.worker.say(Heartbeat(**load))
-            await self.clock.advance(5)
-
-
-@asynccontextmanager
-async def stage(
-    *, eager: bool = True, stubborn: bool = False, idle_min: float = 0, start: bool = True
-) -> AsyncIterator[Stage]:
-    services, clock = RecordingServices(), ManualClock()
-    spawner = FakeSpawner(eager=eager, stubborn=stubborn)
-    async with Supervisor(Kit(spawner, services, clock, lambda: 0.0)) as supervisor:
-        supervisor.add(repo(idle_min=idle_min))
-        if start:
-            supervisor.start()
-        await settle()
-        yield Stage(supervisor, spawner, services, clock)
+from tests.workers.stage import stage
 
 
 async def test_a_worker_is_greeted_with_its_settings_and_runs() -> None:
@@ -234,92 +193,11 @@ async def test_a_worker_with_too_many_operations_is_not_heard_and_not_taken_for_
         assert len(on.services.sent) == 300
 
 
-async def test_three_missed_heartbeats_are_a_stack_dump_and_then_a_kill() -> None:
-    async with stage() as on:
-        first = on.worker
-        await on.beat(60)
-        first.say(Heartbeat())
-        await on.clock.advance(14.9)
-        assert first.signals == []
-        await on.clock.advance(0.2)
-        assert first.signals == [signal.SIGABRT]
-        await on.clock.advance(2)
-        assert first.signals == [signal.SIGABRT, signal.SIGKILL]
-        assert on.state() == "backoff"
-        assert "silent for 15 s" in on.services.log_text("shop")
-
-
-async def test_a_worker_that_is_never_ready_is_killed() -> None:
-    async with stage(eager=False) as on:
-        on.worker.say(Hello(version=1, pid=on.worker.pid))
-        await on.clock.advance(29.9)
-        assert on.worker.signals == []
-        await on.clock.advance(2.2)
-        assert on.worker.signals == [signal.SIGABRT, signal.SIGKILL]
-
-
-async def test_a_worker_that_closes_its_pipe_and_lives_on_is_killed() -> None:
-    async with stage() as on:
-        on.worker.hang_up()
-        await settle()
-        assert on.worker.signals == []
-        await on.clock.advance(2)
-        assert on.worker.signals == [signal.SIGKILL]
-        assert on.state() == "backoff"
-
-
-async def test_five_deaths_are_a_quarantine_told_once_and_tried_each_ten_minutes() -> None:
-    async with stage() as on:
-        for _ in range(4):
-            on.worker.say(Log(tag="ERR", text="no space left"))
-            await settle()
-            on.worker.die(1)
-            await on.clock.advance(1)
-        on.worker.die(1)
-        await settle()
-        assert on.state() == "quarantined"
-        assert [name for name, _ in on.services.notices] == ["shop"]
-        on.supervisor.deliver(entry(1))
-        await on.clock.advance(599)
-        assert len(on.spawner.workers) == 5
-        await on.clock.advance(1)
-        assert on.worker.delivered == [1]
-        on.worker.die(1)
-        await settle()
-        assert on.state() == "quarantined"
-        await on.clock.advance(600)
-        assert on.state() == "running"
-        assert len(on.services.notices) == 1
-
-
-async def test_the_reason_of_a_death_is_the_workers_last_word() -> None:
-    async with stage(eager=False) as on:
-        on.worker.say(
-            Hello(version=1, pid=on.worker.pid), Goodbye(reason="the store was written by a newer one")
-        )
-        await settle()
-        on.worker.die(78)
-        await settle()
-        assert on.state() == "stopped"
-        assert "written by a newer one" in on.services.notices[0][1]
-
-
 async def test_what_a_worker_prints_is_logged() -> None:
     async with stage() as on:
         on.worker.print("Fatal Python error: Aborted")
         await settle()
         assert ("shop", "ERR", "Fatal Python error: Aborted") in on.services.logs
-
-
-async def test_exit_78_waits_for_other_settings() -> None:
-    async with stage() as on:
-        on.worker.die(78)
-        await on.clock.advance(10_000)
-        assert len(on.spawner.workers) == 1
-        on.supervisor.reconfigure(repo(idle_min=3))
-        await settle()
-        assert len(on.spawner.workers) == 2
-        assert on.worker.heard == [Configure(settings=repo(idle_min=3))]
 
 
 async def test_new_settings_reach_a_running_worker_by_an_orderly_restart() -> None:
@@ -331,82 +209,6 @@ async def test_new_settings_reach_a_running_worker_by_an_orderly_restart() -> No
         assert on.worker is not first
         assert on.state() == "running"
         assert on.supervisor.rows()[0].worker.restarts == 0
-
-
-async def test_a_process_that_cannot_be_started_is_tried_again() -> None:
-    async with stage(start=False) as on:
-        on.spawner.errors.append(OSError("too many open files"))
-        on.supervisor.start()
-        await settle()
-        assert on.state() == "backoff"
-        assert "too many open files" in on.services.log_text("shop")
-        await on.clock.advance(1)
-        assert on.state() == "running"
-
-
-async def test_an_idle_worker_sleeps_and_the_next_event_wakes_it() -> None:
-    async with stage(idle_min=15) as on:
-        first = on.worker
-        await on.beat(890)
-        assert on.state() == "running"
-        await on.beat(15)
-        assert Shutdown(reason="sleep", grace_s=10) in first.heard
-        assert on.state() == "sleeping"
-        assert on.supervisor.rows()[0].worker.pid is None
-        await on.clock.advance(10_000)
-        assert len(on.spawner.workers) == 1
-        on.supervisor.deliver(entry(1))
-        await settle()
-        assert on.worker.delivered == [1]
-
-
-@pytest.mark.parametrize("load", [{"running": 1}, {"queued": 1}, {"waiting": 1}, {"outbox": 1}])
-async def test_a_worker_with_anything_to_do_does_not_sleep(load: dict[str, int]) -> None:
-    async with stage(idle_min=1) as on:
-        await on.beat(600, **load)
-        assert on.state() == "running"
-        await on.beat(70)
-        assert on.state() == "sleeping"
-
-
-async def test_an_event_that_comes_while_the_worker_falls_asleep_wakes_it_again() -> None:
-    async with stage(idle_min=1, stubborn=True) as on:
-        first = on.worker
-        await on.beat(65)
-        assert Shutdown(reason="sleep", grace_s=10) in first.heard
-        on.supervisor.deliver(entry(1))
-        await settle()
-        assert first.delivered == []
-        first.die(0)
-        await settle()
-        assert on.worker.delivered == [1]
-
-
-async def test_a_worker_that_will_not_sleep_is_killed_after_its_grace() -> None:
-    async with stage(idle_min=1, stubborn=True) as on:
-        first = on.worker
-        await on.beat(65)
-        await on.clock.advance(4.9)
-        assert first.signals == []
-        await on.clock.advance(2.1)
-        assert first.signals == [signal.SIGABRT, signal.SIGKILL]
-        assert on.state() == "backoff"
-
-
-async def test_shutdown_asks_waits_and_then_kills() -> None:
-    async with stage(stubborn=True) as on:
-        worker = on.worker
-        on.supervisor.stop_turns("shop", "U01")
-        ending = on.supervisor.shutdown(20)
-        task = asyncio.create_task(ending)
-        await settle()
-        assert worker.heard[-2:] == [StopTurns(user="U01"), Shutdown(reason="shutdown", grace_s=20)]
-        await on.clock.advance(19)
-        assert not task.done()
-        await on.clock.advance(3.1)
-        assert worker.signals == [signal.SIGABRT, signal.SIGKILL]
-        await task
-        assert on.state() == "stopped"
 
 
 async def test_a_broken_frame_ends_one_worker_and_no_other() -> None:
@@ -460,14 +262,3 @@ async def test_status_tells_the_turns_as_the_worker_last_said() -> None:
         (row,) = on.supervisor.rows()
         assert (row.turns.running, row.turns.queued, row.turns.waiting) == (1, 2, 3)
         assert on.supervisor.outbox_pending == 4
-
-
-async def test_a_stored_event_said_just_before_death_counts() -> None:
-    async with stage() as on:
-        on.supervisor.deliver(entry(1))
-        await settle()
-        on.worker.say(Stored(seq=1))
-        on.worker.die(1)
-        await on.clock.advance(1)
-        assert on.services.settled == [1]
-        assert on.worker.delivered == []
