@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from codebutler.workspace.faults import Fault
+from codebutler.workspace.server import Options, WorkspaceServer
 from tests.integration.workspace.browser import Stage, clean, enter, stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -135,3 +136,26 @@ async def test_a_form_that_is_half_filled_in_outlives_a_reload(stage: Stage) -> 
         await form.get_by_role("button", name="Deploy").click()
         await expect(form).to_be_hidden()
     assert stage.app.told
+
+
+async def test_what_was_meant_for_an_earlier_start_is_a_draft_in_the_next(stage: Stage) -> None:
+    context = await stage.browser.new_context()
+    page = await context.new_page()
+    async with WorkspaceServer(Options()) as first:
+        port = int(first.house.url.rsplit(":", 1)[1])
+        await page.goto(first.url)
+        await expect(page.locator("#connection")).to_have_text("connected")
+    box = page.get_by_label("Message #general")
+    await box.fill("written in between")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#channel-composer .unsent li")).to_contain_text("written in between")
+    await box.fill("and begun")
+    async with WorkspaceServer(Options(port=port)) as second:
+        # The same tab, as a person goes to the address that was printed last.
+        await page.goto("about:blank")
+        await page.goto(second.url)
+        await expect(page.locator("#connection")).to_have_text("connected")
+        await expect(box).to_have_value("written in between\nand begun")
+        await expect(page.locator("#channel-composer .unsent li")).to_have_count(0)
+        assert second.workspace.channel(second.channel_id("general")).messages == {}
+    await context.close()
