@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
+from dataclasses import replace
 
-import msgspec
 import pytest
 
 from codebutler.clock import SystemClock
-from codebutler.config.schema import ClaudeSection
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,
     Approval,
-    Finished,
     Limit,
     Plan,
     Question,
@@ -27,110 +20,13 @@ from codebutler_worker.agents.backend import (
     Text,
     ToolResult,
     ToolUse,
-    TurnRequest,
     Usage,
     Writing,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.watch import Limits
-from tests.modelserver.server import Call, ModelServer, Reply
-from tests.programs import require
+from tests.claude_desk import Desk, agent_env, bash, last, one, replace_section, until
+from tests.modelserver.server import Call, Reply
 from tests.walls import NoWalls
-
-E = TypeVar("E")
-SLEEP = "python3 -c 'import time; time.sleep(300)'"
-
-
-@dataclass(slots=True)
-class Desk:
-    """One backend at its model server, and how the tests talk to it."""
-
-    backend: ClaudeBackend
-    model: ModelServer
-    repo: Path
-    home: Path
-
-    def turn(self, prompt: str, **more: str | float | None) -> TurnRequest:
-        request = TurnRequest(turn_id="t1", conversation="c1", prompt=prompt, workdir=self.repo)
-        return replace(request, **more)  # type: ignore[arg-type]  # the tests name real fields
-
-    async def run(self, prompt: str, **more: str | float | None) -> list[AgentEvent]:
-        async with asyncio.timeout(60):
-            return [event async for event in self.backend.start(self.turn(prompt, **more))]
-
-    def with_settings(self, settings: ClaudeSection, limits: Limits | None = None) -> Desk:
-        env = agent_env(self.model)
-        backend = ClaudeBackend(settings, NoWalls(), self.home, env, SystemClock(), limits)
-        return replace(self, backend=backend)
-
-
-def agent_env(model: ModelServer) -> dict[str, str]:
-    return {
-        "ANTHROPIC_BASE_URL": model.url,
-        "ANTHROPIC_API_KEY": "sk-ant-dummy",
-        "CLAUDE_CODE_MAX_RETRIES": "1",
-    }
-
-
-@pytest.fixture
-async def desk(tmp_path: Path, git_repo: Path) -> AsyncIterator[Desk]:
-    binary = require("claude")
-    home = tmp_path / "home"
-    home.mkdir()
-    async with ModelServer() as model:
-        env = agent_env(model)
-        settings = ClaudeSection(binary=str(binary))
-        backend = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
-        yield Desk(backend, model, git_repo, home)
-        await backend.close()
-
-
-def bash(command: str) -> Call:
-    return Call("Bash", {"command": command, "description": "a command"})
-
-
-def one(events: list[AgentEvent], kind: type[E]) -> E:
-    found = [event for event in events if isinstance(event, kind)]
-    assert len(found) == 1, events
-    return found[0]
-
-
-def last(events: list[AgentEvent]) -> Finished:
-    assert [type(event) for event in events].count(Finished) == 1
-    assert isinstance(events[-1], Finished)
-    return events[-1]
-
-
-async def until(events: AsyncIterator[AgentEvent], kind: type[AgentEvent]) -> AgentEvent:
-    async for event in events:
-        if isinstance(event, kind):
-            return event
-    raise AssertionError(f"no {kind.__name__}")
-
-
-async def eventually(true: Callable[[], bool], deadline_s: float = 20) -> None:
-    """Wait for what a foreign process does and tells nobody."""
-    async with asyncio.timeout(deadline_s):
-        while not true():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.02)
-
-
-def is_gone(pid: int) -> bool:
-    """No process has this pid (a zombie, which its new parent has yet to reap, counts as gone)."""
-    try:
-        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True
-
-
-async def gone(pid: int) -> None:
-    await eventually(lambda: is_gone(pid), 5)
-
-
-async def appears(path: Path) -> int:
-    """Wait for a file with a pid in it."""
-    await eventually(lambda: path.exists() and path.read_text().strip() != "")
-    return int(path.read_text())
 
 
 async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
@@ -213,57 +109,6 @@ async def test_a_failing_service_is_told_and_ends_as_failed(desk: Desk) -> None:
     assert "500" in next(event.text for event in events if isinstance(event, Limit))
     assert last(events).reason == "failed"
     assert not [event for event in events if isinstance(event, Text)]
-
-
-async def test_a_stop_in_mid_tool_ends_the_turn_and_the_tool(desk: Desk) -> None:
-    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
-    events = desk.backend.start(desk.turn("sleep"))
-    await until(events, ToolUse)
-    pid = await appears(desk.repo / "pid")
-    async with asyncio.timeout(5):
-        stop = asyncio.create_task(desk.backend.stop("t1"))
-        rest = [event async for event in events]
-        await stop
-    assert last(rest).reason == "stopped"
-    await gone(pid)
-
-
-async def test_closing_the_stream_in_mid_tool_leaves_nothing(desk: Desk) -> None:
-    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
-    events = desk.backend.start(desk.turn("sleep"))
-    await until(events, ToolUse)
-    pid = await appears(desk.repo / "pid")
-    [turn] = desk.backend._running.listeners()
-    async with asyncio.timeout(5):
-        await events.aclose()
-    await gone(pid)
-    await gone(turn.session.process.pid)
-    assert not desk.backend._running.listeners()
-
-
-async def test_a_killed_process_is_a_failed_turn_and_its_tool_dies_too(desk: Desk) -> None:
-    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
-    events = desk.backend.start(desk.turn("sleep"))
-    await until(events, ToolUse)
-    pid = await appears(desk.repo / "pid")
-    [turn] = desk.backend._running.listeners()
-    os.kill(turn.session.process.pid, 9)
-    end = last([event async for event in events])
-    await gone(pid)
-    assert (end.ok, end.reason) == (False, "failed")
-    assert "-9" in end.text
-
-
-async def test_max_turns(desk: Desk) -> None:
-    short = desk.with_settings(replace_section(desk, max_turns=1))
-    desk.model.play(Reply("", (bash("true"),)), Reply("never"))
-    end = last(await short.run("work"))
-    assert (end.ok, end.reason) == (False, "max_turns")
-    await short.backend.close()
-
-
-def replace_section(desk: Desk, **changes: object) -> ClaudeSection:
-    return msgspec.structs.replace(desk.backend._settings, **changes)
 
 
 @pytest.mark.parametrize("text", ["/usage", "/compact", "/clear now", "!touch owned", "# remember"])
@@ -370,25 +215,6 @@ async def test_steering_reaches_the_running_turn(desk: Desk) -> None:
     assert not await desk.backend.steer("t1", "too late")
 
 
-async def test_a_background_command_is_told_before_the_turn_ends(desk: Desk) -> None:
-    call = Call("Bash", {"command": "sleep 0.5", "description": "bg", "run_in_background": True})
-    desk.model.play(Reply("", (call,)), Reply("started"), Reply("it has ended"))
-    events = await desk.run("start it")
-    texts = [event.text for event in events if isinstance(event, Text)]
-    assert texts == ["started", "it has ended"]
-    assert last(events).text == "it has ended"
-
-
-async def test_a_background_command_left_over_is_cut_off_after_its_grace(desk: Desk) -> None:
-    impatient = desk.with_settings(desk.backend._settings, Limits(600, background_s=0.1))
-    command = f"echo $$ > pid; {SLEEP}"
-    call = Call("Bash", {"command": command, "description": "bg", "run_in_background": True})
-    desk.model.play(Reply("", (call,)), Reply("started"))
-    end = last(await impatient.run("start it"))
-    assert (end.ok, end.text) == (True, "started")
-    await gone(await appears(desk.repo / "pid"))
-
-
 async def test_two_turns_of_one_session_are_not_run_at_once(desk: Desk) -> None:
     desk.model.play(Reply("one"), Reply("held", hold=True))
     session = one(await desk.run("first"), Started).session_id
@@ -398,20 +224,6 @@ async def test_two_turns_of_one_session_are_not_run_at_once(desk: Desk) -> None:
     assert (last(other).ok, last(other).reason) == (False, "failed")
     desk.model.release.set()
     assert last([event async for event in events]).text == "held"
-
-
-async def test_the_time_limit_ends_a_turn(desk: Desk) -> None:
-    hasty = desk.with_settings(desk.backend._settings, Limits(1.5))
-    desk.model.play(Reply("", (bash(f"echo $$ > pid; {SLEEP}"),)))
-    end = last(await hasty.run("sleep"))
-    assert (end.ok, end.reason) == (False, "timeout")
-    await gone(await appears(desk.repo / "pid"))
-
-
-async def test_a_silent_service_is_noticed(desk: Desk) -> None:
-    hasty = desk.with_settings(desk.backend._settings, Limits(600, stall_s=1.5))
-    desk.model.play(Reply("never", hold=True))
-    assert last(await hasty.run("hello")).reason == "stalled"
 
 
 async def test_the_task_list_is_told_while_it_is_worked_on_and_outlives_the_process(desk: Desk) -> None:
@@ -450,9 +262,3 @@ async def test_tokens_and_cost_are_told_while_a_tool_runs(desk: Desk) -> None:
     assert seen[0] == Usage(100, 20, None, 1)
     assert any(usage.cost_usd and usage.input_tokens == 100 for usage in seen)
     assert (seen[-1].input_tokens, seen[-1].output_tokens) == (200, 40)
-
-
-async def test_no_process_outlives_its_turn(desk: Desk) -> None:
-    desk.model.play(Reply("", (bash("echo $PPID > pid"),)), Reply("one"))
-    assert last(await desk.run("hello")).ok
-    assert is_gone(await appears(desk.repo / "pid"))
