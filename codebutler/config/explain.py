@@ -52,6 +52,7 @@ def known_keys(where: str) -> tuple[str, ...]:
 
 
 def join(where: str, key: str) -> str:
+    """The path of a key below ``where``."""
     return f"{where}.{key}" if where else key
 
 

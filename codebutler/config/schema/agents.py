@@ -28,6 +28,8 @@ PROGRAMS = (
 
 
 class AgentSection(Section, frozen=True):
+    """Which agent answers, when, and how many turns there are at a time."""
+
     default: AgentName = "claude"
     scope: Literal["thread", "channel"] = "thread"
     debounce_seconds: DayInSeconds = 3
@@ -40,6 +42,8 @@ class AgentSection(Section, frozen=True):
 
 
 class ClaudeSection(Section, frozen=True):
+    """Claude Code. ``timeout`` is in minutes."""
+
     binary: str = "claude"
     model: str = ""
     max_turns: Positive = 10
@@ -50,6 +54,8 @@ class ClaudeSection(Section, frozen=True):
 
 
 class KimiSection(Section, frozen=True):
+    """Kimi Code, and the service of the native agent where that is Kimi's. ``timeout`` is in minutes."""
+
     binary: str = "kimi"
     api_key: str = ""
     base_url: Url = "https://api.moonshot.ai/v1"
@@ -91,6 +97,8 @@ class NativeSection(Section, frozen=True):
 
 
 class OpenAISection(Section, frozen=True):
+    """The service for speech and pictures."""
+
     api_key: str = ""
     base_url: Url = "https://api.openai.com/v1"
     transcription_model: Annotated[str, Meta(min_length=1)] = "whisper-1"
@@ -99,6 +107,8 @@ class OpenAISection(Section, frozen=True):
 
 
 class TavilySection(Section, frozen=True):
+    """The service that searches the web."""
+
     api_key: str = ""
     base_url: Url = "https://api.tavily.com"
 

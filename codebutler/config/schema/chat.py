@@ -10,6 +10,8 @@ from codebutler.config.schema.bounds import ChannelID, Positive, Section, Url, U
 
 
 class SlackSection(Section, frozen=True):
+    """The workspace, the repository's channel, and who may speak there."""
+
     bot_token: str = ""
     app_token: str = ""
     api_base_url: Url = "https://slack.com/api/"
@@ -20,12 +22,16 @@ class SlackSection(Section, frozen=True):
 
 
 class EnvelopeSection(Section, frozen=True):
+    """Programs that speak in envelopes: what they are told of them, and how long is waited for one to close."""
+
     prompt_file: str = ""
     activation_delay_ms: Annotated[int, Meta(ge=0)] = 1500
     unclosed_timeout_ms: Positive = 30000
 
 
 class OutputSection(Section, frozen=True):
+    """How much is said, how often, and how long one message gets."""
+
     flush_interval_ms: Annotated[int, Meta(ge=250, le=3_600_000)] = 2000
     max_chars_per_message: Annotated[int, Meta(ge=200, le=11000)] = 3500
     verbosity: Literal["quiet", "normal", "verbose"] = "normal"

@@ -41,6 +41,9 @@ class AuthorizationRule(Section, frozen=True):
 
 
 class AuthorizationSection(Section, frozen=True):
+    """Who may use which agents, and patterns tried on what a shell is given: what fits ``blocklist`` is refused, and if
+    there is an ``allowlist``, what does not fit that."""
+
     rules: tuple[AuthorizationRule, ...] = ()
     blocklist: tuple[str, ...] = (
         r"\brm\s+(-\S+\s+)*-(?=[a-z]*[rR])[a-zA-Z]+\s+(-\S+\s+)*(/|~|\$HOME)/?\*?(\s|$)",

@@ -76,6 +76,8 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
+    """What the agent thinks, a block at a time."""
+
     text: str
 
 
@@ -91,6 +93,8 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
+    """How the call ``id`` of a tool came out."""
+
     id: str
     ok: bool
     text: str
@@ -98,6 +102,8 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
+    """One task of a plan."""
+
     text: str
     state: Literal["pending", "in_progress", "done"]
 

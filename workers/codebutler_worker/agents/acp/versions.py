@@ -22,6 +22,7 @@ def version_in(text: str) -> Version | None:
 
 
 def dotted(version: Version) -> str:
+    """The version as people write it."""
     return ".".join(map(str, version))
 
 

@@ -192,6 +192,7 @@ def deny_line(request_id: str, message: str) -> bytes:
 
 
 def reply_line(request_id: str, response: dict[str, Any]) -> bytes:
+    """The answer to one of its requests."""
     body = {"subtype": "success", "request_id": request_id, "response": response}
     return encode({"type": "control_response", "response": body})
 
@@ -203,6 +204,7 @@ def unsupported_line(request_id: str) -> bytes:
 
 
 def encode(line: dict[str, Any]) -> bytes:
+    """A message to it, on one line."""
     # U+2028 and U+2029 would be line ends to a JavaScript reader.
     text = msgspec.json.encode(line)
     return text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")

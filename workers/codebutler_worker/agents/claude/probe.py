@@ -75,4 +75,5 @@ async def ask_version(binary: Path, env: dict[str, str], cwd: Path) -> Version |
 
 
 def dotted(version: Version) -> str:
+    """The version as people write it."""
     return ".".join(map(str, version))

@@ -27,6 +27,8 @@ BUSY_STATUS = (429, 529)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """How a turn ended, and one line that says what to do where it did not go well."""
+
     reason: Reason
     text: str
 

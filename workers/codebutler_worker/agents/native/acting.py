@@ -179,5 +179,6 @@ class Acting:
 
 
 def one_line(text: str) -> str:
+    """The text on one line, cut where that is too long."""
     line = " ".join(text.split())
     return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1] + "…"

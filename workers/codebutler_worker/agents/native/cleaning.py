@@ -61,6 +61,7 @@ class Gauge:
 
 
 def too_full(messages: Sequence[Message], gauge: Gauge, context: int) -> bool:
+    """Whether there is too little room left for another answer."""
     return gauge.of(messages) > HIGH * context
 
 

@@ -199,6 +199,7 @@ def _is_json(text: str) -> bool:
 
 
 def tokens_of(usage: UsagePart) -> Tokens:
+    """What an answer has used, in whichever of its dialects a service says so."""
     details = usage.prompt_tokens_details
     cached = usage.cached_tokens or (details.cached_tokens if details else None)
     return Tokens(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0)

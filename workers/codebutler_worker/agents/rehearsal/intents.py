@@ -12,16 +12,22 @@ MAX_WAIT_S = 600
 
 @dataclass(frozen=True, slots=True)
 class ListFiles:
+    """List the files of a directory."""
+
     path: str = "."
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
+    """Show a file."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
+    """Find a text."""
+
     text: str
     path: str = "."
 
@@ -35,18 +41,24 @@ class Git:
 
 @dataclass(frozen=True, slots=True)
 class Write:
+    """Write a file anew."""
+
     path: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
+    """Add a line to a file."""
+
     path: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
+    """Put ``new`` in place of every ``old``."""
+
     path: str
     old: str
     new: str
@@ -54,6 +66,8 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
+    """Do nothing for a while."""
+
     seconds: int
 
 

@@ -28,6 +28,7 @@ For a real agent set `"agent": {"default": "claude"}` in the configuration, or b
 
 
 def listing(path: str, files: Sequence[str]) -> str:
+    """The files that were found."""
     where = "here" if path in (".", "./") else f"in `{path}`"
     if not files:
         return f"There are no files {where}."
@@ -37,20 +38,24 @@ def listing(path: str, files: Sequence[str]) -> str:
 
 
 def content(path: str, text: str) -> str:
+    """A file's text."""
     return f"`{path}` is empty." if not text.strip() else f"**`{path}`**\n\n{fenced(text, _language(path))}"
 
 
 def arrived(path: str, kind: str) -> str:
+    """A file came that it cannot read."""
     return f"`{path}` has arrived ({kind}). I read text only; a real agent looks at it."
 
 
 def hits(text: str, lines: Sequence[str]) -> str:
+    """The lines in which a text was found."""
     if not lines:
         return f"`{text}` is nowhere to be found."
     return f"**{_count(len(lines), 'line')}** with `{text}`:\n\n{fenced(chr(10).join(lines))}"
 
 
 def git(question: str, text: str) -> str:
+    """What git answered."""
     silence = "Nothing has changed." if question == "diff" else "git has nothing to say."
     return (
         f"`git {question}`:\n\n{fenced(text, 'diff' if question == 'diff' else '')}"
@@ -60,12 +65,14 @@ def git(question: str, text: str) -> str:
 
 
 def replaced(path: str, old: str, count: int) -> str:
+    """What became of a replacement."""
     if not count:
         return f"`{path}` does not contain `{old}`; I changed nothing."
     return f"Replaced {_count(count, 'occurrence')} of `{old}` in `{path}`."
 
 
 def recalled(earlier: Sequence[str]) -> str:
+    """What was said earlier."""
     if not earlier:
         return "This is the first thing you say to me in this conversation."
     quotes = "\n\n".join("> " + text.replace("\n", "\n> ") for text in earlier)
