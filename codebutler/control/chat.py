@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 from uuid import uuid4
 
 from codebutler.actions import REASON_ACTION
+from codebutler.control.ear import Ear
 from codebutler.control.listeners import ChatListener, Listeners
 from codebutler.control.past import as_operator, read_past
 from codebutler.control.wire import (
@@ -92,12 +93,10 @@ class Mouth:
         if why := self._workers.down(served.entry.name):
             raise CodeButlerError(KEPT.format(served.entry.name, why))
 
-    async def past(
-        self, served: Served, thread_ts: str, most: int, redact: Callable[[str], str]
-    ) -> tuple[ControlReply, ...]:
+    async def past(self, served: Served, thread_ts: str, most: int, ear: Ear) -> tuple[ControlReply, ...]:
         """The thread's last messages; none where Slack does not give them."""
         try:
-            return await read_past(self._sender, served.config.slack.channel_id, thread_ts, most, redact)
+            return await read_past(self._sender, served.config.slack.channel_id, thread_ts, most, ear)
         except ChatError:
             return ()
 
@@ -132,7 +131,7 @@ class Chat:
         with self._listeners.added(self._listener):
             if (thread_ts := self._request.thread_ts) is not None:
                 most = min(self._request.past, MOST_PAST)
-                for past in await self._mouth.past(self._served, thread_ts, most, self._listeners.redact):
+                for past in await self._mouth.past(self._served, thread_ts, most, self._listener.ear):
                     yield past
             agent = self._served.config.agent.default
             yield Opened(repo=self._served.entry.name, agent=agent, thread_ts=thread_ts)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from codebutler.control.wire import Past
-from codebutler.model import OPERATOR
+from codebutler.control.ear import Ear, Spoken, choices_of
+from codebutler.control.wire import Past, Said
+from codebutler.model import OPERATOR, Post
 from codebutler.slack.metadata import op_id_of
 from codebutler.slack.threads import MAX_PAGES, Reader
 from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, unescape
@@ -25,20 +26,21 @@ def as_operator(text: str) -> str:
 
 
 async def read_past(
-    reader: Reader, channel: str, thread_ts: str, most: int, redact: Callable[[str], str]
-) -> tuple[Past, ...]:
-    """At most ``most`` messages of the thread, oldest first. Raises ChatError."""
-    latest: deque[Past] = deque(maxlen=most)
+    reader: Reader, channel: str, thread_ts: str, most: int, ear: Ear
+) -> tuple[Past | Said, ...]:
+    """At most ``most`` messages of the thread, oldest first; what still waits for a decision or can be stopped is Said,
+    as ``ear`` hears it. Raises ChatError."""
+    latest: deque[Past | Said] = deque(maxlen=most)
     cursor = ""
     for _ in range(MAX_PAGES):
         page = await reader.history(channel, thread_ts=thread_ts, cursor=cursor)
-        latest.extend(past for message in page.messages if (past := _past(message, redact)) is not None)
+        latest.extend(past for message in page.messages if (past := _past(message, ear)) is not None)
         if not (cursor := page.next_cursor):
             break
     return tuple(latest)
 
 
-def _past(message: Mapping[str, Any], redact: Callable[[str], str]) -> Past | None:
+def _past(message: Mapping[str, Any], ear: Ear) -> Past | Said | None:
     """None for what says nothing, such as what a progress message has shrunk to."""
     text = message.get("text")
     if not isinstance(text, str) or not text.strip():
@@ -46,8 +48,14 @@ def _past(message: Mapping[str, Any], redact: Callable[[str], str]) -> Past | No
     ours = op_id_of(message) is not None
     if ours and _FIGURES.fullmatch(text.strip()):
         return None
+    found = message.get("blocks")
+    blocks = tuple(block for block in (found if isinstance(found, list) else ()) if isinstance(block, dict))
+    if ours and any(choices_of(blocks, str)):
+        return ear.said(
+            Spoken(Post(text=text, thread_ts=ear.thread_ts, blocks=blocks), str(message.get("ts")))
+        )
     who = "" if ours else str(message.get("user") or message.get("bot_id") or "?")
     if ours and text.startswith(_OPERATOR):
         who, text = OPERATOR, text.removeprefix(_OPERATOR)
     shown = unescape(text).replace(ZERO_WIDTH_SPACE, "")[:MAX_CHARS]
-    return Past(who=who, text=redact(shown))
+    return Past(who=who, text=ear.redact(shown))

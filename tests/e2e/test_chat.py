@@ -3,7 +3,7 @@
 | case | what happens |
 |---|---|
 | T01 | lines, pastes, words of ours; Ctrl-C throws a line away, stops a turn, leaves; the next chat goes on |
-| T02 | the native agent: its answer while it comes, leave by number, the same card in the channel |
+| T02 | the native agent asks; leaving and coming back, it still does; leave by number, its answer while it comes |
 """
 
 from __future__ import annotations
@@ -81,15 +81,22 @@ async def test_t02_the_native_agent_asks_at_the_terminal(tmp_path: Path, git_rep
     edit = Call("edit_file", {"path": "src/app.py", "old": "hello", "new": "good day"})
     async with CompletionsServer() as model, house(tmp_path, "sample") as built:
         channel = await native(built, git_repo, model)
-        async with screen(command("chat", "--new"), {**built.env, "TERM": "dumb"}) as shown:
-            await shown.ready()
-            model.spell = text_first
-            model.play(Reply("I make it polite.", (edit,)), Reply("First line.\nSecond line.", hold=True))
-            shown.type("agent: be polite" + ENTER)
+        env = {**built.env, "TERM": "dumb"}
+        model.spell = text_first
+        model.play(Reply("I make it polite.", (edit,)), Reply("First line.\nSecond line.", hold=True))
+        async with screen(command("chat", "--new"), env) as left:
+            await left.ready()
+            left.type("agent: be polite" + ENTER)
+            await left.until("[1] Allow")
+            assert "I make it polite." in left.text
+            left.type("7" + ENTER)
+            await left.until("there is no choice 7")
+            left.type(CTRL_D)
+            assert await left.ended() == 0
+            assert "The turn goes on" in left.text
+        async with screen(command("chat"), env) as shown:
             await shown.until("[1] Allow")
-            assert "I make it polite." in shown.text
-            shown.type("7" + ENTER)
-            await shown.until("there is no choice 7")
+            await shown.ready()
             shown.type("1" + ENTER)
             await model.seen(2)
             await shown.until("First line.")

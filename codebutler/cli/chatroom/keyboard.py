@@ -46,6 +46,7 @@ class Keyboard:
         self._is_smart = is_smart
         self._state: Literal["waiting", "typing", "at work"] = "at work"
         self._is_interrupted = False
+        self._is_ended = False
         readline.set_auto_history(False)
         for text in typed:
             readline.add_history(text)
@@ -80,7 +81,9 @@ class Keyboard:
 
         What stands on the line is gone afterwards. Raises Interrupted.
         """
-        self._hush()
+        if self._is_ended:
+            return True
+        self._set(echo=False)
         try:
             self._write(f"{PASTE_ON if self._is_smart else ''}{prompt}")
             with self._in_state("waiting"):
@@ -93,16 +96,23 @@ class Keyboard:
     def line(self, prompt: str) -> str | None:
         """A line, None at the end of file. Lines that were pasted come as one. Raises Interrupted."""
         # Readline echoes only where the terminal did.
-        self._give_back()
+        self._set(echo=True)
+        lines: list[str] = []
+        ended, self._is_ended = self._is_ended, False
         try:
             with self._in_state("typing"):
-                lines = [input(prompt)]
-                # A terminal that marks no pastes: what is there already was not typed.
-                while not self._is_smart and select.select([self._fd], [], [], 0)[0]:
+                while not ended and (not lines or self._is_pasted()):
                     lines.append(input(prompt))
-            return "\n".join(lines)
         except EOFError:
-            return None
+            # Behind a paste it is still to come.
+            self._is_ended = bool(lines)
+        except Interrupted as interrupted:
+            raise Interrupted("\n".join([*lines, interrupted.typed])) from None
+        return "\n".join(lines) if lines else None
+
+    def _is_pasted(self) -> bool:
+        """Of a terminal that marks no pastes: what is there already was not typed."""
+        return not self._is_smart and bool(select.select([self._fd], [], [], 0)[0])
 
     @contextmanager
     def _in_state(self, state: Literal["waiting", "typing"]) -> Iterator[None]:
@@ -116,13 +126,16 @@ class Keyboard:
         finally:
             self._state = "at work"
 
-    def _hush(self) -> None:
-        """No echo, and every key at once. Not where Python reads lines without readline. Again each time: a shell that
-        we were put to sleep in has modes of its own."""
+    def _set(self, *, echo: bool) -> None:
+        """Every key at once, with or without echo. Not where Python reads lines without readline. Again each time: a
+        shell that we were put to sleep in has modes of its own."""
         if not sys.stdout.isatty():
             return
         mode = termios.tcgetattr(self._fd)
+        # Never by lines: a Ctrl-D that comes while the terminal itself makes lines is no key any more.
         mode[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
+        if echo:
+            mode[_LFLAG] |= termios.ECHO
         mode[_CC][termios.VMIN] = 1
         termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
 

@@ -16,6 +16,7 @@ from codebutler.control.chat import Chat, Mouth
 from codebutler.control.listeners import Listeners, OverheardRouter
 from codebutler.control.wire import (
     ChatRequest,
+    Choice,
     ControlReply,
     Ended,
     Heard,
@@ -40,6 +41,7 @@ from codebutler.model import (
     Origin,
     Post,
     React,
+    Update,
 )
 from codebutler.protocol.messages import Live
 from codebutler.repos import Served
@@ -53,6 +55,12 @@ SERVED = Served(
     trusted=True,
 )
 
+ALLOW = {
+    "type": "button",
+    "text": {"type": "plain_text", "text": "Allow"},
+    "action_id": "codebutler.allow",
+    "value": "a1",
+}
 OVERHEARD: tuple[tuple[str | None, str, Origin], ...] = (
     ("1.0", "U1", "slack"),
     ("0.1", "U2", "slack"),
@@ -102,7 +110,7 @@ class Around:
         if self.refusal is not None:
             raise self.refusal
         at = int(cursor or 0)
-        return Page(messages=self.messages[at : at + 2], next_cursor=str(at + 2) if at < 2 else "")
+        return Page(messages=self.messages[at : at + 2], next_cursor=str(at + 2) if at < 4 else "")
 
     async def accept(self, event: Event) -> Outcome:
         self.taken.append(event)
@@ -240,16 +248,31 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
         {"text": "✅ 3s · 1 tool", "metadata": ours},
         {"text": "it is hunter2", "metadata": ours},
         {"text": "*operator:* I am not", "user": "U1"},
+        {
+            "text": "Leave?",
+            "ts": "0.7",
+            "metadata": ours,
+            "blocks": [{"type": "actions", "elements": [ALLOW]}],
+        },
     )
     terminal = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
     terminal.listeners.redact = lambda text: text.replace("hunter2", "[redacted]")
     async with aclosing(terminal.replies):
-        assert await terminal.hear(4) == [
+        assert await terminal.hear(5) == [
             Past(who="operator", text="a < b"),
             Past(who="", text="it is [redacted]"),
             Past(who="U1", text="*operator:* I am not"),
+            Said(
+                text="Leave?",
+                kind="card",
+                ts="0.7",
+                choices=(Choice(label="Allow", action_id="codebutler.allow", value="a1"),),
+            ),
             Opened(repo="shop", agent="claude", thread_ts="0.5"),
         ]
+        # The card is decided elsewhere: it is known here.
+        terminal.listeners.tell("C1", Update(target_ts="0.7", text="Leave? Allowed."), "")
+        assert await terminal.hear(1) == [Said(text="Leave? Allowed.", kind="card", ts="0.7")]
     around.refusal = ChatError(code="thread_not_found")
     without = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
     async with aclosing(without.replies):
