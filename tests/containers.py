@@ -21,6 +21,15 @@ def give_away(directory: Path, uid: int = ORDINARY_ID) -> None:
             os.chown(path, uid, uid, follow_symlinks=False)
 
 
+def give_repository_away(repo: Path, uid: int = ORDINARY_ID) -> None:
+    """A repository that is served already: all but our own directory, which the worker wants to itself."""
+    for path in repo.iterdir():
+        if path.name != ".codebutler":
+            give_away(path, uid)
+    if os.geteuid() == 0:
+        os.chown(repo, uid, uid)
+
+
 @contextmanager
 def open_directory() -> Iterator[Path]:
     """A directory that every user may walk to, which pytest's own are not."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from codebutler_worker.sandbox.containers import CONVERSATION, OWNER
-from tests.containers import ORDINARY_ID, give_away
+from tests.containers import give_repository_away
 from tests.dockerd import docker, made_by
 from tests.e2e.house import house
 
@@ -27,11 +27,7 @@ async def test_a_conversation_has_a_container_until_it_is_reset_or_its_superviso
 ) -> None:
     async with house(tmp_path, "sample", extra_env={"DOCKER_HOST": docker_host}) as built:
         channel = await built.add_repo(git_repo, "sample", agent=QUICK, sandbox={"mode": "docker"})
-        # All but our own directory, which the worker wants to itself.
-        for path in git_repo.iterdir():
-            if path.name != ".codebutler":
-                give_away(path)
-        os.chown(git_repo, ORDINARY_ID, ORDINARY_ID)
+        give_repository_away(git_repo)
         await built.supervise()
 
         def containers(ts: str) -> list[int]:

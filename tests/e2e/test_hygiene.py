@@ -37,6 +37,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.containers import give_repository_away, open_directory
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.misbehaving import write_program
 from tests.programs import require
@@ -84,13 +85,18 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path, repo: Path, mode: str = "auto", minutes: float = 5) -> AsyncIterator[Scene]:
+async def scene(
+    tmp_path: Path, repo: Path, mode: str = "auto", minutes: float = 5, place: Path | None = None
+) -> AsyncIterator[Scene]:
+    """``place``: where the agent's program lies, if not in the test's own directory."""
     require("bwrap")
     marker = f"codebutler-hygiene-{os.getpid()}-{tmp_path.name}"
-    program = write_program(tmp_path / marker, marker)
+    program = write_program((place or tmp_path) / marker, marker)
     async with house(tmp_path, "sample", "other") as built:
         settings = {"binary": str(program), "timeout": minutes}
         channel = await built.add_repo(repo, "sample", agent=AGENT, claude=settings, sandbox={"mode": mode})
+        if mode == "none":
+            give_repository_away(repo)  # without walls root starts nothing in a repository of its own
         await built.supervise()
         yield Scene(built, channel, marker)
 
@@ -114,11 +120,13 @@ async def test_h01_h02_a_flood_and_a_wide_line_cost_no_memory(
 
 @pytest.mark.parametrize("mode", ["auto", "none"])
 async def test_h03_a_daemon_ends_with_the_turn(tmp_path: Path, git_repo: Path, mode: str) -> None:
-    async with scene(tmp_path, git_repo, mode) as stage:
-        ts = await stage.built.say(stage.channel, "daemon")
-        await stage.built.answer(stage.channel, ts, "I left somebody behind.")
-        await eventually(GONE_S, lambda: not marked(f"\0{stage.marker}\0"))
-        await stage.still_well()
+    with open_directory() as place:
+        repo = shutil.copytree(git_repo, place / "repo", symlinks=True)
+        async with scene(tmp_path, repo, mode, place=place) as stage:
+            ts = await stage.built.say(stage.channel, "daemon")
+            await stage.built.answer(stage.channel, ts, "I left somebody behind.")
+            await eventually(GONE_S, lambda: not marked(f"\0{stage.marker}\0"))
+            await stage.still_well()
 
 
 async def test_h04_an_agent_that_never_exits_gives_its_answer_and_goes_with_its_worker(

@@ -181,7 +181,8 @@ async def test_p25_an_agent_that_meets_the_limit_is_stopped(tmp_path: Path, git_
             git_repo, "sample", agent={"debounceSeconds": 0}, claude=binary, budget=limits
         )
         await built.supervise()
-        work = Call("Bash", {"command": f"sleep 600; touch {git_repo}/trace"})
+        waiting = "python3 -c 'import time; time.sleep(600)'"  # Claude Code refuses a mere sleep
+        work = Call("Bash", {"command": f"{waiting}; touch {git_repo}/trace"})
         model.play(Reply("This takes a while.", (work,), input_tokens=5000), Reply("Back at it."))
         ts = await built.say(channel, "build it")
         message, value = await card(built, channel, ts, RETRY)
