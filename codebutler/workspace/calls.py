@@ -69,9 +69,9 @@ class Call:
         return self.user
 
     def channel(self, name: str = "channel") -> Channel:
-        """The channel the call is about; a direct conversation of others is as good as absent."""
+        """The channel the call is about; a conversation that is hidden from the caller is as good as absent."""
         channel = self.workspace.channel(self.params.needed(name, "channel_not_found"))
-        if channel.is_im and self.actor.id not in channel.members:
+        if channel.is_hidden and self.actor.id not in channel.members:
             raise MethodError("channel_not_found")
         return channel
 

@@ -83,8 +83,9 @@ class Announcer:
             },
             "event_ts": self._workspace.next_ts(),
         }
-        self._stream.publish(event)
-        self._send(channel, event)
+        self._stream.publish(event, _audience(channel))
+        if not channel.is_hidden:
+            self._send(channel, event)
 
     def happened(self, channel: Channel, event: Json, *, told_anyway: bool = False) -> None:
         """Something about a channel itself. ``told_anyway``: the app hears of it though it is no member."""
@@ -208,4 +209,4 @@ class Announcer:
 
 
 def _audience(channel: Channel) -> frozenset[str] | None:
-    return frozenset(channel.members) if channel.is_im else None
+    return frozenset(channel.members) if channel.is_hidden else None

@@ -113,7 +113,7 @@ class Interactions:
 
     def _visible(self, user: User, given: Json) -> Channel:
         channel = self._workspace.channel(str(given.get("channel") or ""))
-        if channel.is_im and user.id not in channel.members:
+        if channel.is_hidden and user.id not in channel.members:
             raise MethodError("channel_not_found")
         return channel
 

@@ -59,7 +59,7 @@ class Pages:
                 "channels": [
                     {**render.conversation(channel, me), **render.unread(channel, me)}
                     for channel in workspace.channels.values()
-                    if not channel.is_im or me.id in channel.members
+                    if not channel.is_hidden or me.id in channel.members
                 ],
                 "statuses": self._statuses(),
                 **msgspec.to_builtins(self._offers),

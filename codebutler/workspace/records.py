@@ -102,6 +102,7 @@ class Channel(Struct, kw_only=True):
     topic: str = ""
     purpose: str = ""
     is_im: bool = False
+    is_private: bool = False
     is_archived: bool = False
     members: set[str] = field(default_factory=set)
     read: dict[str, str] = field(default_factory=dict)
@@ -112,7 +113,12 @@ class Channel(Struct, kw_only=True):
     @property
     def kind(self) -> str:
         """The ``channel_type`` of its events."""
-        return "im" if self.is_im else "channel"
+        return "im" if self.is_im else "group" if self.is_private else "channel"
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether nobody but its members knows of it."""
+        return self.is_im or self.is_private
 
     def message(self, ts: str) -> Message:
         """Raises MethodError message_not_found for what never was or is deleted."""

@@ -81,11 +81,11 @@ def conversation(channel: Channel, viewer: User) -> Json:
         "id": channel.id,
         "created": channel.created_s,
         "creator": channel.creator,
-        "is_channel": not channel.is_im,
-        "is_group": False,
+        "is_channel": not channel.is_hidden,
+        "is_group": channel.is_private,
         "is_im": channel.is_im,
         "is_mpim": False,
-        "is_private": channel.is_im,
+        "is_private": channel.is_hidden,
         "is_archived": channel.is_archived,
     }
     if channel.is_im:

@@ -69,11 +69,11 @@ class Workspace:
         foreign = {"bot_id": f"B{user_id[1:]}", "app_id": f"A{user_id[1:]}"} if is_bot else {}
         user = self._put(User(id=user_id, name=name, token=token, **foreign))
         for channel in self.channels.values():
-            if not channel.is_im:
+            if not channel.is_hidden:
                 channel.members.add(user.id)
         return user
 
-    def create_channel(self, name: str, creator: str) -> Channel:
+    def create_channel(self, name: str, creator: str, *, is_private: bool = False) -> Channel:
         """Raises MethodError invalid_name_specials, name_taken."""
         self.check_name(name)
         channel = Channel(
@@ -81,6 +81,7 @@ class Workspace:
             name=name,
             creator=creator,
             created_s=self.now_s(),
+            is_private=is_private,
             members={creator},
         )
         self.channels[channel.id] = channel

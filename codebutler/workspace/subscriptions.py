@@ -11,6 +11,8 @@ from codebutler.workspace.records import Json
 # What an app is told only when it asks: most have no use for it.
 FURTHER = frozenset({"file_shared", "file_deleted", "team_join", "pin_added", "pin_removed"})
 
+MESSAGES = {"im": "message.im", "group": "message.groups", "channel": "message.channels"}
+
 
 class Subscriptions(Struct, frozen=True, kw_only=True):
     """``names`` as in a manifest's ``bot_events``; None: everything, ``FURTHER`` only with ``further``."""
@@ -19,12 +21,12 @@ class Subscriptions(Struct, frozen=True, kw_only=True):
     further: bool = False
 
     def wants(self, event: Json, channel_kind: str) -> bool:
-        """Whether the app is told this event of a conversation of this kind (``channel`` or ``im``)."""
+        """Whether the app is told this event of a conversation of this kind (``channel``, ``group`` or ``im``)."""
         kind = str(event["type"])
         if self.names is None:
             return self.further or kind not in FURTHER
         if kind == "message":
-            return f"message.{'im' if channel_kind == 'im' else 'channels'}" in self.names
+            return MESSAGES.get(channel_kind, "message.channels") in self.names
         return kind in self.names
 
 

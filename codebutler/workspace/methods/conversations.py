@@ -10,6 +10,8 @@ from codebutler.workspace.paging import make_cursor, open_cursor, page
 from codebutler.workspace.records import Channel, Json, Message, MethodError, User, normal_ts
 
 MAX_INVITED = 100
+# The ``types`` of the lists, by the ``channel_type`` of events.
+TYPES = {"im": "im", "group": "private_channel", "channel": "public_channel"}
 
 
 def list_channels(call: Call) -> Json:
@@ -17,8 +19,8 @@ def list_channels(call: Call) -> Json:
     known = [
         channel
         for channel in call.workspace.channels.values()
-        if (call.actor.id in channel.members if channel.is_im else True)
-        and ("im" if channel.is_im else "public_channel") in types
+        if (call.actor.id in channel.members if channel.is_hidden else True)
+        and TYPES[channel.kind] in types
         and not (channel.is_archived and call.params.flag("exclude_archived"))
     ]
     channels, cursor = page(known, call.params)
@@ -36,9 +38,9 @@ def of_user(call: Call) -> Json:
         channel
         for channel in call.workspace.channels.values()
         if user.id in channel.members
-        and ("im" if channel.is_im else "public_channel") in types
+        and TYPES[channel.kind] in types
         and not (channel.is_archived and call.params.flag("exclude_archived"))
-        and (not channel.is_im or call.actor.id in channel.members)
+        and (not channel.is_hidden or call.actor.id in channel.members)
     ]
     channels, cursor = page(known, call.params)
     return {
@@ -56,7 +58,8 @@ def info(call: Call) -> Json:
 
 
 def create(call: Call) -> Json:
-    channel = call.workspace.create_channel(call.params.text("name"), call.actor.id)
+    is_private = call.params.flag("is_private")
+    channel = call.workspace.create_channel(call.params.text("name"), call.actor.id, is_private=is_private)
     call.house.announcer.channel_created(channel)
     return {"channel": render.conversation(channel, call.actor)}
 

@@ -40,7 +40,7 @@ def _found(call: Call, words: list[str]) -> Iterator[tuple[Channel, Message]]:
     text = [word for word in words if not word.startswith(("in:", "from:"))]
     names = {user.id: user.name.lower() for user in call.workspace.users.values()}
     for channel in call.workspace.channels.values():
-        if (channel.is_im and call.actor.id not in channel.members) or (
+        if (channel.is_hidden and call.actor.id not in channel.members) or (
             inside and channel.name not in inside
         ):
             continue

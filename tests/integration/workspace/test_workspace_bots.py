@@ -78,6 +78,29 @@ async def test_what_somebody_reacted_to_is_listed_where_one_may_see_it(
     assert refusal == "method_not_supported_for_channel_type"
 
 
+async def test_a_private_channel_is_its_members_own(
+    bot: AsyncWebClient, person: AsyncWebClient, server: WorkspaceServer
+) -> None:
+    made = (await bot.conversations_create(name="war-room", is_private=True))["channel"]
+    assert (made["is_private"], made["is_group"], made["is_channel"]) == (True, True, False)
+    await bot.chat_postMessage(channel=made["id"], text="the plan")
+    outside = [
+        person.conversations_info(channel=made["id"]),
+        person.conversations_join(channel=made["id"]),
+        person.conversations_history(channel=made["id"]),
+        person.chat_postMessage(channel="#war-room", text="let me in"),
+    ]
+    assert [await refused(call) for call in outside] == ["channel_not_found"] * 4
+    assert (await person.search_messages(query="plan"))["messages"]["total"] == 0
+    listed = await person.conversations_list(types="public_channel,private_channel")
+    assert "war-room" not in [channel["name"] for channel in listed["channels"]]
+    assert server.add_user("ada").id not in server.workspace.channel(made["id"]).members
+    await bot.conversations_invite(channel=made["id"], users=server.workspace.person.id)
+    listed = await person.conversations_list(types="private_channel")
+    assert [channel["name"] for channel in listed["channels"]] == ["war-room"]
+    assert (await person.conversations_history(channel=made["id"]))["messages"]
+
+
 async def test_people_are_found_by_address_and_tell_their_profile(
     bot: AsyncWebClient, server: WorkspaceServer
 ) -> None:
@@ -87,7 +110,7 @@ async def test_people_are_found_by_address_and_tell_their_profile(
     assert await refused(bot.users_lookupByEmail(email="nobody@workspace.example")) == "users_not_found"
     assert (await bot.users_getPresence(user=you))["presence"] == "active"
     assert (await bot.usergroups_list())["usergroups"] == []
-    assert (await bot.api_test(foo="bar"))["args"]["foo"] == "bar"
+    assert (await client_for(server, "").api_test(foo="bar"))["args"]["foo"] == "bar"
     assert await refused(bot.api_test(error="my_error")) == "my_error"
 
 

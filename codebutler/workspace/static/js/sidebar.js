@@ -36,7 +36,7 @@ export class Sidebar {
     const known = [...model.channels.values()];
     const open = known.filter((channel) => !channel.is_im && (!channel.is_archived || channel.id === model.channel));
     const people = known.filter((channel) => channel.is_im && channel.user !== model.bot.user_id);
-    $("channels").replaceChildren(...open.map((channel) => this.#entry(channel, `# ${channel.name}`)));
+    $("channels").replaceChildren(...open.map((channel) => this.#entry(channel, `${channel.is_private ? "🔒" : "#"} ${channel.name}`)));
     $("people").replaceChildren(...people.map((channel) => this.#entry(channel, model.userName(channel.user))));
     $("people-title").hidden = !people.length;
     $("apps").replaceChildren(this.#app());
