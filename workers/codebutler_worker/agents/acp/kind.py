@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.claude.verdict import Verdict
+from codebutler_worker.agents.verdict import Verdict
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox

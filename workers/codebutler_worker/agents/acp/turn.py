@@ -26,7 +26,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
-from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
+from codebutler_worker.agents.verdict import STOPPED, Verdict
 from codebutler_worker.agents.watch import Limits, Watch
 
 TICK_S = 1.0

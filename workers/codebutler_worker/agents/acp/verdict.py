@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler_worker.agents.claude.verdict import STOPPED, Verdict, one_line
+from codebutler_worker.agents.verdict import STOPPED, Verdict, one_line
 
 AUTH_REQUIRED = -32000
 """ACP's own error code: the agent wants its user to log in first."""

@@ -25,9 +25,9 @@ from codebutler_worker.agents.claude.probe import find_binary, probe
 from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Turn
-from codebutler_worker.agents.claude.verdict import STOPPED, Verdict
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
+from codebutler_worker.agents.verdict import STOPPED, Verdict
 from codebutler_worker.agents.watch import Limits
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token

@@ -12,7 +12,8 @@ from codebutler_worker.agents.claude.patience import Patience
 from codebutler_worker.agents.claude.schema import ControlRequest, Line
 from codebutler_worker.agents.claude.session import EndOfStream, Heard, LiveSession
 from codebutler_worker.agents.claude.translate import ASK_PERSON, Translator, questions
-from codebutler_worker.agents.claude.verdict import STOPPED, Verdict, crash
+from codebutler_worker.agents.claude.verdict import crash
+from codebutler_worker.agents.verdict import STOPPED, Verdict
 from codebutler_worker.agents.watch import Limits
 
 TICK_S = 1.0

@@ -6,10 +6,8 @@ The verdict is ``is_error`` of the last result: neither subtype nor the exit cod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from codebutler_worker.agents.backend import Reason
 from codebutler_worker.agents.claude.schema import ResultLine
+from codebutler_worker.agents.verdict import STOPPED, Verdict, one_line
 
 LOG_IN = (
     "Claude Code is not logged in, or its login has expired: run `claude auth login` on the machine as the user who "
@@ -23,21 +21,6 @@ SESSION_LOST = ("No conversation found", "--resume requires a valid session")
 AUTH_ERRORS = frozenset({"authentication_failed", "oauth_org_not_allowed"})
 BUSY_ERRORS = frozenset({"rate_limit", "overloaded"})
 BUSY_STATUS = (429, 529)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a turn ended, and one line that says what to do where it did not go well."""
-
-    reason: Reason
-    text: str
-
-    @property
-    def ok(self) -> bool:
-        return self.reason == "done"
-
-
-STOPPED = Verdict("stopped", "Stopped.")
 
 
 def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) -> Verdict:
@@ -68,9 +51,3 @@ def crash(exit_code: int | None, stderr: str) -> Verdict:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     detail = f": {one_line(lines[-1])}" if lines else ""
     return Verdict("failed", f"Claude Code ended without an answer (exit code {exit_code}){detail}")
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """``text`` as a single line of at most ``limit`` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
