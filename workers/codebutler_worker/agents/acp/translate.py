@@ -34,8 +34,8 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
 )
-from codebutler_worker.agents.claude.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
 from codebutler_worker.agents.growing import Growing
+from codebutler_worker.agents.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
 from codebutler_worker.present.approvals import PLAN_TOOL
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")

@@ -36,10 +36,10 @@ from codebutler_worker.agents.claude.schema import (
     SystemLine,
     UserLine,
 )
-from codebutler_worker.agents.claude.summary import arguments, result_text, summarise
 from codebutler_worker.agents.claude.tasks import TaskList
 from codebutler_worker.agents.claude.verdict import judge
 from codebutler_worker.agents.growing import Growing
+from codebutler_worker.agents.summary import arguments, result_text, summarise
 from codebutler_worker.agents.verdict import Verdict
 
 INITIALIZE = "initialize"
