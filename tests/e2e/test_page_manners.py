@@ -6,7 +6,7 @@ import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.browser import PATIENCE_MS, page_at
@@ -28,14 +28,7 @@ async def test_a_queued_message_can_be_edited_and_another_deleted(tmp_path: Path
                 await expect(queued.locator("[data-reaction=hourglass_flowing_sand]")).to_be_visible(
                     timeout=PATIENCE_MS
                 )
-            await (
-                page.locator("#replies .message", has_text="create no.txt")
-                .get_by_label("Delete message")
-                .click()
-            )
-            question = page.get_by_role("dialog", name="Delete this message?")
-            await question.get_by_role("button", name="Delete").click()
-            await expect(page.locator("#replies .message", has_text="create no.txt")).to_have_count(0)
+            await delete(page, "create no.txt")
             await page.get_by_label("Reply…").fill("a draft")
             await (
                 page.locator("#replies .message", has_text="read README.md")
@@ -64,6 +57,15 @@ async def test_a_queued_message_can_be_edited_and_another_deleted(tmp_path: Path
             )
             assert not (git_repo / "no.txt").exists()
             assert errors == []
+
+
+async def delete(page: Page, text: str) -> None:
+    """Delete the reply that says ``text``, and see it gone."""
+    reply = page.locator("#replies .message", has_text=text)
+    await reply.get_by_label("Delete message").click()
+    question = page.get_by_role("dialog", name="Delete this message?")
+    await question.get_by_role("button", name="Delete").click()
+    await expect(reply).to_have_count(0)
 
 
 async def test_the_newest_question_is_followed_to_its_end(tmp_path: Path, git_repo: Path) -> None:

@@ -190,9 +190,7 @@ async def test_a_store_of_a_newer_version_ends_the_worker_for_good(tmp_path: Pat
     clock = ManualClock()
     backend = ScriptedBackend(clock)
     home = Home(tmp_path / "home")
-    serving = asyncio.create_task(
-        serve(theirs, clock, lambda told, _clock: OneAgent(backend, told), home)
-    )
+    serving = asyncio.create_task(serve(theirs, clock, lambda told, _clock: OneAgent(backend, told), home))
     parent = Parent(await Channel.over(ours, to_parent_codec()), clock, backend)
     listening = asyncio.create_task(parent.listen())
     await parent.until(lambda: parent.said(Hello))
