@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 from codebutler.errors import CodeButlerError
 from codebutler.process.killpoints import reached
@@ -24,38 +23,27 @@ from codebutler_worker.agents.backend import (
     Question,
     Started,
     Text,
-    TurnRequest,
     Withdrawn,
 )
 from codebutler_worker.agents.cleaning import clean
-from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking.asking import Asking
 from codebutler_worker.conversation.desk.desk import Desk
 from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
-from codebutler_worker.conversation.desk.naming import WORDLESS
 from codebutler_worker.conversation.desk.todo import Verdict
 from codebutler_worker.conversation.line.parking import others_than, resume_at
 from codebutler_worker.conversation.line.typing import GONE
-from codebutler_worker.conversation.turn.background import gather
 from codebutler_worker.conversation.turn.beginning import Begun
 from codebutler_worker.conversation.turn.continuing import keep_session
 from codebutler_worker.conversation.turn.display import Display
 from codebutler_worker.conversation.turn.ending import Ending, conclude
-from codebutler_worker.conversation.turn.luggage import Luggage
-from codebutler_worker.conversation.turn.memory_file import read_memory
 from codebutler_worker.conversation.turn.parcels import Parcels
-from codebutler_worker.conversation.turn.prompt import system_prompt
+from codebutler_worker.conversation.turn.preparing import Preparing
 from codebutler_worker.conversation.turn.trees import TurnTrees
-from codebutler_worker.memory.block import memory_block
-from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count
-from codebutler_worker.present.worktree import own_worktree
 from codebutler_worker.store.rows import TurnRow
-from codebutler_worker.store.state_dir import STATE_DIR
-from codebutler_worker.tree.worktrees import branch_of
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
@@ -78,12 +66,11 @@ class Turn:
         self._drive: asyncio.Task[None] | None = None
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
-        self._record = ""
-        self._luggage = Luggage(desk, self._place, begun.attachments)
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, load_changed)
         self._display = Display(desk, self._place, begun)
         self._trees = TurnTrees(desk, begun.turn)
+        self._preparing = Preparing(desk, begun, self._trees)
         self._watch = Watch(desk, begun.turn, lambda: self._asking.waits)
 
     @property
@@ -174,23 +161,22 @@ class Turn:
     async def _driven(self) -> None:
         try:
             backend = await self._desk.agents.get(self.row.agent)
-            await self._find_place()
+            self._parcels.workdir = await self._preparing.find_place()
         except CodeButlerError as error:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
-        await self._luggage.bring()
-        self._record = await gather(self._desk, self._begun.missed, self._begun.first_ts, self._trees.workdir)
+        await self._preparing.fetch()
         if self._stopping:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
             return
-        if self._begun.attachments and not self._luggage.usable and not self._prompt_words():
+        if self._preparing.is_empty:
             self._outcome.set_result(Finished(ok=False, text=NOTHING_LEFT, reason="failed"))
             return
         if not getattr(backend, "waits_until_ready", False):
             await self._trees.ready()
         self._backend = backend
         reached("spawn.before")
-        stream = backend.start(self._request())
+        stream = backend.start(self._preparing.request(self._session_id))
         try:
             async for heard in stream:
                 event = clean(heard, self._desk.redactor.redact)
@@ -204,50 +190,6 @@ class Turn:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
-
-    async def _find_place(self) -> None:
-        """Where it works. Only what may change the tree gets a worktree made; programs go where their thread is."""
-        agents, conversation = self._desk.agents, self.row.conversation
-        workdir = await agents.workdir(conversation)
-        if not self.is_program and self.row.agent not in WORDLESS:
-            made = await agents.workdir(conversation, make=True)
-            if made != workdir:
-                told = own_worktree(branch_of(conversation))
-                await self._desk.commit(lambda draft: draft.post(self._place, told))
-            workdir = made
-        self._luggage.workdir = self._parcels.workdir = self._trees.workdir = workdir
-
-    @property
-    def _prompt(self) -> str:
-        return self._begun.prompt(self._luggage.rows, str(self._trees.workdir))
-
-    def _prompt_words(self) -> bool:
-        """Whether there is anything to do but look at files."""
-        return bool(self.row.reason) or any(said.text.strip() for said in self._begun.said)
-
-    def _request(self) -> TurnRequest:
-        repo = Path(self._desk.settings.path)
-        return TurnRequest(
-            turn_id=self.row.id,
-            conversation=self.row.conversation,
-            prompt="\n\n".join(part for part in (self._record, self._prompt) if part),
-            workdir=self._trees.workdir,
-            session_id=self._session_id,
-            session_name=self._begun.session_name,
-            system_prompt=system_prompt(
-                str(self._trees.workdir),
-                memory_block(read_memory(repo / STATE_DIR), self._begun.facts),
-                self._teaching(repo),
-            ),
-            cost_before_usd=self._begun.cost_before_usd,
-            put_back=self._begun.put_back,
-            ready=self._trees.ready,
-            notes=TurnNotes(self._desk, self.row),
-        )
-
-    def _teaching(self, repo: Path) -> str:
-        """How to say something at once; a program is taught by its own backend."""
-        return "" if self.is_program else instructions(repo, self._desk.settings.config.envelope.prompt_file)
 
     async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
         match event:
@@ -303,7 +245,7 @@ class Turn:
         reached("result.after")
         for tag, text in ending.log_lines():
             self._desk.report.log(tag, text)
-        self._desk.report.audit(ending.audit(self._prompt))
+        self._desk.report.audit(ending.audit(self._preparing.prompt))
 
 
 async def _first(*futures: asyncio.Future[None] | asyncio.Future[Finished]) -> None:
