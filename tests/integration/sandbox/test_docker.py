@@ -146,7 +146,9 @@ async def test_nothing_outlives_a_client_that_dies(
     async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", script), policy)) as process:
         assert await anext(process.lines()) == b"up"
         [container] = running(docker_host)
-        assert len(docker(docker_host, "top", container).splitlines()) == 6
+        async with asyncio.timeout(30):
+            while len(docker(docker_host, "top", container).splitlines()) != 6:  # noqa: ASYNC110 - docker tells nobody
+                await asyncio.sleep(0.1)
         process._signal(end)
         await process.wait()
     assert running(docker_host) == []
