@@ -268,7 +268,7 @@ async def _parts(
     await stack.enter_async_context(Keeper(backups, clock, partial(logs.record, "", "WRN")))
     book = Book(journal)
     await book.load()
-    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=book))
+    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=book, notes=journal))
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
     channels = Channels(clock)

@@ -159,6 +159,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
 
     ``only_for``: the one user who sees it, until their client forgets it; it cannot be edited or found again.
     ``mention``: a user to be called at its top, by the parent and only if allowed to talk to us.
+    ``in_place``: it is what was streamed in its thread, now whole: it may stand where that stands.
     """
 
     text: str
@@ -166,6 +167,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     blocks: tuple[dict[str, Any], ...] = ()
     only_for: str = ""
     mention: str = ""
+    in_place: bool = False
 
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):

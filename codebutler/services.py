@@ -94,10 +94,14 @@ class ParentServices:
         """Best effort; it pings nobody and holds no secret that we know."""
         place = self._sender.where(repo.channel_id, thread_ts)
         self._statuses.show(place, thread_ts, escape(neutralise(text)))
+        if not text:
+            self._sender.turn_over(repo.channel_id, thread_ts)
 
     def live(self, repo: RepoSettings, live: Live) -> None:
-        """For those who chat in a terminal."""
+        """For those who chat in a terminal, and in a direct conversation."""
         self._listeners.live(repo.channel_id, live)
+        if live.kind in ("text", "writing"):
+            self._sender.written(repo.channel_id, live.thread_ts, live.text, whole=live.kind == "text")
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""
@@ -127,6 +131,7 @@ class ParentServices:
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         if record.decision == "interrupted":
             self.on_interrupted(repo.channel_id)
+            self._sender.turn_over(repo.channel_id, record.thread)
         self._audit.append(
             Act(
                 user=record.user,

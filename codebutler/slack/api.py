@@ -136,6 +136,37 @@ class SlackApi:
         call = Call("assistant.threads.setStatus")
         await self._http.call(call, channel_id=channel, thread_ts=thread_ts, status=text)
 
+    async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
+        """Slack: chat.startStream (chat:write). A stream ends by itself after five minutes or so."""
+        call = Call("chat.startStream", write=True)
+        return text_in(
+            await self._http.call(call, channel=channel, thread_ts=thread_ts, markdown_text=text), "ts"
+        )
+
+    async def append_stream(self, channel: str, ts: str, text: str) -> None:
+        """Slack: chat.appendStream."""
+        call = Call("chat.appendStream", write=True)
+        await self._http.call(call, channel=channel, ts=ts, markdown_text=text)
+
+    async def stop_stream(self, channel: str, ts: str) -> None:
+        """Slack: chat.stopStream."""
+        await self._http.call(Call("chat.stopStream", write=True), channel=channel, ts=ts)
+
+    async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
+        """Slack: chat.update, with the metadata of a post."""
+        await self._http.call(
+            Call("chat.update", write=True),
+            channel=channel,
+            ts=ts,
+            text=post.text,
+            blocks=list(post.blocks) or None,
+            metadata=operation_metadata(op_id),
+        )
+
+    async def delete(self, channel: str, ts: str) -> None:
+        """Slack: chat.delete."""
+        await self._http.call(Call("chat.delete", write=True), channel=channel, ts=ts)
+
     async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
         """Slack: views.publish."""
         await self._http.call(Call("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})

@@ -42,6 +42,12 @@ class Gate:
         """Promise a call; returns the seconds until it may be made."""
         return self._limits.take(method, channel, self._clock.monotonic())
 
+    def is_free(self, method: str, channel: str) -> bool:
+        """Whether the limits and the token allow the call at once; only then it is promised."""
+        if self.authority.trouble:
+            return False
+        return self._limits.take_free(method, channel, self._clock.monotonic())
+
     async def waited(self, method: str, channel: str, wait_s: float) -> None:
         """Wait for a promised call, and for what Slack refuses meanwhile."""
         while wait_s > 0:

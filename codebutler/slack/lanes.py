@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from codebutler.errors import (
     ChatAuthError,
@@ -24,13 +25,22 @@ from codebutler.process.killpoints import reached
 from codebutler.slack.gate import Gate
 from codebutler.slack.items import Item, Items
 from codebutler.slack.outgoing import TOO_MUCH, Lane, lane_of, method_of, plainer, redacted, supersedes
-from codebutler.slack.port import ChatPort
 from codebutler.slack.reading import Reader
 
 # From here on redacting a file takes long enough to be felt by the loop.
 LARGE_BYTES = 64 * 1024
 
 log = logging.getLogger("codebutler.slack.sender")
+
+
+class Outlet(Protocol):
+    """The chat, as far as these go."""
+
+    async def post(self, channel: str, post: Post, op_id: str) -> str: ...
+
+    async def update(self, channel: str, update: Update, op_id: str) -> None: ...
+
+    async def upload(self, channel: str, upload: Upload) -> str: ...
 
 
 @dataclass(slots=True)
@@ -43,7 +53,7 @@ class Lanes:
     """Sends items, each channel's posts and edits by themselves. ``redact`` sees every text last."""
 
     def __init__(
-        self, chat: ChatPort, gate: Gate, items: Items, reader: Reader, redact: Callable[[str], str]
+        self, chat: Outlet, gate: Gate, items: Items, reader: Reader, redact: Callable[[str], str]
     ) -> None:
         self._chat = chat
         self._gate = gate

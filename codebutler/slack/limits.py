@@ -36,6 +36,10 @@ PER_WORKSPACE: Mapping[str, Limit] = MappingProxyType(
         "chat.postMessage": Limit(per_minute=300, burst=50),
         "chat.postEphemeral": Limit(per_minute=100, burst=10),
         "chat.update": Limit(per_minute=50, burst=10),
+        "chat.delete": Limit(per_minute=50, burst=10),
+        "chat.startStream": Limit(per_minute=18, burst=5),
+        "chat.appendStream": Limit(per_minute=95, burst=10),
+        "chat.stopStream": Limit(per_minute=18, burst=5),
         "reactions.add": Limit(per_minute=50, burst=20),
         "reactions.remove": Limit(per_minute=20, burst=10),
         "reactions.get": Limit(per_minute=50, burst=20),
@@ -83,6 +87,16 @@ class Limits:
             self._buckets[key], wait_s = take(bucket, limit, now_s)
             waits.append(wait_s)
         return max(waits)
+
+    def take_free(self, method: str, channel: str, now_s: float) -> bool:
+        """Whether ``method`` may be called for ``channel`` at once; only then the call is promised."""
+        taken: dict[tuple[str, str], Bucket] = {}
+        for key, limit in self._keys(method, channel):
+            taken[key], wait_s = take(self._buckets.get(key) or full(limit, now_s), limit, now_s)
+            if wait_s > 0:
+                return False
+        self._buckets.update(taken)
+        return True
 
     def pause(self, method: str, channel: str, seconds: float, now_s: float) -> None:
         """Slack refused ``method`` for ``seconds``: where it has a limit per channel, that one waits."""

@@ -50,6 +50,7 @@ class MemoryChat:
         self.triggers: dict[str, str] = {}
         self.forms: dict[str, dict[str, Any]] = {}
         self.statuses: dict[tuple[str, str], str] = {}
+        self.streaming: set[str] = set()
         self._channels: dict[str, _Channel] = {}
         self._faults: dict[str, list[_Fault]] = {}
         self._held: dict[str, asyncio.Event] = {}
@@ -178,6 +179,40 @@ class MemoryChat:
             self.statuses.pop((channel, thread_ts), None)
         self._end(fault)
 
+    async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
+        fault = await self._begin("start_stream")
+        ts = self._append(channel, self._own(text=text, blocks=[]), thread_ts)
+        self.streaming.add(ts)
+        self._end(fault)
+        return ts
+
+    async def append_stream(self, channel: str, ts: str, text: str) -> None:
+        fault = await self._begin("append_stream")
+        message = self._streaming(channel, ts)
+        message["text"] += text
+        self._end(fault)
+
+    async def stop_stream(self, channel: str, ts: str) -> None:
+        fault = await self._begin("stop_stream")
+        self._streaming(channel, ts)
+        self.streaming.discard(ts)
+        self._end(fault)
+
+    async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
+        fault = await self._begin("replace")
+        message = self._find(channel, ts)
+        if ts in self.streaming:
+            raise ChatError(code="streaming_state_conflict")
+        message.update(text=post.text, blocks=list(post.blocks), metadata=operation_metadata(op_id))
+        self.done.append(Done(channel, post, ts))
+        self._end(fault)
+
+    async def delete(self, channel: str, ts: str) -> None:
+        fault = await self._begin("delete")
+        self._find(channel, ts)
+        self.forget(ts)
+        self._end(fault)
+
     async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
         fault = await self._begin("publish_home")
         self.homes[user] = blocks
@@ -228,6 +263,12 @@ class MemoryChat:
         self._news.set()
         if fault is not None:
             raise fault.error
+
+    def _streaming(self, channel: str, ts: str) -> dict[str, Any]:
+        message = self._find(channel, ts)
+        if ts not in self.streaming:
+            raise ChatError(code="message_not_in_streaming_state")
+        return message
 
     def _channel(self, channel: str) -> _Channel:
         return self._channels.setdefault(channel, _Channel())

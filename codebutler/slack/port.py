@@ -56,6 +56,20 @@ class ChatPort(Protocol):
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """Show what is done in a thread, under it; "" shows nothing any more. Our next message there ends it."""
 
+    async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
+        """Begin a message that grows; returns its ts. In direct conversations only. It bears no operation."""
+
+    async def append_stream(self, channel: str, ts: str, text: str) -> None: ...
+
+    async def stop_stream(self, channel: str, ts: str) -> None:
+        """From now on it is a message like any other."""
+
+    async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
+        """Have the message ``ts`` of ours, of another operation or none, be ``post``, as if that had made it."""
+
+    async def delete(self, channel: str, ts: str) -> None:
+        """Take a message of ours away."""
+
     async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
         """Show ``blocks`` as the app's home to one person, in place of what was there."""
 

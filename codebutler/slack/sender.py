@@ -16,16 +16,19 @@ from codebutler.slack.detour import Detour, NoDetour
 from codebutler.slack.gate import Gate
 from codebutler.slack.items import Items
 from codebutler.slack.lanes import Lanes
+from codebutler.slack.leftovers import Leftovers, Notes
 from codebutler.slack.marking import Marking
 from codebutler.slack.outgoing import item_of
 from codebutler.slack.port import ChatPort, Page
 from codebutler.slack.reading import Reader
+from codebutler.slack.streams import Streams
 
 
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
-    ``redact`` sees every text last. ``detour`` says what stands in another place than the channel it was meant for.
+    ``redact`` sees every text last. ``detour`` says what stands in another place than the channel it was meant for;
+    there an answer is streamed while it is written, if ``notes`` keep where.
     While the token is refused everything waits, and ``trouble`` says so.
     """
 
@@ -37,16 +40,20 @@ class Sender:
         *,
         rng: Random | None = None,
         detour: Detour | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self._detour = detour or NoDetour()
         self._authority = Authority(chat, clock)
         gate = Gate(self._authority, clock, rng or Random())  # noqa: S311 - spreads retries, guards nothing
         self._reader = Reader(chat, gate, clock)
         self._items = Items()
-        self._lanes = Lanes(chat, gate, self._items, self._reader, redact)
+        leftovers = Leftovers(chat, gate, self._reader, notes, clock) if notes else None
+        self._streams = Streams(chat, gate, clock, redact, leftovers)
+        self._lanes = Lanes(self._streams, gate, self._items, self._reader, redact)
         self._marking = Marking(chat, gate, self._items)
 
     async def __aenter__(self) -> Self:
+        await self._streams.begin()
         return self
 
     async def __aexit__(
@@ -54,6 +61,7 @@ class Sender:
     ) -> None:
         self._items.closed = True
         await self._lanes.close()
+        await self._streams.close()
         await self._marking.close()
         await self._authority.close()
         self._items.close()
@@ -100,6 +108,15 @@ class Sender:
     def relinked(self, text: str) -> str:
         """The text with its links to messages leading to where they stand."""
         return self._detour.relinked(text)
+
+    def written(self, channel: str, thread_ts: str, text: str, *, whole: bool) -> None:
+        """There is so much of a block of an agent's prose; ``whole``: all of it. Streamed in direct conversations."""
+        if (place := self.where(channel, thread_ts)) != channel:
+            (self._streams.written if whole else self._streams.writing)(place, thread_ts, text)
+
+    def turn_over(self, channel: str, thread_ts: str) -> None:
+        """Nothing more is written there, but for the answer that may be under way."""
+        self._streams.over(self.where(channel, thread_ts), thread_ts)
 
     async def _submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
         if (result := self._items.done(channel, op_id, operation)) is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from codebutler.model import Operation, Post, Upload
 from codebutler.text.escape import neutralise
 from codebutler.text.fences import closed
@@ -40,7 +42,8 @@ def answer(
 ) -> tuple[Operation, ...]:
     """The posts (each of ``limit`` characters at most, the last one footed), and a very long text's file.
 
-    ``mention``: the user whom the last post calls.
+    ``mention``: the user whom the last post calls. The first one may stand where the answer was streamed, unless it
+    has to call somebody: an edit calls nobody.
     """
     # Before it is cut: the second half of a key does not look like one any more.
     text = neutralise(Redactor().redact(markdown[:MAX_ANSWER_CHARS])).strip() or NO_TEXT
@@ -52,11 +55,16 @@ def answer(
         file = Upload(
             filename="answer.md", title="Answer", content=text.encode("utf-8", "replace"), thread_ts=thread_ts
         )
-        return (_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts, mention), file)
+        return (_in_place(_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread_ts, mention)), file)
     if len(parts[-1]) + len(foot) + 2 > limit:
         parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
     last = f"{parts.pop()}\n\n{foot}"
-    return (*(_post(part, thread_ts) for part in parts), _post(last, thread_ts, mention))
+    first, *others = (*(_post(part, thread_ts) for part in parts), _post(last, thread_ts, mention))
+    return (_in_place(first), *others)
+
+
+def _in_place(post: Post) -> Post:
+    return post if post.mention else replace(post, in_place=True)
 
 
 def _post(part: str, thread_ts: str | None, mention: str = "") -> Post:
