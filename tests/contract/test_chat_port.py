@@ -33,6 +33,7 @@ METHODS = {
     "reactions": "reactions.get",
     "upload": "files.completeUploadExternal",
     "history": "conversations.history",
+    "replace": "chat.update",
 }
 
 
@@ -47,6 +48,8 @@ class Rig(Protocol):
 
     @property
     def person(self) -> str: ...
+
+    def asked_directly(self) -> tuple[str, str]: ...
 
     def say(self, text: str, thread_ts: str | None = None) -> str: ...
 
@@ -71,6 +74,10 @@ class MemoryRig:
 
     def say(self, text: str, thread_ts: str | None = None) -> str:
         return self.chat.say(self.channel, "U1", text, thread_ts=thread_ts)
+
+    def asked_directly(self) -> tuple[str, str]:
+        """A direct conversation and a message there."""
+        return "D1", self.chat.say("D1", "U1", "question")
 
     def reactions(self, ts: str) -> set[str]:
         return self.chat.marks(self.channel, ts)
@@ -111,6 +118,12 @@ class ApiRig:
 
     def say(self, text: str, thread_ts: str | None = None) -> str:
         return self.server.say("general", text, thread_ts)
+
+    def asked_directly(self) -> tuple[str, str]:
+        """A direct conversation and a message there."""
+        place = self.server.workspace.open_im(self.person, self.server.workspace.bot.id).id
+        said = self.server.call("chat.postMessage", self.server.user_token, channel=place, text="question")
+        return place, str(said["ts"])
 
     def reactions(self, ts: str) -> set[str]:
         (message, *_) = self.server.thread("general", ts)
@@ -354,3 +367,61 @@ async def test_a_form_opens_once_for_whoever_may_open_it(rig: Rig) -> None:
     with pytest.raises(ChatError) as refused:
         await rig.chat.open_form(trigger_id, form)
     assert refused.value.code in ("expired_trigger_id", "exchanged_trigger_id")
+
+
+async def replies(rig: Rig, place: str, root: str) -> list[dict[str, Any]]:
+    return list((await rig.chat.history(place, thread_ts=root)).messages[1:])
+
+
+async def test_a_stream_grows_and_bears_no_operation(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    ts = await rig.chat.start_stream(place, root, "It is")
+    await rig.chat.append_stream(place, ts, " all fine")
+    (message,) = await replies(rig, place, root)
+    assert (message["ts"], message["text"], op_id_of(message)) == (ts, "It is all fine", None)
+    assert message["bot_id"] == (await rig.chat.identity()).bot_id
+
+
+async def test_a_stream_that_has_ended_takes_no_more(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    ts = await rig.chat.start_stream(place, root, "It is")
+    await rig.chat.stop_stream(place, ts)
+    for late in (rig.chat.append_stream(place, ts, " more"), rig.chat.stop_stream(place, ts)):
+        with pytest.raises(ChatError) as refused:
+            await late
+        assert refused.value.code == "message_not_in_streaming_state"
+
+
+async def test_an_answer_takes_a_stream_s_place_once_it_has_ended(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    post = Post(text="Fine.", thread_ts=root, blocks=({"type": "markdown", "text": "Fine."},))
+    ts = await rig.chat.start_stream(place, root, "It is")
+    with pytest.raises(ChatError) as refused:
+        await rig.chat.replace(place, ts, post, "op-1")
+    assert refused.value.code == "streaming_state_conflict"
+    await rig.chat.stop_stream(place, ts)
+    for _ in range(2):
+        await rig.chat.replace(place, ts, post, "op-1")
+    (message,) = await replies(rig, place, root)
+    assert (message["ts"], message["text"], op_id_of(message)) == (ts, "Fine.", "op-1")
+    assert "It is" not in str(message)
+
+
+async def test_a_lost_answer_to_the_taking_of_a_place_leaves_it_findable(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    ts = await rig.chat.start_stream(place, root, "It is")
+    await rig.chat.stop_stream(place, ts)
+    rig.trouble("replace", "lost")
+    with pytest.raises(ChatOutcomeUnknownError):
+        await rig.chat.replace(place, ts, Post(text="Fine.", thread_ts=root), "op-1")
+    assert [op_id_of(message) for message in await replies(rig, place, root)] == ["op-1"]
+
+
+async def test_a_message_that_was_taken_away_is_gone(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    ts = await rig.chat.start_stream(place, root, "It is")
+    await rig.chat.delete(place, ts)
+    assert await replies(rig, place, root) == []
+    with pytest.raises(ChatError) as refused:
+        await rig.chat.delete(place, ts)
+    assert refused.value.code == "message_not_found"
