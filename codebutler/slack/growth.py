@@ -21,7 +21,7 @@ class Growth:
 
     def written(self, text: str) -> Growth:
         """The block is whole."""
-        return Growth(whole=_joined(self.whole, text.strip()))
+        return Growth(whole=_joined(self.whole, text.strip())[: MOST_CHARS + 1])
 
     @property
     def text(self) -> str:

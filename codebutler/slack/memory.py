@@ -65,6 +65,10 @@ class MemoryChat:
         """The next call of ``method`` takes effect and raises ``error`` all the same."""
         self._faults.setdefault(method, []).append(_Fault(error, after=True))
 
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self._faults.clear()
+
     def hold(self, method: str) -> None:
         """Calls of ``method`` wait, before any effect, until ``release``."""
         self._held[method] = asyncio.Event()

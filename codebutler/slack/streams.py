@@ -39,13 +39,15 @@ log = logging.getLogger("codebutler.slack.streams")
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """``ts`` is "" before it has begun. ``is_lost``: it may have begun, and we do not know where. ``is_passed``:
-    something else was said below it, so nothing may take its place. ``is_over``: its turn is.
+    """``writing`` is the latest of a block, as it came. ``ts`` is "" before it has begun; ``is_lost``: it may have
+    begun, and we do not know where. ``is_passed``: something else was said below it, so nothing may take its place.
+    ``is_over``: its turn is.
 
     After ``quiet`` nothing is added to it; after ``ended`` it is a message like any other.
     """
 
     thread: Thread
+    writing: str = ""
     growth: Growth = field(default_factory=Growth)
     ts: str = ""
     shown: str = ""
@@ -106,14 +108,13 @@ class Streams:
     def writing(self, channel: str, thread_ts: str, text: str) -> None:
         """There is so much of a block of prose now."""
         if (stream := self._stream((channel, thread_ts))) is not None:
-            # Its end may be the beginning of a key.
-            text = self._clean(f"{text[:MOST_CHARS]}{CUT}").removesuffix(CUT)
-            stream.growth = stream.growth.writing(text)
+            stream.writing = text[:MOST_CHARS]
             stream.news.set()
 
     def written(self, channel: str, thread_ts: str, text: str) -> None:
         """A block of prose is whole. Where nothing is streamed yet it begins no stream: it may be the answer."""
         if (stream := self._open.get((channel, thread_ts))) is not None:
+            stream.writing = ""
             stream.growth = stream.growth.written(self._clean(text[:MOST_CHARS]))
             stream.news.set()
 
@@ -148,6 +149,7 @@ class Streams:
         return file_id
 
     def _clean(self, text: str) -> str:
+        """Without secrets and without calls to anybody."""
         return self._redact(neutralise(text))
 
     def _stream(self, thread: Thread) -> _Stream | None:
@@ -194,7 +196,9 @@ class Streams:
     async def _grow(self, stream: _Stream) -> None:
         """Show what there is to show, if the limits allow it now. Raises ChatError: then it is over."""
         channel, thread_ts = stream.thread
-        text = stream.growth.text
+        # The end of what is being written may be the beginning of a key.
+        block = self._clean(f"{stream.writing}{CUT}").removesuffix(CUT)
+        text = stream.growth.writing(block).text
         rest = more(stream.shown, text)
         if rest is None:
             stream.end()

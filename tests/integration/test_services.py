@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
+from codebutler.protocol.messages import Audit, Live
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.channels import Channels
@@ -47,7 +49,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat
         stack.push_async_callback(journal.close)
         book = Book(journal)
         await book.place("C1", "D1", ("1234567890.000001",))
-        sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book))
+        sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book, notes=journal))
         statuses = await stack.enter_async_context(
             StatusBoard(chat, clock, lambda text: text.replace("key", "[redacted]"))
         )
@@ -101,3 +103,40 @@ async def test_what_is_done_is_shown_harmlessly(desk: tuple[ParentServices, Memo
     assert shown.startswith("is working: &lt;")
     assert "<!channel>" not in shown
     assert shown.endswith("[redacted]")
+
+
+async def test_what_an_agent_writes_is_streamed_in_a_direct_conversation_only(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, chat = desk
+    direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
+    here = chat.say("C1", "U0ANA", "work")
+    for thread_ts in (here, direct):
+        services.live(REPO, Live(thread_ts=thread_ts, kind="tool", text="ls"))
+        services.live(REPO, Live(thread_ts=thread_ts, kind="writing", text="It is all f"))
+    async with asyncio.timeout(30):
+        await chat.until(lambda: bool(chat.streaming))
+    assert chat.texts("D1") == ["It is all"]
+    assert chat.texts("C1") == []
+    done = Post(text="It is all fine.", thread_ts=direct, in_place=True)
+    (streamed,) = chat.streaming
+    assert await services.send(REPO, "1", done, unsure=False) == streamed
+    assert chat.texts("D1") == ["It is all fine."]
+
+
+@pytest.mark.parametrize("how", ["no words", "interrupted"])
+async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
+    desk: tuple[ParentServices, MemoryChat], how: str
+) -> None:
+    services, chat = desk
+    direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
+    services.live(REPO, Live(thread_ts=direct, kind="writing", text="It is all f"))
+    async with asyncio.timeout(30):
+        await chat.until(lambda: bool(chat.streaming))
+        await services.send(REPO, "1", Post(text="That failed.", thread_ts=direct), unsure=False)
+        if how == "no words":
+            services.doing(REPO, direct, "")
+        else:
+            lost = Audit(user="U0ANA", thread=direct, kind="claude", text="work", decision="interrupted")
+            services.audit(REPO, lost)
+        await chat.until(lambda: chat.texts("D1") == ["That failed."])

@@ -141,3 +141,15 @@ def test_a_key_that_two_parts_would_share_is_in_neither() -> None:
     assert "[redacted]" in said
     assert "kEy" not in said
     assert "Done." in said
+
+
+@pytest.mark.parametrize("text", ["short", "word " * 1_500, "word " * 3_000])
+def test_only_the_beginning_may_stand_where_it_was_streamed(text: str) -> None:
+    posts = [each for each in answer(text, FOOT, "1.0", 3500) if isinstance(each, Post)]
+    assert [post.in_place for post in posts] == [True] + [False] * (len(posts) - 1)
+
+
+def test_what_calls_somebody_is_a_new_message() -> None:
+    (post,) = answer("short", FOOT, "1.0", 3500, "U1")
+    assert isinstance(post, Post)
+    assert not post.in_place

@@ -309,3 +309,37 @@ async def test_whenever_we_die_the_next_life_leaves_one_answer(
         assert task.done()
         assert stage.said == [WHOLE]
         assert stage.is_clean()
+
+
+async def _one_life(stage: Stage, rng: Random, *, first: bool) -> bool:
+    """A life in which things fail; returns whether the answer was taken before it ended."""
+    names = [(method, fault) for method in (*METHODS, "post", "history") for fault in FAULTS]
+    for method, (name, fault) in rng.sample(names, rng.randrange(5)):
+        if name != "refused" or method in ("start_stream", "append_stream", "stop_stream", "replace"):
+            fault(stage.chat, method)
+    async with stage.life() as sender:
+        text = WHOLE if first else ""
+        for end in sorted(rng.randrange(len(WHOLE)) for _ in range(rng.randrange(6))):
+            sender.written(HOME, stage.thread, text[:end], whole=False)
+            await stage.passes(rng.choice((0.0, 0.5, 2.0)))
+        if not first or rng.random() < 0.8:
+            task = stage.answer(sender, unsure=not first)
+            await stage.passes(rng.choice((0.0, 1.0, 30.0, 400.0)))
+            if rng.random() < 0.5:
+                sender.turn_over(HOME, stage.thread)
+            await stage.passes(rng.choice((0.0, 30.0, 2_000.0)))
+            return task.done()
+    return False
+
+
+@pytest.mark.parametrize("seed", range(150))
+async def test_through_many_failures_and_deaths_the_answer_stands_once_and_alone(seed: int) -> None:
+    rng, stage = Random(seed), Stage()
+    lives = 0
+    while not await _one_life(stage, rng, first=lives == 0):
+        lives += 1
+    stage.chat.heal()
+    async with stage.life():
+        await stage.passes(2_000)
+    assert stage.said == [WHOLE]
+    assert stage.is_clean()
