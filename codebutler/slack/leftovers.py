@@ -1,7 +1,7 @@
 """Takes streamed messages away whose place no answer took: those of this life, and those an earlier one left.
 
 A message of ours bears its operation, or it is a file; one that bears neither is a stream's. So what is noted is the
-threads only, before anything is streamed there: whenever we die, the next life finds there what is left.
+thread and the time, before anything is streamed there: whenever we die, the next life finds there what is left.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from codebutler.slack.port import ChatPort
 from codebutler.slack.reading import Reader
 
 NOTE = "streams"
+SKEW_S = 60.0
+"""So far our clock may be ahead of Slack's."""
 AGAIN_S = 5.0
 AGAIN_CAP_S = 300.0
 
@@ -53,18 +55,18 @@ class Leftovers:
         self._reader = reader
         self._notes = notes
         self._clock = clock
-        self._noted: set[Thread] = set()
+        self._noted: dict[Thread, str] = {}
         self._dirty: set[Thread] = set()
 
     async def load(self) -> tuple[Thread, ...]:
         """The threads an earlier life may have left something in: ``sweep`` them. Raises StoreError."""
         try:
-            noted = msgspec.json.decode(await self._notes.note(NOTE) or "[]", type=set[Thread])
+            noted = msgspec.json.decode(await self._notes.note(NOTE) or "[]", type=list[tuple[str, str, str]])
         except msgspec.DecodeError as error:
             raise StoreError(f"the note of what was streamed cannot be read: {error}") from error
-        self._noted |= noted
-        self._dirty |= noted
-        return tuple(noted)
+        self._noted = {(channel, thread_ts): since for channel, thread_ts, since in noted}
+        self._dirty.update(self._noted)
+        return tuple(self._noted)
 
     def soil(self, thread: Thread) -> None:
         """Something may be to be taken away there."""
@@ -77,13 +79,13 @@ class Leftovers:
     async def expect(self, thread: Thread) -> None:
         """Something will be streamed there. Returns once that is on disk. Raises StoreError."""
         if thread not in self._noted:
-            self._noted.add(thread)
+            self._noted[thread] = f"{self._clock.now().timestamp() - SKEW_S:.6f}"
             await self._keep()
 
     async def settle(self, thread: Thread) -> None:
         """Nothing is left there."""
         self._dirty.discard(thread)
-        self._noted.discard(thread)
+        self._noted.pop(thread, None)
         try:
             await self._keep()
         except StoreError as error:
@@ -99,7 +101,8 @@ class Leftovers:
         await self.settle(thread)
 
     async def _keep(self) -> None:
-        await self._notes.keep_note(NOTE, msgspec.json.encode(sorted(self._noted)).decode())
+        noted = [(*thread, since) for thread, since in self._noted.items()]
+        await self._notes.keep_note(NOTE, msgspec.json.encode(noted).decode())
 
     async def _swept(self, thread: Thread, ts: str) -> bool:
         channel, _ = thread
@@ -119,12 +122,13 @@ class Leftovers:
         # What is still under way inside Slack would not be seen yet.
         await self._clock.sleep(LOOK_DELAY_S)
         channel, thread_ts = thread
+        since = self._noted.get(thread, "")
         bot_id = (await self._gate.authority.me()).bot_id
         found: list[str] = []
         cursor = ""
         while True:
             page = await self._reader.page(channel, thread_ts=thread_ts, cursor=cursor)
-            found += [str(message["ts"]) for message in page.messages if _is_streamed(message, bot_id)]
+            found += [str(message["ts"]) for message in page.messages if _is_streamed(message, bot_id, since)]
             if not (cursor := page.next_cursor):
                 return found
 
@@ -142,7 +146,9 @@ class Leftovers:
                 raise
 
 
-def _is_streamed(message: Mapping[str, Any], bot_id: str) -> bool:
+def _is_streamed(message: Mapping[str, Any], bot_id: str, since: str) -> bool:
+    if str(message.get("ts")) < since:
+        return False
     is_ours = bool(bot_id) and message.get("bot_id") == bot_id
     is_reply = message.get("thread_ts") not in (None, message.get("ts"))
     return is_ours and is_reply and op_id_of(message) is None and not message.get("files")

@@ -311,6 +311,22 @@ async def test_whenever_we_die_the_next_life_leaves_one_answer(
         assert stage.is_clean()
 
 
+async def test_what_stood_there_before_is_let_be(stage: Stage) -> None:
+    """Should Slack once not say which operation a message bears."""
+    await stage.passes(100)
+    old = await stage.chat.post(DIRECT, Post(text="An earlier answer.", thread_ts=stage.thread), "old")
+    stage.chat.find(old).pop("metadata")
+    stage.chat.find(old)["ts"] = "1767225601.000001"
+    async with stage.life() as sender:
+        stage.chat.deliver_then_fail("start_stream", LOST)
+        await stage.write(sender, "It is a")
+        (streamed,) = [one for one in stage.chat.messages(DIRECT) if one["text"] == "It is"]
+        stage.chat.find(streamed["ts"])["ts"] = "1767225701.000001"
+        sender.turn_over(HOME, stage.thread)
+        await stage.passes(60)
+        assert stage.said == ["An earlier answer."]
+
+
 async def _one_life(stage: Stage, rng: Random, *, first: bool) -> bool:
     """A life in which things fail; returns whether the answer was taken before it ended."""
     names = [(method, fault) for method in (*METHODS, "post", "history") for fault in FAULTS]
