@@ -72,3 +72,10 @@ def test_a_pause_is_for_the_channel_where_there_is_a_limit_per_channel() -> None
 
 def test_a_method_without_a_limit_never_waits() -> None:
     assert Limits().take("auth.test", "C1", 0) == 0
+
+
+def test_a_call_that_is_not_free_is_not_promised() -> None:
+    limits = Limits()
+    free = [limits.take_free("chat.update", "C1", 0.0) for _ in range(30)]
+    assert free == [True] * 10 + [False] * 20
+    assert limits.take("chat.update", "C1", 0.0) <= 60 / 50
