@@ -42,7 +42,7 @@ def open_at_head(path: Path, shape: Shape, upgrade: Callable[[Contents], None]) 
         sqlitefile.become_writer(connection)
         path.chmod(0o600)
         return connection
-    except BaseException as error:
+    except BaseException as error:  # whatever it was, nothing stays open; it is raised on
         if connection is not None:
             connection.close()
         if isinstance(error, sqlite3.Error | OSError):

@@ -145,7 +145,7 @@ async def test_what_was_just_vouched_for_is_known_before_that_is_answered() -> N
 
 async def test_a_file_that_never_holds_still_is_not_waited_for_long() -> None:
     world = World()
-    world.look = lambda: Found({}, unsettled=True)  # type: ignore[method-assign]
+    world.look = lambda: Found({}, unsettled=True)  # type: ignore[method-assign]  # what the world shows next
     async with world.life() as scheduler:
         await calm()
         asked = asyncio.create_task(scheduler.look_again())

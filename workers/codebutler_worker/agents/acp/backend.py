@@ -114,7 +114,7 @@ class AcpBackend:
             from codebutler_worker.agents.acp.turn import Turn
 
             link = await Link.open(launch, record.write)
-        except BaseException:
+        except BaseException:  # a stop too: the way is nobody's then
             await way.close()
             raise
         link.way = way

@@ -180,7 +180,7 @@ class ClaudeBackend:
             env = {**access.environment(self._agent_env, service, way.port), **way.env}
             launch = self._launch(around, request, session_id, way.network, env)
             session = await LiveSession.open(launch, "\n\n".join(filter(None, parts)), record.write)
-        except BaseException:
+        except BaseException:  # a stop too: the way is nobody's then
             await way.close()
             raise
         session.way = way
