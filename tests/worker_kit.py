@@ -14,7 +14,17 @@ from codebutler.clock import Clock, ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
 from codebutler.errors import AgentUnavailableError
-from codebutler.model import Event, MessagePosted, NoRequest, Post, Prompt, React, Request, Update
+from codebutler.model import (
+    Event,
+    MessagePosted,
+    NoRequest,
+    Operation,
+    Post,
+    Prompt,
+    React,
+    Request,
+    Update,
+)
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (
@@ -166,14 +176,14 @@ class OneAgent:
 
 @dataclass
 class Parent:
-    """The other end of the pipe: collects what the worker says and does what it asks, unless ``mute``, and no
-    reactions while ``slow``."""
+    """The other end of the pipe: collects what the worker says and does what it asks, unless ``mute``, and not
+    what is ``withheld``."""
 
     channel: Channel[ToParent]
     clock: ManualClock
     backend: ScriptedBackend
     mute: bool = False
-    slow: bool = False
+    withheld: tuple[type[Operation], ...] = ()
     heard: list[ToParent] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     _seq: int = 0
@@ -183,9 +193,7 @@ class Parent:
     async def listen(self) -> None:
         async for message in self.channel.messages():
             self.heard.append(message)
-            if isinstance(message, Send) and not (
-                self.mute or (self.slow and isinstance(message.operation, React))
-            ):
+            if isinstance(message, Send) and not (self.mute or isinstance(message.operation, self.withheld)):
                 self.take(message)
             self.news.set()
 

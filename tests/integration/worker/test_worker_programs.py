@@ -142,6 +142,26 @@ async def test_long_work_calls_who_asked_for_it(tmp_path: Path) -> None:
         assert thread(parent)[1].startswith(f"<@{USER}> ✅ exit code 0 · 40s")
 
 
+async def test_the_end_is_told_when_all_that_led_to_it_is_there(tmp_path: Path) -> None:
+    async with worker(configured(tmp_path)) as parent:
+        run = await begun(parent, "rehearsal")
+        run.does(Output(live=("working",)))
+        await parent.until(lambda: "working" in thread(parent)[-1])
+        await parent.clock.advance(40)
+        parent.withheld = (Update,)
+        run.does(Output(live=("the last lines",)), done())
+        await parent.until(lambda: thread(parent)[-1] == "```\nthe last lines\n```")
+        parent.says("another", "300.1", prefix="rehearsal")
+        await parent.run(1, flow=False)
+        assert not any("exit code" in post.text for post in parent.posts)
+        assert parent.reactions(MINE) == ["eyes"]
+        parent.withheld = ()
+        for send in parent.said(Send):
+            parent.take(send)
+        await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])
+        assert "exit code 0" in parent.posts[-1].text
+
+
 async def test_commands_run_beside_a_session_and_beside_each_other(tmp_path: Path) -> None:
     async with worker(configured(tmp_path)) as parent:
         for number in range(3):

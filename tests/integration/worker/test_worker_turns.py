@@ -47,7 +47,7 @@ async def test_the_final_mark_comes_after_the_answer_stands(tmp_path: Path) -> N
 
 async def test_marks_that_slack_takes_slowly_hold_up_no_answer(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=600)) as parent:
-        parent.slow = True
+        parent.withheld = (React,)
         for number in range(150):
             await parent.stored(parent.says("fix it", f"{100 + number}.1"))
         marks = [operation for operation in parent.operations if isinstance(operation, React)]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from codebutler.model import Operation, Post, React
+from codebutler.model import Operation, Post, React, Update
 from codebutler.protocol.messages import Send
 from codebutler_worker.conversation.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
@@ -20,13 +20,15 @@ class Forgetful:
         return
 
 
-def row(op_id: str, operation: Operation, after: str | None = None) -> OutboxRow:
-    kind = "post" if isinstance(operation, Post) else "react"
+def row(
+    op_id: str, operation: Operation, after: str | None = None, conversation: str = "C1:1.0"
+) -> OutboxRow:
+    kind = type(operation).__name__.lower()
     payload = msgspec.json.encode(operation).decode()
     return OutboxRow(
         op_id=op_id,
         turn_id="t",
-        conversation="C1:1.0",
+        conversation=conversation,
         kind=kind,  # type: ignore[arg-type]  # one of its words
         payload=payload,
         target_op_id=after,
@@ -56,3 +58,26 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
     assert [each.op_id for each in sent[2:]] == ["tick"]
     await outbox.sent("card", "2.0")
     assert [each.op_id for each in sent[3:]] == ["wait", "off", "on", "unwait", "end"]
+
+
+async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> None:
+    sent: list[Send] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
+    await outbox.publish([row("end", Post(text="it ended"), "edit"), row("tick", react("tick"), "end")])
+    await outbox.publish([row("next", Post(text="the next turn")), row("eyes", react("eyes"))])
+    await outbox.publish([row("other", Post(text="elsewhere"), conversation="C1:2.0")])
+    assert [each.op_id for each in sent] == ["edit", "eyes", "other"]
+    await outbox.sent("edit", "1.0")
+    assert [each.op_id for each in sent[3:]] == ["end", "next"]
+    await outbox.sent("end", "2.0")
+    assert [each.op_id for each in sent[5:]] == ["tick"]
+
+
+async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() -> None:
+    sent: list[Send] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
+    await outbox.publish([row("end", Post(text="it ended"), "edit")])
+    await outbox.failed("edit", "message_not_found")
+    assert [each.op_id for each in sent] == ["edit", "end"]

@@ -44,13 +44,13 @@ class Draft:
         """Now, as rows keep it."""
         return iso(self.now)
 
-    def post(self, place: Place, message: Message | str) -> str:
-        """Say something in the place's thread; returns the operation's id."""
+    def post(self, place: Place, message: Message | str, *, after: str | None = None) -> str:
+        """Say something in the place's thread, once the operation ``after`` is done; returns the operation's id."""
         content = Message(message) if isinstance(message, str) else message
         post = Post(
             text=content.text, blocks=content.blocks, thread_ts=place.thread_ts, only_for=place.only_for
         )
-        return self.add(place, post)
+        return self.add(place, post, after)
 
     def react(
         self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None

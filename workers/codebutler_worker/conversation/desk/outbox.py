@@ -32,9 +32,10 @@ TOO_LARGE = "too_large"
 @dataclass(frozen=True, slots=True)
 class Parcel:
     """The ``number``-th operation, held back until ``target_op_id`` is done: an update needs its post's ts, a
-    final mark comes after the answer."""
+    final mark comes after the answer, a closing line after the last edit of what it closes."""
 
     op_id: str
+    conversation: str
     operation: Operation
     number: int
     target_op_id: str | None = None
@@ -134,7 +135,7 @@ class Outbox:
             operation = self._decoder.decode(row.payload)
             self._unsettled[row.op_id] = asyncio.Event()
             self._count += 1
-            parcel = Parcel(row.op_id, operation, self._count, row.target_op_id, unsure)
+            parcel = Parcel(row.op_id, row.conversation, operation, self._count, row.target_op_id, unsure)
             self._lane(operation).queue.append(parcel)
         if self._unsettled:
             self._drained.clear()
@@ -159,23 +160,21 @@ class Outbox:
         return hopeless
 
     def _hold(self, parcel: Parcel) -> bool:
-        """Keep back what has to wait for its target, or for the same mark asked for before, which waits: it would be
-        taken away before it is set."""
+        """Keep back what has to wait for its target, or behind something that waits."""
         target = parcel.target_op_id
         if target is None or target in self._ts or target not in self._unsettled:
-            target = self._held_mark(parcel)
+            target = self._held_before(parcel)
         if target is None:
             return False
         self._held.setdefault(target, []).append(parcel)
         return True
 
-    def _held_mark(self, parcel: Parcel) -> str | None:
-        """What an earlier mark of the same name on the same message waits for."""
-        spot = _spot(parcel.operation)
-        if spot is None:
+    def _held_before(self, parcel: Parcel) -> str | None:
+        """What that waits for which this one must not overtake."""
+        if isinstance(parcel.operation, Update):
             return None
         for target, held in self._held.items():
-            if any(each.number < parcel.number and _spot(each.operation) == spot for each in held):
+            if any(each.number < parcel.number and _in_line(each, parcel) for each in held):
                 return target
         return None
 
@@ -215,8 +214,13 @@ class Outbox:
             self._drained.set()
 
 
-def _spot(operation: Operation) -> tuple[str, str] | None:
-    return (operation.target_ts, operation.name) if isinstance(operation, React) else None
+def _in_line(before: Parcel, after: Parcel) -> bool:
+    """Whether the order of the two is seen: of what is said in a conversation, and of a mark, which would be taken
+    away before it is set."""
+    first, second = before.operation, after.operation
+    if isinstance(second, React):
+        return isinstance(first, React) and (first.target_ts, first.name) == (second.target_ts, second.name)
+    return not isinstance(first, Update | React) and before.conversation == after.conversation
 
 
 def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str]]:

@@ -54,6 +54,7 @@ class Showing:
         self._held: list[Page] = []
         # Changed within transactions only, so in their order.
         self._posted: dict[int, Posted] = {}
+        self._edited: str | None = None
         if first_op_id is not None and not self._interactive:
             self._posted[0] = Posted(first_op_id, "")
         self._changed = asyncio.Event()
@@ -92,7 +93,7 @@ class Showing:
             draft.edit(self._place, self._first_op_id, Message(terminal.began(self._name, self._session)))
         if apart:
             mention = f"<@{user}> " if user and elapsed_s >= MENTION_AFTER_S and not self._interactive else ""
-            last = draft.post(self._place, f"{mention}{line}")
+            last = draft.post(self._place, f"{mention}{line}", after=self._edited)
         return last
 
     def _gather(self) -> None:
@@ -132,6 +133,9 @@ class Showing:
         return op_id
 
     def _write(self, draft: Draft, known: Posted | None, message: Message) -> str | None:
+        # Slack takes edits slowly: nothing is posted before what leads to it is there.
         if known is None:
-            return draft.post(self._place, message)
-        return draft.edit(self._place, known.op_id, message)
+            return draft.post(self._place, message, after=self._edited)
+        edited = draft.edit(self._place, known.op_id, message)
+        self._edited = edited or self._edited
+        return edited
