@@ -47,6 +47,7 @@ class WebApi:
         return await self._with_faults(request, "files.upload", lambda: self._take_file(request, body))
 
     async def download(self, request: Request) -> Response:
+        """A file's bytes for whoever may read it; anybody else gets HTTP 200 and the login page, as from Slack."""
         return await self._with_faults(request, "files.download", lambda: self._give_file(request))
 
     async def _with_faults(self, request: Request, method: str, answer: Callable[[], Response]) -> Response:
@@ -147,6 +148,7 @@ def bearer(request: Request) -> str:
 
 
 def refusal(refused: MethodError) -> Json:
+    """The body of a refused call: ``ok`` false, Slack's word for why, and details where there are any."""
     told: Json = {"ok": False, "error": refused.code}
     if refused.details:
         told["response_metadata"] = {"messages": list(refused.details)}

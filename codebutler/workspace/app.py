@@ -36,9 +36,11 @@ class Site:
     static: Path
 
     async def index(self, _: Request) -> Response:
+        """The chat page, for anybody; what it may do follows from the token in the fragment of its address."""
         return FileResponse(self.static / "index.html", headers=PAGE_HEADERS)
 
     async def link(self, socket: WebSocket) -> None:
+        """Socket Mode: the ticket in the address is looked at by the hub, which ends the connection without one."""
         await self.house.hub.serve(socket, transport_of(socket))
 
 

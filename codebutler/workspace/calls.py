@@ -59,6 +59,7 @@ class Call:
 
     @property
     def workspace(self) -> Workspace:
+        """The people, channels and files that the call is about."""
         return self.house.workspace
 
     @property

@@ -23,6 +23,9 @@ class Announcer:
         self._stream = stream
 
     def posted(self, channel: Channel, message: Message) -> None:
+        """A message is there, replies included; a mention of the bot is told to the app a second time, as
+        app_mention.
+        """
         told = render.message(self._workspace, channel, message)
         event = {**told, "channel": channel.id, "event_ts": message.ts, "channel_type": channel.kind}
         self._tell(channel, event)
@@ -32,6 +35,7 @@ class Announcer:
             self._deliver(channel, mention)
 
     def changed(self, channel: Channel, message: Message, previous: Json) -> None:
+        """A message reads otherwise; ``previous`` is how Slack's JSON of it was before."""
         self._tell(
             channel,
             self._hidden(
@@ -43,12 +47,14 @@ class Announcer:
         )
 
     def deleted(self, channel: Channel, ts: str, previous: Json) -> None:
+        """A message is gone; ``previous`` is what Slack's JSON of it was."""
         self._tell(
             channel,
             self._hidden(channel, "message_deleted", deleted_ts=ts, previous_message=previous),
         )
 
     def reacted(self, channel: Channel, message: Message, user: User, reaction: str, *, added: bool) -> None:
+        """Somebody's reaction, by its name without colons, came (``added``) or went."""
         self._tell(
             channel,
             {
@@ -72,6 +78,7 @@ class Announcer:
         self._stream.publish(event, frozenset({user.id}))
 
     def channel_created(self, channel: Channel) -> None:
+        """A new channel: the app hears of a public one though it is no member, of a private one not at all."""
         event: Json = {
             "type": "channel_created",
             "channel": {

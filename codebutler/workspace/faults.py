@@ -37,6 +37,7 @@ class Faults:
         self._queue: deque[Fault] = deque()
 
     def add(self, fault: Fault) -> None:
+        """Order a fault; one for no calls at all (``times`` 0 or less) is dropped."""
         if fault.times > 0:
             self._queue.append(fault)
 
@@ -51,7 +52,9 @@ class Faults:
         return None
 
     def pending(self) -> tuple[Fault, ...]:
+        """What has not happened yet, the oldest order first; ``times`` says for how many calls more."""
         return tuple(self._queue)
 
     def clear(self) -> None:
+        """Take back what has not happened yet."""
         self._queue.clear()

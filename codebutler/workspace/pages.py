@@ -94,18 +94,22 @@ class Pages:
         return JSONResponse({"ok": True, **await acting(me, given)})
 
     async def submit(self, request: Request) -> Response:
+        """A modal's Submit: the app is asked (view_submission), and what it makes of it is told."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **await self._desks.dialogs.submit(me, await _json(request))})
 
     async def close(self, request: Request) -> Response:
+        """A modal is closed without Submit; the app hears of it where its view says notify_on_close."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **await self._desks.dialogs.close(me, await _json(request))})
 
     async def home(self, request: Request) -> Response:
+        """The person looks at the app's home or its messages; the app is told so (app_home_opened)."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **self._desks.dialogs.open_home(me, await _json(request))})
 
     async def slash(self, request: Request) -> Response:
+        """A slash command, typed by a person: the app's immediate answer, if it gives any."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **await self._desks.interactions.slash(me, await _json(request))})
 
@@ -134,28 +138,34 @@ class Pages:
         return JSONResponse({"ok": True, **self._desks.panel.state()})
 
     async def limits(self, request: Request) -> Response:
+        """Whether calls over Slack's rate limits are refused from now on (``enforced``), or only counted."""
         self._person(bearer(request))
         self._desks.panel.enforce(on=bool((await _json(request)).get("enforced")))
         return JSONResponse({"ok": True, **self._desks.panel.state()})
 
     async def disconnect(self, request: Request) -> Response:
+        """The app's sockets are told to go, or just cut: the body says how."""
         self._person(bearer(request))
         self._desks.panel.disconnect(await read_body(request, MAX_BODY_BYTES))
         return JSONResponse({"ok": True})
 
     async def suggest(self, request: Request) -> Response:
+        """What a select fed by the app offers for the text typed so far (block_suggestion)."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **await self._desks.interactions.suggest(me, await _json(request))})
 
     async def shortcut(self, request: Request) -> Response:
+        """A shortcut of the app, global or on a message."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **await self._desks.interactions.shortcut(me, await _json(request))})
 
     async def people(self, request: Request) -> Response:
+        """The owner of the workspace lets one more person, or another app's bot, in."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **self._desks.people.invite(me, await _json(request))})
 
     async def become(self, request: Request) -> Response:
+        """The token of somebody who is here, so that the owner's page can speak as them."""
         me = self._person(bearer(request))
         return JSONResponse({"ok": True, **self._desks.people.become(me, await _json(request))})
 

@@ -21,6 +21,7 @@ def page(items: Sequence[T], params: Params, *, default: int = 100, most: int = 
 
 
 def make_cursor(place: str) -> str:
+    """A cursor in Slack's form: base64 of ``next:`` and the place to go on from."""
     return base64.urlsafe_b64encode(f"next:{place}".encode()).decode()
 
 

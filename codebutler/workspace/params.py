@@ -25,9 +25,11 @@ class Params:
         return self._values
 
     def has(self, name: str) -> bool:
+        """Whether the argument was given at all, null not counted; an empty string is something given."""
         return self._values.get(name) is not None
 
     def text(self, name: str, default: str = "") -> str:
+        """A string, or a number as one. Raises MethodError invalid_arguments for lists, objects and true/false."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -44,6 +46,7 @@ class Params:
         raise MethodError(code, (f"[ERROR] missing required field: {name}",))
 
     def flag(self, name: str, *, default: bool = False) -> bool:
+        """True for true, "true" and "1", which is what forms can say; anything else that was given is false."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -68,6 +71,7 @@ class Params:
         raise MethodError(code)
 
     def object(self, name: str, code: str = "invalid_arguments") -> Json | None:
+        """A JSON object; None when the argument is absent. Raises MethodError with ``code`` for anything else."""
         value = self._nested(name, code)
         if value is None or isinstance(value, dict):
             return value

@@ -36,6 +36,7 @@ class User(Struct, kw_only=True):
 
     @property
     def is_bot(self) -> bool:
+        """Whether it is a program: the app's own bot or another app's."""
         return bool(self.bot_id)
 
 
@@ -82,10 +83,12 @@ class Message(Struct, kw_only=True):
 
     @property
     def is_reply(self) -> bool:
+        """Whether it stands under another message; a thread's first one does not."""
         return self.thread_ts is not None and self.thread_ts != self.ts
 
     @property
     def is_tombstone(self) -> bool:
+        """Whether it is what a deleted message leaves while its thread goes on."""
         return self.subtype == "tombstone"
 
 
@@ -128,6 +131,7 @@ class Channel(Struct, kw_only=True):
         return found
 
     def add(self, message: Message) -> None:
+        """Take in a new message: into the timeline, a reply into its thread instead unless it is broadcast."""
         self.messages[message.ts] = message
         if message.thread_ts is None or message.subtype == "thread_broadcast":
             self.timeline.append(message.ts)

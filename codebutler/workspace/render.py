@@ -8,6 +8,7 @@ from codebutler.workspace.views import View
 
 
 def bot_profile(workspace: Workspace, bot: User) -> Json:
+    """The ``bot_profile`` of messages, which bots.info answers with, too."""
     return {
         "id": bot.bot_id,
         "app_id": bot.app_id,
@@ -77,6 +78,7 @@ def _thread(channel: Channel, message: Message) -> Json:
 
 
 def conversation(channel: Channel, viewer: User) -> Json:
+    """A channel as conversations.* tell ``viewer`` of it; a direct conversation has no name but the other's ID."""
     told: Json = {
         "id": channel.id,
         "created": channel.created_s,
@@ -120,6 +122,7 @@ def email(told_of: User) -> str:
 
 
 def user(workspace: Workspace, told_of: User) -> Json:
+    """Somebody as users.* tell of them; the only time zone here is UTC, the only administrator "you"."""
     told: Json = {
         "id": told_of.id,
         "team_id": workspace.team_id,
@@ -173,6 +176,7 @@ def view(workspace: Workspace, told_of: View) -> Json:
 
 
 def file(stored: StoredFile) -> Json:
+    """A file as messages and files.* tell of it; sizes are in bytes, times in seconds of the epoch."""
     kind, _, subkind = stored.mimetype.partition("/")
     told: Json = {
         "id": stored.id,

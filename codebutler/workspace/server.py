@@ -100,18 +100,22 @@ class WorkspaceServer:
 
     @property
     def api_url(self) -> str:
+        """What stands for https://slack.com/api/ here, with the final slash that Slack's clients expect."""
         return f"{self.house.url}/api/"
 
     @property
     def bot_token(self) -> str:
+        """The app's bot token (xoxb-), for its calls of the Web API."""
         return self.tokens.bot
 
     @property
     def app_token(self) -> str:
+        """The app-level token (xapp-), which opens Socket Mode and nothing else."""
         return self.tokens.app
 
     @property
     def user_token(self) -> str:
+        """The token of the person "you" (xoxp-): whoever holds it speaks as them."""
         return self.tokens.user
 
     def announcement(self) -> Json:
@@ -187,6 +191,7 @@ class WorkspaceServer:
 
 
 def new_tokens() -> Tokens:
+    """Tokens that nobody can guess, in the forms by which Slack's clients tell them apart."""
     return Tokens(
         bot=f"xoxb-{secrets.token_hex(20)}",
         app=f"xapp-1-{secrets.token_hex(20)}",

@@ -16,6 +16,7 @@ class Signal:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def notify(self) -> None:
+        """Something has changed: everybody who waits looks again. Costs nothing when nobody does."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)

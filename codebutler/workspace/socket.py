@@ -86,6 +86,7 @@ class Hub:
 
     @property
     def connections(self) -> int:
+        """How many sockets of the app are open; each envelope goes to one of them."""
         return len(self._connections)
 
     @property

@@ -118,6 +118,7 @@ class Workspace:
         self._tokens[bot] = self.bot
 
     def by_token(self, token: str) -> User | None:
+        """Whose token it is; None for one that opens nothing, the app-level token among them."""
         return self._tokens.get(token)
 
     def user(self, user_id: str) -> User:
@@ -145,10 +146,12 @@ class Workspace:
         return f"{self._last_us // 1_000_000:010d}.{self._last_us % 1_000_000:06d}"
 
     def next_id(self, prefix: str) -> str:
+        """An ID that was not given before: the prefix, then ten digits."""
         self._serial += 1
         return f"{prefix}{self._serial:010d}"
 
     def now_s(self) -> int:
+        """Whole seconds of the epoch, as Slack's ``created`` and ``updated`` fields have them."""
         return int(self.clock.now().timestamp())
 
     def _put(self, user: User) -> User:

@@ -33,6 +33,7 @@ class Stream:
         self._closed = False
 
     def publish(self, event: Json, audience: frozenset[str] | None = None) -> None:
+        """Tell an event to the users of ``audience`` (None: everybody), also those who ask for it a little later."""
         self._last += 1
         self._ring.append(Entry(self._last, event, audience))
         self._signal.notify()

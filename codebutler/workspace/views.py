@@ -49,6 +49,7 @@ class View(Struct, kw_only=True):
 
     @property
     def blocks(self) -> list[Json]:
+        """The blocks as Slack would keep them, each with a block_id."""
         blocks: list[Json] = self.given["blocks"]
         return blocks
 
@@ -146,6 +147,7 @@ class Views:
         return list(self._stacks.get(user, ()))
 
     def home(self, user: str) -> View | None:
+        """The home tab that the app has published for somebody; None before it has."""
         return self._homes.get(user)
 
     def close(self, view: View, *, everything: bool = False) -> list[View]:

@@ -8,6 +8,7 @@ from codebutler.workspace.records import Json, MethodError
 
 
 def test(call: Call) -> Json:
+    """auth.test: the token's owner. Raises MethodError not_allowed_token_type for the app-level token."""
     actor = call.actor
     told: Json = {
         "url": f"{call.house.url}/",
@@ -29,6 +30,10 @@ def api_test(call: Call) -> Json:
 
 
 def connections_open(call: Call) -> Json:
+    """apps.connections.open: an address for one socket.
+
+    Raises MethodError not_allowed_token_type for all but the app-level token.
+    """
     if call.user is not None:
         raise MethodError("not_allowed_token_type")
     ticket = call.house.hub.issue_ticket()
@@ -36,6 +41,7 @@ def connections_open(call: Call) -> Json:
 
 
 def bots_info(call: Call) -> Json:
+    """bots.info: the app's own bot unless ``bot`` names another. Raises MethodError bot_not_found."""
     call.actor  # noqa: B018 - the app-level token may not ask
     wanted = call.params.text("bot", call.workspace.bot.bot_id)
     for user in call.workspace.users.values():
@@ -45,6 +51,7 @@ def bots_info(call: Call) -> Json:
 
 
 def team_info(call: Call) -> Json:
+    """team.info: the one team there is."""
     call.actor  # noqa: B018 - the app-level token may not ask
     workspace = call.workspace
     return {"team": {"id": workspace.team_id, "name": workspace.team_name, "domain": "workspace"}}

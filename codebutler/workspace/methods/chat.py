@@ -93,6 +93,11 @@ def publish(call: Call, channel: Channel, message: Message) -> None:
 
 
 def update(call: Call) -> Json:
+    """chat.update: other text in place of one's own.
+
+    Raises MethodError is_inactive (archived), cant_update_message, streaming_state_conflict while it still
+    grows, and as posting does.
+    """
     channel = call.channel()
     if channel.is_archived:
         raise MethodError("is_inactive")
@@ -117,6 +122,7 @@ def update(call: Call) -> Json:
 
 
 def delete(call: Call) -> Json:
+    """chat.delete: one's own message. Raises MethodError message_not_found, cant_delete_message."""
     channel = call.channel()
     message = _own(call, channel, "cant_delete_message")
     previous = render.message(call.workspace, channel, message)
@@ -126,6 +132,10 @@ def delete(call: Call) -> Json:
 
 
 def post_ephemeral(call: Call) -> Json:
+    """chat.postEphemeral: for one member's eyes, and kept nowhere.
+
+    Raises MethodError user_not_in_channel, and as posting does.
+    """
     channel = call.joined_channel()
     user = call.workspace.user(call.params.needed("user", "user_not_found"))
     if user.id not in channel.members:
@@ -137,6 +147,10 @@ def post_ephemeral(call: Call) -> Json:
 
 
 def get_permalink(call: Call) -> Json:
+    """chat.getPermalink: an address in Slack's form; nothing answers at it here.
+
+    Raises MethodError message_not_found.
+    """
     channel = call.channel()
     message = channel.message(call.params.needed("message_ts", "message_not_found"))
     link = f"{call.house.url}/archives/{channel.id}/p{message.ts.replace('.', '')}"
@@ -146,6 +160,11 @@ def get_permalink(call: Call) -> Json:
 
 
 def set_status(call: Call) -> Json:
+    """assistant.threads.setStatus: the line "… is doing this", "" takes it away.
+
+    Raises MethodError not_allowed_token_type for all but the app's bot, invalid_thread_ts,
+    thread_not_found.
+    """
     channel = call.joined_channel("channel_id")
     if call.actor.id != call.workspace.bot.id:
         raise MethodError("not_allowed_token_type")

@@ -15,6 +15,7 @@ TYPES = {"im": "im", "group": "private_channel", "channel": "public_channel"}
 
 
 def list_channels(call: Call) -> Json:
+    """conversations.list: public channels and, asked for by ``types``, those hidden ones the caller is in."""
     types = call.params.text("types", "public_channel").split(",")
     known = [
         channel
@@ -50,6 +51,7 @@ def of_user(call: Call) -> Json:
 
 
 def info(call: Call) -> Json:
+    """conversations.info; a person who is a member is told how far they have read, too."""
     channel = call.channel()
     told = render.conversation(channel, call.actor)
     if not call.actor.is_bot and call.actor.id in channel.members:
@@ -58,6 +60,10 @@ def info(call: Call) -> Json:
 
 
 def create(call: Call) -> Json:
+    """conversations.create; the caller is its first member.
+
+    Raises MethodError invalid_name_specials, invalid_name_required, name_taken.
+    """
     is_private = call.params.flag("is_private")
     channel = call.workspace.create_channel(call.params.text("name"), call.actor.id, is_private=is_private)
     call.house.announcer.channel_created(channel)
@@ -65,6 +71,10 @@ def create(call: Call) -> Json:
 
 
 def join(call: Call) -> Json:
+    """conversations.join; joining again is a warning only.
+
+    Raises MethodError is_archived, method_not_supported_for_channel_type.
+    """
     channel = call.channel()
     if channel.is_im:
         raise MethodError("method_not_supported_for_channel_type")
@@ -80,6 +90,11 @@ def join(call: Call) -> Json:
 
 
 def invite(call: Call) -> Json:
+    """conversations.invite: up to 100 people, by ID.
+
+    Raises MethodError already_in_channel only where nobody new is among them, no_user, too_many_users,
+    user_not_found.
+    """
     channel = call.joined_channel()
     ids = [user_id for user_id in call.params.needed("users", "no_user").split(",") if user_id]
     if len(ids) > MAX_INVITED:
@@ -94,11 +109,16 @@ def invite(call: Call) -> Json:
 
 
 def members(call: Call) -> Json:
+    """conversations.members: user IDs, a page at a time."""
     found, cursor = page(sorted(call.channel().members), call.params)
     return {"members": found, "response_metadata": {"next_cursor": cursor}}
 
 
 def open_conversation(call: Call) -> Json:
+    """conversations.open: the direct conversation with one person, made at need, or the ``channel`` given.
+
+    Raises MethodError too_many_users: there are no group conversations here.
+    """
     ids = [user_id for user_id in call.params.text("users").split(",") if user_id]
     if call.params.has("channel"):
         channel = call.channel()

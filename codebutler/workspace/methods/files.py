@@ -16,6 +16,10 @@ MAX_FILE_BYTES = 100_000_000
 
 
 def get_upload_url(call: Call) -> Json:
+    """files.getUploadURLExternal: the first step, a one-time address for ``length`` bytes.
+
+    Raises MethodError file_upload_size_restricted above 100 MB.
+    """
     length = call.params.needed("length")
     if not length.isdecimal():
         raise MethodError("invalid_arguments")
@@ -40,6 +44,10 @@ def get_upload_url(call: Call) -> Json:
 
 
 def complete_upload(call: Call) -> Json:
+    """files.completeUploadExternal: the last step, which shares the files in one message for each channel.
+
+    Raises MethodError no_files_provided, file_not_found, and as posting does.
+    """
     files = [_uploaded(call, given) for given in call.params.objects("files") or []]
     if not files:
         raise MethodError("no_files_provided")
@@ -104,6 +112,7 @@ def delete(call: Call) -> Json:
 
 
 def info(call: Call) -> Json:
+    """files.info; a file the caller may not read is as good as absent. Raises MethodError file_not_found."""
     stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
     if stored is None or not call.workspace.may_read(call.actor, stored):
         raise MethodError("file_not_found")

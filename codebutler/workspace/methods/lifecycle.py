@@ -32,6 +32,10 @@ def rename(call: Call) -> Json:
 
 
 def archive(call: Call) -> Json:
+    """conversations.archive: nobody can do anything in it from now on.
+
+    Raises MethodError already_archived, method_not_supported_for_channel_type.
+    """
     channel = call.channel()
     if channel.is_im:
         raise MethodError("method_not_supported_for_channel_type")
@@ -45,6 +49,7 @@ def archive(call: Call) -> Json:
 
 
 def unarchive(call: Call) -> Json:
+    """conversations.unarchive; who was a member still is one. Raises MethodError not_archived."""
     channel = call.channel()
     if not channel.is_archived:
         raise MethodError("not_archived")
@@ -56,6 +61,7 @@ def unarchive(call: Call) -> Json:
 
 
 def leave(call: Call) -> Json:
+    """conversations.leave; whoever is no member is told so, and that is no error."""
     channel = _channel(call)
     if call.actor.id not in channel.members:
         return {"not_in_channel": True}
@@ -64,6 +70,10 @@ def leave(call: Call) -> Json:
 
 
 def kick(call: Call) -> Json:
+    """conversations.kick: somebody else is taken out.
+
+    Raises MethodError cant_kick_self, not_in_channel, user_not_found.
+    """
     channel = _channel(call)
     user = call.workspace.user(call.params.needed("user", "user_not_found"))
     if user.id == call.actor.id:
@@ -75,6 +85,7 @@ def kick(call: Call) -> Json:
 
 
 def set_topic(call: Call) -> Json:
+    """conversations.setTopic: what the channel is about now, said in it, too. Raises MethodError too_long."""
     channel = _channel(call)
     channel.topic = _short(call, "topic")
     _note(call, channel, "channel_topic", f"set the channel topic: {channel.topic}")
@@ -82,6 +93,7 @@ def set_topic(call: Call) -> Json:
 
 
 def set_purpose(call: Call) -> Json:
+    """conversations.setPurpose: what the channel is for, said in it, too. Raises MethodError too_long."""
     channel = _channel(call)
     channel.purpose = _short(call, "purpose")
     _note(call, channel, "channel_purpose", f"set the channel description: {channel.purpose}")

@@ -14,6 +14,10 @@ MAX_EMOJI = 23
 
 
 def add(call: Call) -> Json:
+    """reactions.add: ``name`` with or without colons.
+
+    Raises MethodError already_reacted, too_many_emoji, invalid_name, message_not_found.
+    """
     channel, message, name = _target(call)
     users = message.reactions.get(name, [])
     if call.actor.id in users:
@@ -26,6 +30,7 @@ def add(call: Call) -> Json:
 
 
 def remove(call: Call) -> Json:
+    """reactions.remove: one's own only. Raises MethodError no_reaction, invalid_name, message_not_found."""
     channel, message, name = _target(call)
     users = message.reactions.get(name, [])
     if call.actor.id not in users:
@@ -38,6 +43,7 @@ def remove(call: Call) -> Json:
 
 
 def get(call: Call) -> Json:
+    """reactions.get: the message, with who reacted to it and how."""
     channel = call.channel()
     message = channel.message(call.params.needed("timestamp", "no_item_specified"))
     told = render.message(call.workspace, channel, message)

@@ -31,6 +31,11 @@ def start(call: Call) -> Json:
 
 
 def append(call: Call) -> Json:
+    """chat.appendStream.
+
+    Raises MethodError message_not_owned_by_app, message_not_in_streaming_state once it was stopped,
+    invalid_chunks, msg_too_long.
+    """
     channel, message = _streaming(call)
     previous = render.message(call.workspace, channel, message)
     _grow(call, message)

@@ -15,6 +15,7 @@ def info(call: Call) -> Json:
 
 
 def list_users(call: Call) -> Json:
+    """users.list: everybody, bots too, a page at a time."""
     call.actor  # noqa: B018 - the app-level token may not ask
     users, cursor = page(list(call.workspace.users.values()), call.params)
     return {
@@ -41,6 +42,7 @@ def profile(call: Call) -> Json:
 
 
 def presence(call: Call) -> Json:
+    """users.getPresence: everybody is always here."""
     call.actor  # noqa: B018 - the app-level token may not ask
     if call.params.has("user"):
         _named(call)

@@ -9,22 +9,39 @@ from codebutler.workspace.views import View
 
 
 def publish(call: Call) -> Json:
+    """views.publish: a person's home tab.
+
+    Raises MethodError user_not_found, hash_conflict, and as a bad view is refused.
+    """
     user = call.workspace.user(call.params.needed("user_id", "user_not_found"))
     given = _given(call)
     return _told(call, call.house.views.publish(user.id, given, call.params.text("hash")))
 
 
 def open_view(call: Call) -> Json:
+    """views.open: a modal, for somebody who has just done something.
+
+    Raises MethodError invalid_trigger_id, exchanged_trigger_id, expired_trigger_id, and as a bad view is
+    refused.
+    """
     given = _given(call)
     return _told(call, call.house.views.open(_trigger(call), given))
 
 
 def push(call: Call) -> Json:
+    """views.push: a modal over the one the trigger came out of.
+
+    Raises MethodError push_limit_reached, and as views.open does.
+    """
     given = _given(call)
     return _told(call, call.house.views.push(_trigger(call), given))
 
 
 def update(call: Call) -> Json:
+    """views.update: other content for an open view, by ``view_id`` or ``external_id``.
+
+    Raises MethodError not_found, hash_conflict, and as a bad view is refused.
+    """
     given = _given(call)
     views = call.house.views
     view = views.find(call.params.text("view_id"), call.params.text("external_id"))
