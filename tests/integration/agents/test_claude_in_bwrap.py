@@ -13,8 +13,8 @@ from codebutler.clock import SystemClock
 from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.leftovers import descendants
 from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees

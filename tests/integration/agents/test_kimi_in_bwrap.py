@@ -26,8 +26,8 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
 )
-from codebutler_worker.agents.leftovers import descendants
 from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require

@@ -22,9 +22,9 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Usage,
 )
-from codebutler_worker.agents.leftovers import descendants
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script
+from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Sandbox
 from tests.programs import require

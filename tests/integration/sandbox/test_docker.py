@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.agents.process import AgentProcess
-from codebutler_worker.agents.shell.pty import PtyProcess
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.containers import MISSING, OWNER, Docker
 from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
 from codebutler_worker.sandbox.limits import Limits
@@ -165,7 +165,7 @@ async def test_a_daemon_dies_with_its_program(
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 

@@ -15,8 +15,8 @@ from codebutler.config.schema import ClaudeSection
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import Bounds, Group
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.agents.process import AgentProcess
-from codebutler_worker.agents.shell.pty import PtyProcess
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.docker import DockerSandbox

@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from codebutler_worker.agents.leftovers import descendants
+from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.port import Context, Result
 from codebutler_worker.tools.run_terminal_command import RunTerminalCommand

@@ -15,8 +15,8 @@ from codebutler_worker.agents.claude.probe import judge_version, parse_version
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.verdict import crash
-from codebutler_worker.agents.process import LineSplitter
 from codebutler_worker.agents.watch import Limits
+from codebutler_worker.programs.process import LineSplitter
 
 BINARY = Path("/opt/claude/claude")
 

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
 TRIAL_S = 20.0

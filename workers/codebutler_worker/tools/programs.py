@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.process import AgentProcess
-from codebutler_worker.agents.shell.command import UNATTENDED
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.port import Programs, Ran, ToolError
 from codebutler_worker.tree.git import environment

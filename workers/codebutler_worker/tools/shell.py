@@ -10,7 +10,7 @@ from dataclasses import replace
 from codebutler.clock import Clock
 from codebutler.errors import AgentUnavailableError
 from codebutler.process.waiting import wait_for
-from codebutler_worker.agents.shell.pty import INTERRUPT, PROGRAM, PtyProcess
+from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.display import told
 from codebutler_worker.tools.listener import Listener, greeting, spelled

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tree.scripts import CONFIG, ENV, NO_REPOSITORY

@@ -28,8 +28,8 @@ from pydantic import ValidationError
 
 from codebutler_worker.agents.acp.pipe import Pipe
 from codebutler_worker.agents.backend import Started
-from codebutler_worker.agents.process import AgentProcess, Record
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.port import Launch
 
 QUEUE_MESSAGES = 256

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.programs.process import AgentProcess
 
 WORDS_CHARS = 2_000
 

@@ -10,7 +10,7 @@ import msgspec
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.programs import Program
 from codebutler_worker.agents.acp.versions import INSTALL, PACKAGE, judge, judge_node
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
 PROBE_S = 30.0

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
 FLOOR = (2, 1, 197)

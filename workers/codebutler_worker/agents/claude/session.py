@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.schema import Line, decode
-from codebutler_worker.agents.process import AgentProcess, Record
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.port import Launch
 
 QUEUE_LINES = 256

@@ -14,13 +14,14 @@ from codebutler.errors import AgentUnavailableError, CodeButlerError
 from codebutler_worker.agents.acp.programs import Program, look_up, program
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.command import Call, call, remembers
-from codebutler_worker.agents.process import AgentProcess
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
-from codebutler_worker.agents.shell.command import PASSED_ON, UNATTENDED, Surroundings
+from codebutler_worker.agents.shell.command import PASSED_ON, Surroundings
 from codebutler_worker.agents.shell.hearing import Stripper
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
 ANSWER_CHARS = 256 * 2**10

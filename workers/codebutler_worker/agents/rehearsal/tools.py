@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError
-from codebutler_worker.agents.process import AgentProcess, Record
 from codebutler_worker.agents.rehearsal.intents import Git
+from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.destinations import status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 

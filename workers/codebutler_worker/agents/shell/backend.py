@@ -23,10 +23,10 @@ from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.agents.shell import command
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.hearing import Hearing
-from codebutler_worker.agents.shell.pty import PROGRAM, PtyProcess
 from codebutler_worker.agents.shell.run import GONE, Pace, Run
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.pty import PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox
 
 SUMMARY_CHARS = 150

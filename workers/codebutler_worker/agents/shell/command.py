@@ -11,22 +11,13 @@ from pathlib import Path
 from codebutler.config.schema import CommandRule
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import SandboxPolicy
 
 # What the operator's surroundings may pass on to a program; nothing else of them does.
 PASSED_ON = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
 )
-# Nobody can turn a pager's pages or answer git's question for a password.
-UNATTENDED = {
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "SYSTEMD_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "DEBIAN_FRONTEND": "noninteractive",
-}
 # A message that is one of these alone is that key.
 KEYS: Mapping[str, bytes] = {
     "^M": b"\r", "^[": b"\x1b", "^I": b"\t", "↑": b"\x1b[A", "↓": b"\x1b[B", "→": b"\x1b[C", "←": b"\x1b[D",

@@ -14,8 +14,8 @@ from codebutler_worker.agents.backend import Finished, Output, Text
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.command import is_key, keys
 from codebutler_worker.agents.shell.hearing import Hearing
-from codebutler_worker.agents.shell.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 from codebutler_worker.agents.shell.screen import Terminal
+from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 
 FIRST_S = 0.3
 QUIET_S = 0.3

@@ -23,8 +23,8 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from typing import Self
 
-from codebutler_worker.agents.program import Birth, Program, begun, birth_of
-from codebutler_worker.agents.shell.reading import Reading, Record, unrecorded
+from codebutler_worker.programs.program import Birth, Program, begun, birth_of
+from codebutler_worker.programs.reading import Reading, Record, unrecorded
 from codebutler_worker.sandbox.limits import SHELL
 from codebutler_worker.sandbox.port import Launch
 

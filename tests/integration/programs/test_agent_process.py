@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.leftovers import (
+from codebutler_worker.programs.leftovers import (
     MARK,
     descendants,
     kill_orphans,
@@ -21,7 +21,7 @@ from codebutler_worker.agents.leftovers import (
     pid_namespace,
     process_table_ps,
 )
-from codebutler_worker.agents.process import AgentProcess
+from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
 

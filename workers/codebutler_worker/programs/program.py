@@ -22,8 +22,19 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.agents.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
+from codebutler_worker.programs.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
 from codebutler_worker.sandbox.port import Enclosure, Held, Launch
+
+# Nobody can turn a pager's pages or answer git's question for a password.
+UNATTENDED = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
 
 
 @dataclass(frozen=True, slots=True)

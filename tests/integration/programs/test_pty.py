@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.shell.pty import INTERRUPT, PROGRAM, PtyProcess
+from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.programs import require

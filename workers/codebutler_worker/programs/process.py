@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Self
 
-from codebutler_worker.agents.program import Birth, Program, begun, birth_of
+from codebutler_worker.programs.program import Birth, Program, begun, birth_of
 from codebutler_worker.sandbox.port import Launch
 
 LINE_LIMIT_BYTES = 16 * 2**20

@@ -1,0 +1,1 @@
+"""Foreign programs: begun behind the walls, talked to by lines or at a terminal, and ended with all they started."""
