@@ -53,7 +53,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.undo import UndoBackend
 from codebutler_worker.bootstrap import serve
-from codebutler_worker.conversation.desk.desk import Agents
+from codebutler_worker.desk.desk import Agents
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing

@@ -33,10 +33,10 @@ from codebutler.process.threads import hand_over_soon
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
-from codebutler_worker.conversation.desk.desk import Agents, Desk, Reporter
-from codebutler_worker.conversation.desk.draft import Draft
-from codebutler_worker.conversation.desk.outbox import Outbox
 from codebutler_worker.conversation.restored import after_restore
+from codebutler_worker.desk.desk import Agents, Desk, Reporter
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.programs.leftovers import kill_orphans
 from codebutler_worker.roster import Roster
 from codebutler_worker.skills.library import Library

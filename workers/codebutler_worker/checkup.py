@@ -26,7 +26,7 @@ from codebutler.protocol.findings import Finding, Level, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.desk.naming import agent_name
+from codebutler_worker.desk.naming import agent_name
 from codebutler_worker.egress.outlet import for_agents, summary
 from codebutler_worker.egress.trial import try_way_out
 from codebutler_worker.memory.endpoint import memory_finding

@@ -13,8 +13,8 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.disk.backups import LOOK_EVERY_S, Backups, Keeper
 from codebutler.errors import StoreError
-from codebutler_worker.conversation.desk.draft import iso
-from codebutler_worker.conversation.desk.states import STATES
+from codebutler_worker.desk.draft import iso
+from codebutler_worker.desk.states import STATES
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.pruning import BATCH, KEPT
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from codebutler.clock import ManualClock
 from codebutler.errors import StoreError
-from codebutler_worker.conversation.desk.states import STATES, UNFINISHED
+from codebutler_worker.desk.states import STATES, UNFINISHED
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import (
     ApprovalRow,

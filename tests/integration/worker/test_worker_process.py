@@ -34,7 +34,7 @@ from codebutler.protocol.messages import (
 )
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.bootstrap import serve
-from codebutler_worker.conversation.desk.desk import Agents
+from codebutler_worker.desk.desk import Agents
 from codebutler_worker.programs.leftovers import MARK, pid_namespace
 from tests.containers import give_away, open_directory
 from tests.programs import require

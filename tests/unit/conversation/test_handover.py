@@ -6,7 +6,7 @@ from codebutler.config.schema import CommandRule, Config
 from codebutler.model import Quoted
 from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.agents.rehearsal.intents import ListFiles, understand
-from codebutler_worker.conversation.desk.handover import (
+from codebutler_worker.desk.handover import (
     CLOSING,
     RECORD_CHARS,
     Exchange,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.config.schema import AgentSection, Config
-from codebutler_worker.conversation.desk.naming import agent_name, conversation_id, prefixes_of
+from codebutler_worker.desk.naming import agent_name, conversation_id, prefixes_of
 
 
 def test_a_thread_is_a_conversation_unless_the_channel_is() -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from codebutler.model import Operation, Post, React, Update
 from codebutler.protocol.messages import Send
-from codebutler_worker.conversation.desk.outbox import Outbox
+from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from codebutler.config.schema import Config
 from codebutler.config.zones import zone_of
 from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines, used_up
-from codebutler_worker.conversation.desk.draft import Draft, iso, place_of
-from codebutler_worker.conversation.desk.states import move
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.withdrawing import BUDGET, HELD, close_turn
+from codebutler_worker.desk.draft import Draft, iso, place_of
+from codebutler_worker.desk.states import move
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.parking import parked
 from codebutler_worker.store.rows import Account, TurnRow

@@ -11,8 +11,8 @@ from codebutler.config.schema import BudgetSection
 from codebutler.config.zones import zone_of
 from codebutler.protocol.messages import Budget, LimitUse, ToParent
 from codebutler_worker.budget.rules import counts, day_of, is_limited, lines
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import iso
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import iso
 from codebutler_worker.store.rows import Account
 from codebutler_worker.store.unit_of_work import UnitOfWork
 

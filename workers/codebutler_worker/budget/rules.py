@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from codebutler.config.programs import program_of
 from codebutler.config.schema import BudgetSection, Config, Limit
 from codebutler.text.amounts import Unit
-from codebutler_worker.conversation.desk.naming import UNDO
+from codebutler_worker.desk.naming import UNDO
 from codebutler_worker.store.rows import Account, Spent, Used
 
 Scope = Literal["repo", "user", "thread", "job"]

@@ -12,8 +12,8 @@ from codebutler.process.waiting import wait_for
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.budget.hold import account_of
 from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines, used_up
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, iso
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, iso
 from codebutler_worker.store.rows import Spent, TurnRow, Used
 
 KEEP_S = 5.0

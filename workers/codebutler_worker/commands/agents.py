@@ -6,10 +6,10 @@ from codebutler.config.programs import program_names, program_of
 from codebutler.config.schema import Config
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.errands import Reply
-from codebutler_worker.conversation.desk.naming import agent_name
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.errands import Reply
+from codebutler_worker.desk.naming import agent_name
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ErrandRow

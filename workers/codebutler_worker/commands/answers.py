@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from codebutler_worker.commands import agents, diff, logs, memory, skills, undo
-from codebutler_worker.conversation.desk.errands import Answer
+from codebutler_worker.desk.errands import Answer
 
 ANSWERS: Mapping[str, Answer] = {
     "agents": agents.answer,

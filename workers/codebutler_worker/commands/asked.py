@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Command
-from codebutler_worker.conversation.desk.draft import Draft, Place
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.draft import Draft, Place
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ErrandRow, TurnRow, TurnState
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Command, Prompt, Request
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.desk.naming import CHECKS
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.naming import CHECKS
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.tree.checks import checks_command
 
 NOTHING = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from codebutler.text.links import message_link
-from codebutler_worker.conversation.desk.draft import Draft
+from codebutler_worker.desk.draft import Draft
 from codebutler_worker.present.lines import one_line, plain, span
 from codebutler_worker.present.progress import SIGNS
 from codebutler_worker.store.rows import TurnRow, TurnState

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.errands import Attachment, Reply
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.turn.trees import changed_by
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.errands import Attachment, Reply
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import FENCE_CHARS, count, fenced
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ErrandRow

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.parking import drop_parked
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo
 
 OUTSIDE = "Outside threads every message begins a fresh conversation: just write."
 RESET_OUTSIDE = "Say `!reset` in the thread whose conversation is to be forgotten."

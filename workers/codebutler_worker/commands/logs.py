@@ -12,9 +12,9 @@ from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SESSIONS, SessionLogs, session_of
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import words_of
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.errands import Attachment, Reply
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.errands import Attachment, Reply
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.media.kinds import size
 from codebutler_worker.present.lines import code, one_line, plain, span
 from codebutler_worker.present.progress import Message

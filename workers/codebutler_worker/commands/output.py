@@ -8,8 +8,8 @@ from codebutler.config.programs import program_names
 from codebutler.model import Post
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.answer import answer
 from codebutler_worker.present.lines import code, one_line, plain
 from codebutler_worker.present.terminal import CUT_FENCE, FENCE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import plain
 
 

@@ -7,11 +7,11 @@ from codebutler.config.rules import rules_allow
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.conversation.clicks import can_go_on, go_on
-from codebutler_worker.conversation.desk.naming import prefixes_of
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.aside import is_crowded
 from codebutler_worker.conversation.line.withdrawing import CROWDED
+from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.present.progress import button, with_buttons

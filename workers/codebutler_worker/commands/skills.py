@@ -9,10 +9,10 @@ from codebutler.config.rules import rules_allow
 from codebutler.config.schema import RepoSettings
 from codebutler.model import OPERATOR, Command, Prompt, Request
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.errands import Reply
-from codebutler_worker.conversation.desk.naming import agent_name, prefixes_of
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.errands import Reply
+from codebutler_worker.desk.naming import agent_name, prefixes_of
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import clip, code, one_line, plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.skills.library import Library

@@ -24,7 +24,7 @@ from codebutler_worker.commands import (
     usage,
 )
 from codebutler_worker.commands.asked import Asked, Handler
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line
 
 HANDLERS: Mapping[str, Handler] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft
-from codebutler_worker.conversation.desk.errands import Reply
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.turn.trees import changed_by, undo_key
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.errands import Reply
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.undo import ALREADY, BUSY, NO_SNAPSHOT, NOTHING_CHANGED, preview

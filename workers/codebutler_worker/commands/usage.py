@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.words import WORDS, misuse
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.todo import Todo
 
 
 def run(asked: Asked) -> Todo:

@@ -9,18 +9,18 @@ from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
-from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
-from codebutler_worker.conversation.desk.handover import talks
-from codebutler_worker.conversation.desk.lapsed import lapsed, over
-from codebutler_worker.conversation.desk.naming import agent_name, prefixes_of
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
 from codebutler_worker.conversation.line.aside import is_crowded
 from codebutler_worker.conversation.line.marks import FAILED, QUEUED, STOPPED, swap_reactions
 from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE, close_turn, withdraw_turn
 from codebutler_worker.conversation.turn.undoing import undo
+from codebutler_worker.desk.draft import Draft, Place, place_of
+from codebutler_worker.desk.handover import talks
+from codebutler_worker.desk.lapsed import lapsed, over
+from codebutler_worker.desk.naming import agent_name, prefixes_of
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.notices import (

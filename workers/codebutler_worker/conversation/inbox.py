@@ -29,10 +29,6 @@ from codebutler_worker.commands.table import run_command, understood
 from codebutler_worker.conversation.asking.deciding import decide_typed
 from codebutler_worker.conversation.asking.polls import is_polled
 from codebutler_worker.conversation.clicks import click
-from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
-from codebutler_worker.conversation.desk.naming import agent_name, conversation_id
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.aside import park, take_in
 from codebutler_worker.conversation.line.incoming import Incoming
 from codebutler_worker.conversation.line.marks import QUEUED
@@ -40,6 +36,10 @@ from codebutler_worker.conversation.line.parking import drop_parked
 from codebutler_worker.conversation.line.queueing import enqueue
 from codebutler_worker.conversation.line.typing import type_in
 from codebutler_worker.conversation.line.withdrawing import waiting_turn, withdraw_message, withdraw_turn
+from codebutler_worker.desk.draft import Draft, Place, place_of
+from codebutler_worker.desk.naming import agent_name, conversation_id
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
 from codebutler_worker.skills.library import Library

@@ -10,7 +10,7 @@ from codebutler.model import Asked, TurnNote
 from codebutler.protocol.messages import Overview, ToParent
 from codebutler_worker.conversation.asking.calls import POLL_TOOL
 from codebutler_worker.conversation.asking.cards import asked_at_home
-from codebutler_worker.conversation.desk.desk import Desk
+from codebutler_worker.desk.desk import Desk
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

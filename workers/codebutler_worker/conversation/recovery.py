@@ -9,9 +9,9 @@ from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.conversation.asking.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.clicks import request_of
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.states import LIVE, move
 from codebutler_worker.conversation.line.marks import FAILED, QUEUED, WORKING, swap_reactions
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.states import LIVE, move
 from codebutler_worker.present.notices import interrupted, program_interrupted
 from codebutler_worker.present.progress import SIGNS, Message
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from codebutler.disk.backups import Restored
-from codebutler_worker.conversation.desk.draft import Draft, Place
-from codebutler_worker.conversation.desk.states import move
+from codebutler_worker.desk.draft import Draft, Place
+from codebutler_worker.desk.states import move
 
 
 def after_restore(draft: Draft, restored: Restored, channel_id: str) -> None:

@@ -12,9 +12,6 @@ from codebutler.config.programs import beside
 from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
 from codebutler_worker.budget.hold import hold
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft
-from codebutler_worker.conversation.desk.todo import Steer, Typed, Verdict
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.parking import resume_due
@@ -23,6 +20,9 @@ from codebutler_worker.conversation.line.typing import GONE, Outcome, settle
 from codebutler_worker.conversation.line.withdrawing import STEERED, close_turn
 from codebutler_worker.conversation.turn.beginning import Begun, begin
 from codebutler_worker.conversation.turn.turn import Turn
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.todo import Steer, Typed, Verdict
 
 STORE_RETRY_S = 5.0
 MAX_PROGRAMS = 20

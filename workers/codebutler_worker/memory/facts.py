@@ -8,8 +8,8 @@ from functools import partial
 from codebutler.config.secrets import secrets_in
 from codebutler.memory.lines import clean, holds_secret, suspicion
 from codebutler.text.redact import Redactor
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
 from codebutler_worker.store.rows import TurnRow

@@ -22,11 +22,11 @@ from codebutler.memory.file import MemoryFile
 from codebutler.memory.lines import suspicion
 from codebutler.memory.operations import Change, apply, facts_of
 from codebutler.model import ButtonClicked
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, Place
-from codebutler_worker.conversation.desk.errands import Reply
-from codebutler_worker.conversation.desk.naming import prefixes_of
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place
+from codebutler_worker.desk.errands import Reply
+from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.memory import (
     DROP_MEMORY_ACTION,

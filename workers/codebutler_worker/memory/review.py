@@ -22,9 +22,9 @@ from codebutler.memory.lines import holds_secret, suspicion
 from codebutler.memory.operations import FULL_SHARE, Change, apply, is_full
 from codebutler.process.waiting import wait_for
 from codebutler.text.redact import Redactor
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, iso
-from codebutler_worker.conversation.desk.states import UNFINISHED
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, iso
+from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.memory.spending import Purse
 from codebutler_worker.present.memory import logged

@@ -26,8 +26,8 @@ from codebutler_worker.conversation.asking.calls import (
 )
 from codebutler_worker.conversation.asking.cards import card_of
 from codebutler_worker.conversation.asking.quorum import needed_for
-from codebutler_worker.conversation.desk.draft import Draft, Place, iso, place_of
-from codebutler_worker.conversation.desk.states import move
+from codebutler_worker.desk.draft import Draft, Place, iso, place_of
+from codebutler_worker.desk.states import move
 from codebutler_worker.present.approvals import PLAN_TOOL, is_cut
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork

@@ -26,9 +26,9 @@ from codebutler_worker.conversation.asking.approvals import (
     settle,
 )
 from codebutler_worker.conversation.asking.calls import is_same
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.todo import Verdict
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.todo import Verdict
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 

@@ -23,12 +23,12 @@ from codebutler_worker.conversation.asking.calls import (
     with_vote,
 )
 from codebutler_worker.conversation.asking.polls import answer_poll, close_polls
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.lapsed import lapsed
-from codebutler_worker.conversation.desk.naming import conversation_id, prefixes_of
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo, Verdict
 from codebutler_worker.conversation.line.marks import DONE
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.lapsed import lapsed
+from codebutler_worker.desk.naming import conversation_id, prefixes_of
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo, Verdict
 from codebutler_worker.present.approvals import PLAN_TOOL, TOGETHER
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.questions import box

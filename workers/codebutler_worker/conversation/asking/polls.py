@@ -17,12 +17,12 @@ from codebutler.model import ButtonClicked, MessagePosted
 from codebutler_worker.conversation.asking.approvals import settle
 from codebutler_worker.conversation.asking.calls import POLL_TOOL, canonical, digest_of, options_of, with_vote
 from codebutler_worker.conversation.asking.cards import card_of
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.handover import talks
-from codebutler_worker.conversation.desk.naming import conversation_id, prefixes_of
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.incoming import Incoming
 from codebutler_worker.conversation.line.queueing import enqueue
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.handover import talks
+from codebutler_worker.desk.naming import conversation_id, prefixes_of
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.questions import options_in
 from codebutler_worker.store.rows import ApprovalRow, TurnRow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from codebutler_worker.conversation.desk.draft import Draft
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE, was_held
+from codebutler_worker.desk.draft import Draft
 from codebutler_worker.store.rows import TurnRow
 
 CONTINUED_REASON = "continued"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codebutler.config.schema import Config
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.naming import agent_name, conversation_id
-from codebutler_worker.conversation.desk.todo import Todo
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
 from codebutler_worker.conversation.line.queueing import enqueue, opened
 from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE, is_aside
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.naming import agent_name, conversation_id
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.notices import crowded, stale
 from codebutler_worker.store.rows import TurnRow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codebutler.model import File
-from codebutler_worker.conversation.desk.draft import Draft
+from codebutler_worker.desk.draft import Draft
 from codebutler_worker.media.kinds import is_voice
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, message_id
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler_worker.conversation.desk.draft import Draft, place_of
+from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.store.rows import TurnRow
 
 QUEUED = "hourglass_flowing_sand"

@@ -14,13 +14,13 @@ from codebutler.config.schema import Config
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.handover import talks
-from codebutler_worker.conversation.desk.naming import agent_name
-from codebutler_worker.conversation.desk.states import move
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, carry_on
 from codebutler_worker.conversation.line.marks import QUEUED, STOPPED, swap_reactions
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.handover import talks
+from codebutler_worker.desk.naming import agent_name
+from codebutler_worker.desk.states import move
 from codebutler_worker.present.notices import DROPPED, decided
 from codebutler_worker.present.parking import RESUMED, parked_text
 from codebutler_worker.store.rows import TurnRow

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from codebutler_worker.conversation.desk.draft import Draft, iso, place_of
+from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.present import progress
 from codebutler_worker.store.rows import TurnRow
 

@@ -12,12 +12,12 @@ from datetime import timedelta
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
-from codebutler_worker.conversation.desk.draft import Draft, Place, iso, place_of
-from codebutler_worker.conversation.desk.naming import agent_name, conversation_id
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Steer, Todo
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
 from codebutler_worker.conversation.line.marks import QUEUED
+from codebutler_worker.desk.draft import Draft, Place, iso, place_of
+from codebutler_worker.desk.naming import agent_name, conversation_id
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Steer, Todo
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import TurnRow
 

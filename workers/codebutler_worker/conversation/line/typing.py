@@ -12,12 +12,12 @@ from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.config.shells import is_shell, objection_to_lines
 from codebutler.protocol.messages import Audit
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.naming import prefixes_of
-from codebutler_worker.conversation.desk.states import LIVE
-from codebutler_worker.conversation.desk.todo import Todo, Typed
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
 from codebutler_worker.conversation.line.marks import DONE, FAILED
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.desk.states import LIVE
+from codebutler_worker.desk.todo import Todo, Typed
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.store.rows import TurnRow
 

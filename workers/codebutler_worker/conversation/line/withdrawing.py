@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.states import move
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.marks import QUEUED, STOPPED, swap_reactions
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.states import move
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import MessageRow, TurnRow
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from codebutler.config.schema import Config
 from codebutler.errors import CodeButlerError
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft
-from codebutler_worker.conversation.desk.handover import (
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.handover import (
     DIFF_BYTES,
     Exchange,
     missed,

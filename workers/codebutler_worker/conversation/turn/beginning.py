@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler_worker.conversation.asking.approvals import answers_before
-from codebutler_worker.conversation.desk.draft import Draft, place_of
-from codebutler_worker.conversation.desk.naming import WORDLESS
-from codebutler_worker.conversation.desk.states import move
 from codebutler_worker.conversation.line.again import LIMIT
 from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.withdrawing import STALE
@@ -22,6 +19,9 @@ from codebutler_worker.conversation.turn.continuing import session_name
 from codebutler_worker.conversation.turn.prompt import Said, attached, user_prompt
 from codebutler_worker.conversation.turn.showing import opening
 from codebutler_worker.conversation.turn.trees import to_put_back
+from codebutler_worker.desk.draft import Draft, place_of
+from codebutler_worker.desk.naming import WORDLESS
+from codebutler_worker.desk.states import move
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.reducer import View

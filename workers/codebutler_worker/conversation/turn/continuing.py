@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler_worker.conversation.desk.draft import Draft
+from codebutler_worker.desk.draft import Draft
 from codebutler_worker.store.rows import SessionRow, TurnRow
 
 LOOKED_AT = 200

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from codebutler_worker.agents.backend import AgentEvent, Output
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Place
 from codebutler_worker.conversation.turn.beginning import Begun
 from codebutler_worker.conversation.turn.progress import ProgressMessage
 from codebutler_worker.conversation.turn.showing import Showing
 from codebutler_worker.conversation.turn.telling import Telling
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Place
 from codebutler_worker.present import progress
 from codebutler_worker.present.aloud import aloud
 from codebutler_worker.present.progress import Message

@@ -10,13 +10,13 @@ from codebutler.model import Post
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
-from codebutler_worker.conversation.desk.draft import Draft, Place, iso, place_of
-from codebutler_worker.conversation.desk.handover import plan_kept
-from codebutler_worker.conversation.desk.states import TurnEvent, move
 from codebutler_worker.conversation.line.again import LIMITS
 from codebutler_worker.conversation.line.marks import DONE, FAILED, QUEUED, STOPPED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.withdrawing import BUDGET
 from codebutler_worker.conversation.turn.showing import Showing
+from codebutler_worker.desk.draft import Draft, Place, iso, place_of
+from codebutler_worker.desk.handover import plan_kept
+from codebutler_worker.desk.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, plain, span
 from codebutler_worker.present.notices import failed

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from codebutler.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, Place
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.media import shelf
 from codebutler_worker.media.fetcher import Fetched, NotFetchedError
 from codebutler_worker.media.kinds import audio_name, is_voice, kind_of, safe_name

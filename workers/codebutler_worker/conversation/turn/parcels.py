@@ -13,8 +13,8 @@ from codebutler.model import Post, Upload
 from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, prose_of
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.asking.polls import open_poll
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Place
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Place
 from codebutler_worker.media import shelf
 from codebutler_worker.present.envelopes import posts
 from codebutler_worker.present.files import only_files, unsent

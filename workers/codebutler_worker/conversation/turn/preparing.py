@@ -6,15 +6,15 @@ from pathlib import Path
 
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.teaching import instructions
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import place_of
-from codebutler_worker.conversation.desk.naming import WORDLESS
 from codebutler_worker.conversation.turn.background import gather
 from codebutler_worker.conversation.turn.beginning import Begun
 from codebutler_worker.conversation.turn.luggage import Luggage
 from codebutler_worker.conversation.turn.memory_file import read_memory
 from codebutler_worker.conversation.turn.prompt import system_prompt
 from codebutler_worker.conversation.turn.trees import TurnTrees
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import place_of
+from codebutler_worker.desk.naming import WORDLESS
 from codebutler_worker.memory.block import memory_block
 from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present.worktree import own_worktree

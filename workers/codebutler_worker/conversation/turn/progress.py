@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from codebutler.process.waiting import wait_for
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, Place
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present.progress import Message
 
 TICK_S = 15.0

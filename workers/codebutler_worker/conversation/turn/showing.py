@@ -12,8 +12,8 @@ from codebutler.config.schema import CommandRule
 from codebutler.errors import StoreError
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.agents.record import session_of
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, Place
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present import terminal
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.terminal import Page, Pages

@@ -9,9 +9,9 @@ from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import AgentEvent, ToolResult, ToolUse
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, Place
 from codebutler_worker.conversation.turn.progress import EDIT_S
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.reducer import View
 from codebutler_worker.present.tools import joined, tool_result

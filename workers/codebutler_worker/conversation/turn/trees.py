@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError, StoreError
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft
-from codebutler_worker.conversation.desk.naming import IMAGE, UNDO
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.naming import IMAGE, UNDO
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.tree.tree import AFTER, BEFORE, Snapshot
 

@@ -28,9 +28,6 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking.asking import Asking
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, Place, place_of
-from codebutler_worker.conversation.desk.todo import Verdict
 from codebutler_worker.conversation.line.parking import others_than, resume_at
 from codebutler_worker.conversation.line.typing import GONE
 from codebutler_worker.conversation.turn.beginning import Begun
@@ -40,6 +37,9 @@ from codebutler_worker.conversation.turn.ending import Ending, conclude
 from codebutler_worker.conversation.turn.parcels import Parcels
 from codebutler_worker.conversation.turn.preparing import Preparing
 from codebutler_worker.conversation.turn.trees import TurnTrees
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place, place_of
+from codebutler_worker.desk.todo import Verdict
 from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from codebutler_worker.conversation.desk.draft import Draft, Place
-from codebutler_worker.conversation.desk.naming import UNDO
-from codebutler_worker.conversation.desk.states import LIVE
 from codebutler_worker.conversation.turn.trees import undo_key
+from codebutler_worker.desk.draft import Draft, Place
+from codebutler_worker.desk.naming import UNDO
+from codebutler_worker.desk.states import LIVE
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.undo import ALREADY, BUSY, UNDOING

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from codebutler.model import ButtonClicked
-from codebutler_worker.conversation.desk.draft import Draft, Place
-from codebutler_worker.conversation.desk.todo import Todo
+from codebutler_worker.desk.draft import Draft, Place
+from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line
 
 LAPSED = (

@@ -22,9 +22,9 @@ from codebutler.protocol.messages import Audit, Log, LogTag
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.desk.draft import Draft
-from codebutler_worker.conversation.desk.outbox import Outbox
-from codebutler_worker.conversation.desk.thread_reader import ThreadReader
+from codebutler_worker.desk.draft import Draft
+from codebutler_worker.desk.outbox import Outbox
+from codebutler_worker.desk.thread_reader import ThreadReader
 from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.skills.library import Library

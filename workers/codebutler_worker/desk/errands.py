@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from codebutler.errors import CodeButlerError, StoreError
 from codebutler.model import Upload
-from codebutler_worker.conversation.desk.desk import Desk
-from codebutler_worker.conversation.desk.draft import Draft, Place
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present.lines import code, one_line, plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ErrandRow
