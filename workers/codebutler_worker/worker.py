@@ -33,7 +33,6 @@ from codebutler.protocol.messages import (
 )
 from codebutler_worker.budget.report import Reports
 from codebutler_worker.commands.answers import ANSWERS
-from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler
@@ -42,6 +41,7 @@ from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.errands import Errands
 from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.desk.todo import Todo
+from codebutler_worker.inbox import Inbox
 from codebutler_worker.memory.review import Reviews, model_of
 from codebutler_worker.present.lines import count
 

@@ -12,12 +12,12 @@ from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.model import ButtonClicked, NoRequest
-from codebutler_worker.conversation.inbox import Inbox
 from codebutler_worker.conversation.line.again import CONTINUED_REASON
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.restored import after_restore
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.states import STATES
+from codebutler_worker.inbox import Inbox
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
