@@ -15,29 +15,37 @@ from typing import Protocol
 class Clock(Protocol):
     """What time it is, and waiting for it to pass. All spans are seconds."""
 
-    def monotonic(self) -> float: ...
+    def monotonic(self) -> float:
+        """Seconds since some moment, never set back; stands still while the machine sleeps (Linux)."""
 
-    def boottime(self) -> float: ...
+    def boottime(self) -> float:
+        """Seconds since some moment, those the machine slept through included."""
 
-    def now(self) -> datetime: ...
+    def now(self) -> datetime:
+        """The time of day, in UTC; somebody may set it, forwards or back."""
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Let ``seconds`` pass; zero or less still lets others run."""
 
 
 class SystemClock:
     """The real clock."""
 
     def monotonic(self) -> float:
+        """See the port."""
         return time.monotonic()
 
     def boottime(self) -> float:
+        """See the port. Source: clock_gettime(2), CLOCK_BOOTTIME; macOS has none."""
         # Elsewhere the wall clock comes nearest, until somebody sets it.
         return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
 
     def now(self) -> datetime:
+        """See the port."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
+        """See the port."""
         await asyncio.sleep(seconds)
 
 
@@ -50,15 +58,19 @@ class ManualClock:
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
 
     def monotonic(self) -> float:
+        """See the port. Seconds that ``advance`` was told, all together."""
         return self._elapsed_s
 
     def boottime(self) -> float:
+        """See the port. This clock's machine never sleeps."""
         return self._elapsed_s
 
     def now(self) -> datetime:
+        """See the port. The start, and what was advanced since."""
         return datetime.fromtimestamp(self._start.timestamp() + self._elapsed_s, UTC)
 
     async def sleep(self, seconds: float) -> None:
+        """See the port. Ends only when the clock is advanced far enough."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return

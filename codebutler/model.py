@@ -66,6 +66,7 @@ class MessageEdited(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ed
 
     @property
     def key(self) -> str:
+        """One for each edit: the same message may be edited again."""
         return f"edit:{self.channel}:{self.ts}:{self.edited_ts}"
 
 
@@ -79,6 +80,7 @@ class MessageDeleted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="d
 
     @property
     def key(self) -> str:
+        """The same however often Slack tells of it: a message is withdrawn once."""
         return f"delete:{self.channel}:{self.ts}"
 
 
@@ -93,6 +95,7 @@ class SlashCommand(Struct, frozen=True, kw_only=True, tag_field="kind", tag="sla
 
     @property
     def key(self) -> str:
+        """Slack's trigger id, which is new each time: the same words typed twice are two wishes."""
         return f"slash:{self.channel}:{self.trigger_id}"
 
 
@@ -117,6 +120,7 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
 
     @property
     def key(self) -> str:
+        """``action_ts`` makes it one press: the same button may be pressed again."""
         return f"click:{self.channel}:{self.message_ts}:{self.action_ts}"
 
 

@@ -122,13 +122,16 @@ class ParentServices:
         return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, may)
 
     async def settle(self, seq: int) -> None:
+        """See the port."""
         await self._journal.settle(seq)
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
+        """See the port. One message; what people write meanwhile is kept."""
         kept = "What you write meanwhile is kept; `codebutler logs` on its machine says more."
         await self.notice(repo.channel_id, f"⚠️ *{repo.name}*: {escape(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
+        """See the port. An interrupted turn is also over for those who wait for its stream, and shown in App Home."""
         if record.decision == "interrupted":
             self.on_interrupted(repo.channel_id)
             self._sender.turn_over(repo.channel_id, record.thread)
@@ -146,6 +149,7 @@ class ParentServices:
         )
 
     def log(self, repo: str, tag: LogTag, text: str) -> None:
+        """See the port."""
         self._logs.record(repo, tag, text)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
