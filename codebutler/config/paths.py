@@ -34,18 +34,22 @@ class Home:
 
     @property
     def config(self) -> Path:
+        """The global configuration, tokens included."""
         return self.root / CONFIG_NAME
 
     @property
     def env_file(self) -> Path:
+        """Variables that stand for keys of the configuration, a line each: NAME=value."""
         return self.root / ".env"
 
     @property
     def registry(self) -> Path:
+        """Which repositories are served, and which digest of their configuration is trusted."""
         return self.root / "repos.json"
 
     @property
     def journal(self) -> Path:
+        """The events Slack saw acknowledged that no worker has taken yet, and what was seen lately."""
         return self.root / "journal.db"
 
     @property
@@ -55,22 +59,27 @@ class Home:
 
     @property
     def socket(self) -> Path:
+        """Where the running supervisor answers `codebutler status` and its like."""
         return self.root / "supervisor.sock"
 
     @property
     def lock(self) -> Path:
+        """Held for as long as a supervisor runs; the file itself stays."""
         return self.root / "supervisor.lock"
 
     @property
     def logs(self) -> Path:
+        """The directory of all logs of the parent."""
         return self.root / "logs"
 
     @property
     def log_file(self) -> Path:
+        """What people read: one line for each thing that happened."""
         return self.logs / "codebutler.log"
 
     @property
     def audit(self) -> Path:
+        """What was run or refused for whom: one JSON object a line, each with the digest of the one before."""
         return self.logs / "audit.jsonl"
 
     def ensure(self) -> Home:
@@ -106,14 +115,17 @@ class RepoPaths:
 
     @property
     def root(self) -> Path:
+        """The private directory; git ignores it by a file of its own."""
         return self.repo / PRIVATE_DIR
 
     @property
     def config(self) -> Path:
+        """The repository's configuration: what loosens safety counts in it only while its digest is trusted."""
         return self.root / CONFIG_NAME
 
     @property
     def store(self) -> Path:
+        """The worker's SQLite file; its one writer is that worker."""
         return self.root / "store.db"
 
     def open(self, *, create: bool = False) -> PrivateDir:
