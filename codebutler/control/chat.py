@@ -39,26 +39,31 @@ KEPT = "{} does not run now ({}); the message is kept until it does"
 class Lives(Protocol):
     """The supervisor, as far as it says why a worker stays down."""
 
-    def down(self, name: str) -> str: ...
+    def down(self, name: str) -> str:
+        """Why the repository's worker stays down; "" if it does not."""
 
 
 class Door(Protocol):
     """Where wishes are handed in, anybody's: the intake."""
 
-    async def accept(self, event: Event) -> Outcome: ...
+    async def accept(self, event: Event) -> Outcome:
+        """Journal an event as Slack's are; what became of it. Raises StoreError."""
 
 
 class Slack(Protocol):
     """The sender, as far as the operator goes."""
 
     @property
-    def trouble(self) -> str: ...
+    def trouble(self) -> str:
+        """Why nothing can be sent now; "" while all is well."""
 
-    async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str: ...
+    async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
-    ) -> Page: ...
+    ) -> Page:
+        """A page of a thread (oldest first) or of a channel (newest first). Raises ChatError."""
 
 
 class Mouth:

@@ -118,9 +118,11 @@ class ChatListener:
 class Hearer(Protocol):
     """Somebody who wants to know what is done in a channel."""
 
-    def hears(self, channel: str) -> bool: ...
+    def hears(self, channel: str) -> bool:
+        """Whether what is done in this channel is of interest."""
 
-    def hear(self, spoken: Spoken) -> None: ...
+    def hear(self, spoken: Spoken) -> None:
+        """Something was done there, and Slack has taken it. Returns at once."""
 
 
 class Listening(Hearer, Protocol):
@@ -128,9 +130,11 @@ class Listening(Hearer, Protocol):
 
     ear: Ear
 
-    def overhear(self, event: MessagePosted) -> None: ...
+    def overhear(self, event: MessagePosted) -> None:
+        """Somebody else wrote in the channel. Returns at once."""
 
-    def hear_live(self, live: Live) -> None: ...
+    def hear_live(self, live: Live) -> None:
+        """What a running turn says and does before it is posted. Returns at once."""
 
 
 class Listeners:

@@ -34,9 +34,11 @@ from codebutler.slack.sender import Sender
 class Workers(Protocol):
     """The supervisor, as far as the operator goes."""
 
-    def stop_turns(self, name: str, user: str) -> None: ...
+    def stop_turns(self, name: str, user: str) -> None:
+        """End every turn of the repository; ``user`` is told as the one who did. Raises RegistryError."""
 
-    def down(self, name: str) -> str: ...
+    def down(self, name: str) -> str:
+        """Why the repository's worker stays down; "" if it does not. Raises RegistryError."""
 
 
 class Asked(Protocol):
@@ -44,19 +46,24 @@ class Asked(Protocol):
 
     table: RepoTable
 
-    async def status(self) -> dict[str, Any]: ...
+    async def status(self) -> dict[str, Any]:
+        """What `codebutler status --json` prints."""
 
-    async def reload(self) -> str: ...
+    async def reload(self) -> str:
+        """Read the registry and the configurations again; one line on what changed."""
 
 
 class Jobs(Protocol):
     """The schedule, as far as the operator goes."""
 
-    def rows(self) -> list[dict[str, Any]]: ...
+    def rows(self) -> list[dict[str, Any]]:
+        """Every job of every repository, for `codebutler jobs`."""
 
-    async def manage(self, action: str, name: str) -> str: ...
+    async def manage(self, action: str, name: str) -> str:
+        """Run, pause or resume a job; one line on what became of it. Raises UnknownJobError, StoreError."""
 
-    async def look_again(self) -> None: ...
+    async def look_again(self) -> None:
+        """Wait until what the files say now is what is scheduled."""
 
 
 class Operator:

@@ -180,7 +180,8 @@ ControlReply = StatusReply | JobsReply | Posted | Said | Heard | Past | Opened |
 class Control(Protocol):
     """What the parent offers on the socket."""
 
-    def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]: ...
+    def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
+        """The replies to one request, as they come, until there is none left."""
 
     def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
         """Until ``wishes`` end: the other side has gone."""
