@@ -20,15 +20,18 @@ log = logging.getLogger("codebutler.direct")
 class Board(Protocol):
     """The chat, as far as direct conversations go."""
 
-    async def open_direct(self, user: str) -> str: ...
+    async def open_direct(self, user: str) -> str:
+        """The ID of our conversation with the user, made at need. Raises ChatError."""
 
 
 class Gaps(Protocol):
     """The journal, as far as it knows from when on a channel is followed. Both raise StoreError."""
 
-    async def open_gaps(self, channels: Collection[str]) -> None: ...
+    async def open_gaps(self, channels: Collection[str]) -> None:
+        """From now on messages in these channels may be missed, and are looked for."""
 
-    async def close_gap(self, channel: str) -> None: ...
+    async def close_gap(self, channel: str) -> None:
+        """All that was missed in the channel has been taken in."""
 
 
 class Acquaintance:

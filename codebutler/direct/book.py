@@ -22,9 +22,13 @@ log = logging.getLogger("codebutler.direct")
 class Shelf(Protocol):
     """Where it is kept: the journal. Both raise StoreError."""
 
-    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None: ...
+    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
+        """These messages and files of the direct conversation ``channel`` belong to the repository of
+        channel ``home``.
+        """
 
-    async def placed_direct(self) -> list[tuple[str, str, str]]: ...
+    async def placed_direct(self) -> list[tuple[str, str, str]]:
+        """The newest of what was placed, oldest first: (home, item, channel)."""
 
 
 class Book:

@@ -50,15 +50,15 @@ Thread = tuple[str, str]
 class Mouth(Protocol):
     """The sender: does an operation once, however often it is tried."""
 
-    async def submit(
-        self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False
-    ) -> str: ...
+    async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False) -> str:
+        """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
 
 
 class Receipts(Protocol):
     """The journal, as far as it forgets."""
 
-    async def settle(self, seq: int) -> None: ...
+    async def settle(self, seq: int) -> None:
+        """The entry is done with. Raises StoreError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,9 @@ class DirectRouter:
         self._cards: dict[Thread, str] = {}
 
     def route(self, entry: Entry) -> None:
+        """See the port. Where no repository is known yet for a thread, the entry is kept until the person
+        has said which.
+        """
         if not is_direct(entry.channel):
             self._router.route(entry)
             return

@@ -42,6 +42,7 @@ class AuditedRouter:
         self.trouble = ""
 
     def route(self, entry: Entry) -> None:
+        """See the port. What would start a turn waits for its audit line, and all that came after it does, too."""
         if self.trouble and isinstance(entry.request, Command):
             self._router.route(entry)
         elif self._waiting or isinstance(entry.request, Prompt):

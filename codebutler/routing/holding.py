@@ -29,6 +29,7 @@ class HoldingRouter:
             self.release(channel)
 
     def route(self, entry: Entry) -> None:
+        """See the port. Of a channel that is held, only what was written in it waits."""
         held = self._held.get(entry.channel)
         if held is None or not _is_written(entry.event):
             self._router.route(entry)

@@ -10,7 +10,8 @@ from codebutler.intake.entry import Entry
 class Workers(Protocol):
     """The local supervisor, as the router sees it."""
 
-    def deliver(self, entry: Entry) -> None: ...
+    def deliver(self, entry: Entry) -> None:
+        """Queue an event for its channel's worker, waking it; where there is none, the journal keeps it."""
 
 
 class LocalRouter:

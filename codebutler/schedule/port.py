@@ -11,10 +11,12 @@ from codebutler.model import Event, Post
 class Mouth(Protocol):
     """Says things, once each."""
 
-    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str: ...
+    async def post(self, channel: str, key: str, post: Post, *, unsure: bool) -> str:
+        """Say something once for each ``key``; its ts. ``unsure``: it may stand there already. Raises ChatError."""
 
 
 class Door(Protocol):
     """Where wishes are handed in, anybody's: the intake."""
 
-    async def accept(self, event: Event, *, missed: bool = False) -> Outcome: ...
+    async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
+        """Journal an event; what became of it. ``missed``: nothing ran when it was due. Raises StoreError."""

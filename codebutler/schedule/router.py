@@ -50,6 +50,7 @@ class ScheduleRouter:
         self._around = around
 
     def route(self, entry: Entry) -> None:
+        """See the port. The words about time are answered here and seen by no worker."""
         repo = self._around.repo_of(entry.channel)
         ours = isinstance(entry.request, Command) and entry.request.name in OURS
         if repo and ours and isinstance(entry.event, MessagePosted | SlashCommand):

@@ -44,13 +44,17 @@ class Manager(Protocol):
 
     file: Path
 
-    def install(self) -> None: ...
+    def install(self) -> None:
+        """Write ``file``, switch the service on and begin to start it; what was installed is replaced."""
 
-    def uninstall(self) -> bool: ...
+    def uninstall(self) -> bool:
+        """Stop the service and take it away; False if there was none."""
 
-    def report(self) -> Report: ...
+    def report(self) -> Report:
+        """How the service is now."""
 
-    def advice(self) -> str: ...
+    def advice(self) -> str:
+        """What is left to do so that it runs without anybody being logged in; "" if nothing."""
 
 
 def run(argv: Sequence[str]) -> Ran:
