@@ -30,7 +30,8 @@ log = logging.getLogger("codebutler.apphome")
 class Board(Protocol):
     """The chat, as far as homes go."""
 
-    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None: ...
+    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+        """Replace what the user's home shows. Raises ChatError."""
 
 
 Scene = Callable[[str, Mapping[str, tuple[TurnNote, ...]]], tuple[list[RepoCard] | None, str]]

@@ -19,13 +19,15 @@ log = logging.getLogger("codebutler.apphome")
 class Homes(Protocol):
     """App Home."""
 
-    def vain(self, user: str) -> None: ...
+    def vain(self, user: str) -> None:
+        """The user pressed something in their home that stands for nothing: show them that. Returns at once."""
 
 
 class Mouth(Protocol):
     """The sender."""
 
-    async def submit(self, channel: str, op_id: str, operation: Post, *, unsure: bool = False) -> str: ...
+    async def submit(self, channel: str, op_id: str, operation: Post, *, unsure: bool = False) -> str:
+        """Do ``operation`` once, however often ``op_id`` is tried; the message's ts. Raises ChatError."""
 
 
 class Vain:

@@ -100,11 +100,13 @@ class LazyGroup(TyperGroup):
             self.add_command(LazyCommand(row))
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """The options of an earlier product (`--install` and the like) are read as the commands they became."""
         if args and args[0] in FORMER:
             args = [*FORMER[args[0]], *args[1:]]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Import the module of the command that was asked for, and of no other."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 

@@ -99,6 +99,7 @@ class Life:
 
     @property
     def pid(self) -> int:
+        """The worker's process ID."""
         return self._link.pid
 
     @property

@@ -15,23 +15,28 @@ class JournalEntry(Protocol):
     """An accepted event in the parent's journal; ``seq`` orders the entries."""
 
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> int:
+        """Its number, higher than that of every entry before it."""
 
     @property
-    def channel(self) -> str: ...
+    def channel(self) -> str:
+        """Where it came from: a channel, or a direct conversation."""
 
     @property
-    def event(self) -> Event: ...
+    def event(self) -> Event:
+        """What happened, as Slack told it."""
 
     @property
-    def request(self) -> Request: ...
+    def request(self) -> Request:
+        """What is asked for by it, as it was read when it came."""
 
 
 class WorkerLink(Protocol):
     """One worker process and the pipe to it. ``kill`` after its death is harmless."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """The process ID, also after its death."""
 
     def messages(self) -> AsyncIterator[ToParent]:
         """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
@@ -39,14 +44,17 @@ class WorkerLink(Protocol):
     def printed(self) -> AsyncIterator[str]:
         """Each line the worker prints on stdout or stderr; it talks by messages, so this is a mishap."""
 
-    def send(self, message: object) -> None: ...
+    def send(self, message: object) -> None:
+        """Queue a message of ``protocol.messages``. Raises FrameTooLargeError."""
 
-    async def drain(self) -> None: ...
+    async def drain(self) -> None:
+        """Wait until the worker has taken enough that more may be queued."""
 
     async def wait_dead(self) -> int:
         """The exit code, negative for a signal. May be awaited by several."""
 
-    def kill(self, signal_number: int) -> None: ...
+    def kill(self, signal_number: int) -> None:
+        """Send a signal to the worker, and to nobody else however late it is."""
 
     def close(self) -> None:
         """Close this end of the pipes."""
@@ -55,7 +63,8 @@ class WorkerLink(Protocol):
 class Spawner(Protocol):
     """Starts worker processes. Raises OSError or EOFError when it cannot."""
 
-    async def spawn(self, name: str) -> WorkerLink: ...
+    async def spawn(self, name: str) -> WorkerLink:
+        """Start the worker of the repository ``name``; its settings follow over the link."""
 
 
 class Services(Protocol):

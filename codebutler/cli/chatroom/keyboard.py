@@ -24,7 +24,8 @@ _LFLAG, _CC = 3, 6
 class Source(Protocol):
     """Something else to wait for."""
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when there is something, as select(2) wants it."""
 
 
 class Interrupted(Exception):  # noqa: N818 - a key, no failure
