@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from pathlib import Path
 
@@ -326,3 +327,22 @@ async def test_the_final_figures_are_written_last(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         assert rows(store, "SELECT cost_usd, input_tokens FROM turns") == [(0.5, 200)]
         run.leave.set()
+
+
+@pytest.mark.parametrize("cost_usd", [-5.0, 1e300, math.nan, math.inf])
+async def test_a_false_claim_of_an_agent_makes_no_room_and_ends_no_turn(
+    tmp_path: Path, cost_usd: float
+) -> None:
+    """What runs beside an agent's program can write lines in its name."""
+    figure = -(10**30) if cost_usd < 0 else 10**30
+    async with worker(budgeted(tmp_path, repo=Limit(usd_per_day=0.3))) as parent:
+        await uses(parent, "100.1", Usage(12, 34, 0.29, 3))
+        parent.says("work", "150.1")
+        run = await parent.run(1)
+        claim = Usage(figure, figure, cost_usd, figure)
+        run.does(Started("session-1"), Finished(True, "Done.", "done", claim, cost_usd))
+        await parent.until(lambda: parent.reactions("150.1") == ["white_check_mark"], flow=True)
+        if cost_usd < 0:
+            await uses(parent, "160.1", Usage(cost_usd=0.02), 2)
+        parent.says("write the letter", "200.1")
+        assert "is used up" in (await held(parent, "200.1")).text

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from codebutler_worker.memory.notes import Notes
+from codebutler_worker.tools.notes import Notes
+from codebutler_worker.tools.plan import PlanStep
+
+N = TypeVar("N", int, float)
 
 Reason = Literal[
     "done",
@@ -101,14 +104,6 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanStep:
-    """One task of a plan."""
-
-    text: str
-    state: Literal["pending", "in_progress", "done"]
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The agent's whole task list as it stands now."""
 
@@ -148,14 +143,32 @@ class Withdrawn:
     id: str
 
 
+MOST = 10**12
+"""More than that, of tokens or dollars, nobody has used."""
+
+
+def figure(claimed: N) -> N:
+    """What an agent says it has used, as far as it can be: what makes no room in a budget is not below zero, and what
+    is no number counts as the most. What runs beside its program can write in its name."""
+    if claimed < 0:
+        return type(claimed)(0)
+    return claimed if claimed <= MOST else type(claimed)(MOST)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What this turn has used so far."""
+    """What this turn has used so far; impossible figures become possible ones."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
     turns: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("input_tokens", "output_tokens", "turns"):
+            object.__setattr__(self, name, figure(getattr(self, name)))
+        if self.cost_usd is not None:
+            object.__setattr__(self, "cost_usd", figure(self.cost_usd))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +207,10 @@ class Finished:
     total_cost_usd: float | None = None
     exit_code: int | None = None
     resets_at_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.total_cost_usd is not None:
+            object.__setattr__(self, "total_cost_usd", figure(self.total_cost_usd))
 
 
 AgentEvent = (
