@@ -20,7 +20,6 @@ from codebutler_worker.agents.backend import (
     Approval,
     Finished,
     Plan,
-    PlanStep,
     Question,
     Started,
     Text,
@@ -33,6 +32,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import BUSY
 from codebutler_worker.agents.watch import Limits
+from codebutler_worker.tools.plan import PlanStep
 from tests.walls import NoWalls
 
 AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"

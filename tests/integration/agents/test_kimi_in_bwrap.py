@@ -19,7 +19,6 @@ from codebutler_worker.agents.backend import (
     Approval,
     Finished,
     Plan,
-    PlanStep,
     Question,
     Started,
     ToolResult,
@@ -29,6 +28,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.tools.plan import PlanStep
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
 

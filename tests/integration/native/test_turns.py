@@ -12,7 +12,6 @@ from codebutler_worker.agents.backend import (
     Answer,
     Approval,
     Plan,
-    PlanStep,
     Question,
     Started,
     Text,
@@ -23,6 +22,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.model import ModelError, System, User
+from codebutler_worker.tools.plan import PlanStep
 from tests.integration.native.conftest import Studio, end, says, session_of
 
 EDIT = ("edit_file", {"path": "src/app.py", "old": "hello", "new": "good day"})

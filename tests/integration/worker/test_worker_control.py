@@ -11,13 +11,13 @@ from codebutler_worker.agents.backend import (
     Approval,
     Finished,
     Plan,
-    PlanStep,
     Question,
     Started,
     Text,
     ToolResult,
     ToolUse,
 )
+from codebutler_worker.tools.plan import PlanStep
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 

@@ -9,7 +9,7 @@ import pytest
 from codebutler.model import Command, MessagePosted, Prompt, SlashCommand
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.facts import MAX_FACTS
-from codebutler_worker.memory.notes import Notes
+from codebutler_worker.tools.notes import Notes
 from codebutler_worker.tools.port import ToolError
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from codebutler.model import Command, MessagePosted, Quoted
 from codebutler.protocol.messages import FetchThread, Log, ThreadFetched
-from codebutler_worker.agents.backend import Finished, Plan, PlanStep, Started
+from codebutler_worker.agents.backend import Finished, Plan, Started
+from codebutler_worker.tools.plan import PlanStep
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 ROOT = "50.1"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.backend import Plan, PlanStep
+from codebutler_worker.agents.backend import Plan
 from codebutler_worker.agents.claude.tasks import MAX_STEPS, TaskList
+from codebutler_worker.tools.plan import PlanStep
 
 
 def does(

@@ -12,7 +12,6 @@ from codebutler_worker.agents.backend import (
     Approval,
     Limit,
     Plan,
-    PlanStep,
     Question,
     Started,
     Text,
@@ -24,6 +23,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.claude.schema import Line, decode
 from codebutler_worker.agents.claude.translate import Translator
+from codebutler_worker.tools.plan import PlanStep
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
 REPO = Path("/home/you/repo")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.agents.native.cleaning import (
     LOW,
     RECENT,
@@ -19,6 +18,7 @@ from codebutler_worker.agents.native.cleaning import (
 from codebutler_worker.agents.native.history import mended
 from codebutler_worker.agents.native.loop import CUT
 from codebutler_worker.agents.native.model import Assistant, Call, Message, System, Told, User
+from codebutler_worker.tools.plan import PlanStep
 
 CONTEXT = 10_000
 HEAD: list[Message] = [System("the orders"), User("the task")]

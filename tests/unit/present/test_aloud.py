@@ -9,7 +9,6 @@ from codebutler_worker.agents.backend import (
     Finished,
     Limit,
     Plan,
-    PlanStep,
     Started,
     Text,
     Thinking,
@@ -19,6 +18,7 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.present.aloud import MAX_CHARS, aloud
+from codebutler_worker.tools.plan import PlanStep
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from codebutler_worker.agents.backend import (
     Finished,
     Limit,
     Plan,
-    PlanStep,
     Question,
     Started,
     Text,
@@ -24,6 +23,7 @@ from codebutler_worker.present.lines import money, one_line, ordinal, span, thou
 from codebutler_worker.present.notices import failed, interrupted
 from codebutler_worker.present.progress import collapsed, in_line, running
 from codebutler_worker.present.reducer import View, reduce
+from codebutler_worker.tools.plan import PlanStep
 
 
 def seen(*events: object) -> View:

@@ -15,11 +15,11 @@ import msgspec
 from codebutler.config.programs import program_names
 from codebutler.config.schema import AgentName, Config
 from codebutler.model import Quoted
-from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.naming import agent_name
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.tools.plan import PlanStep
 
 OPENING = "[record:"
 CLOSING = "[end of the record]"

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from codebutler.actions import STOP_ACTION
-from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.present.lines import (
     clip,
     code,
@@ -19,6 +18,7 @@ from codebutler_worker.present.lines import (
     thousands,
 )
 from codebutler_worker.present.reducer import View
+from codebutler_worker.tools.plan import PlanStep
 
 Outcome = Literal["done", "failed", "stopped", "interrupted", "parked"]
 SIGNS: dict[Outcome, str] = {

@@ -9,7 +9,6 @@ from codebutler_worker.agents.backend import (
     Approval,
     Limit,
     Plan,
-    PlanStep,
     Question,
     Text,
     Thinking,
@@ -19,6 +18,7 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.present.writing import latest
+from codebutler_worker.tools.plan import PlanStep
 
 
 @dataclass(frozen=True, slots=True)

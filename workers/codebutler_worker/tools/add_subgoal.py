@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from codebutler_worker.agents.backend import PlanStep
+from codebutler_worker.tools.plan import PlanStep
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Planned, Result, ToolError
 
 MOST = 50

@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from codebutler.errors import CodeButlerError
-from codebutler_worker.agents.backend import PlanStep
-from codebutler_worker.memory.notes import Notes
+from codebutler_worker.tools.notes import Notes
+from codebutler_worker.tools.plan import PlanStep
 
 Kind = Literal["read", "edit", "command", "web", "own"]
 """What permission modes tell apart: ``read`` looks at the repository, ``edit`` changes files of it, ``command`` runs

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from codebutler_worker.memory.notes import Notes
+from codebutler_worker.tools.notes import Notes
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
 
 Whose = Literal["repository", "person"]

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.tools.add_subgoal import listed
+from codebutler_worker.tools.plan import PlanStep
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Planned, Result, ToolError
 
 

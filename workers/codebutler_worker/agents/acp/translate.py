@@ -27,7 +27,6 @@ from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
     Plan,
-    PlanStep,
     Question,
     Text,
     Thinking,
@@ -37,6 +36,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.growing import Growing
 from codebutler_worker.agents.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
 from codebutler_worker.present.approvals import PLAN_TOOL
+from codebutler_worker.tools.plan import PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")

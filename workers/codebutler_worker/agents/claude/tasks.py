@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from codebutler_worker.agents.backend import Plan, PlanStep
+from codebutler_worker.agents.backend import Plan
+from codebutler_worker.tools.plan import PlanStep
 
 TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate"})
 MAX_STEPS = 200

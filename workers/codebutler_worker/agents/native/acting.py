@@ -10,7 +10,7 @@ import msgspec
 from codebutler.clock import Clock
 from codebutler.config.schema import PermissionMode
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, PlanStep, Question, Text, ToolUse
+from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
 from codebutler_worker.agents.native.history import Planned as PlanRecord
 from codebutler_worker.agents.native.history import Record
@@ -18,6 +18,7 @@ from codebutler_worker.agents.native.journalist import AgentLog
 from codebutler_worker.agents.native.model import Call
 from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ruling
 from codebutler_worker.agents.native.waits import Waits
+from codebutler_worker.tools.plan import PlanStep
 from codebutler_worker.tools.port import (
     Arguments,
     Ask,

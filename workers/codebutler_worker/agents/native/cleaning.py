@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codebutler_worker.agents.backend import PlanStep
 from codebutler_worker.agents.native.loop import CUT, EMPTY
 from codebutler_worker.agents.native.model import Assistant, Message, System, Told, User
+from codebutler_worker.tools.plan import PlanStep
 
 BYTES_PER_TOKEN = 4.0
 PER_MESSAGE = 6

@@ -18,7 +18,6 @@ from codebutler_worker.agents.backend import (
     Answer,
     Finished,
     Plan,
-    PlanStep,
     Started,
     Text,
     ToolResult,
@@ -34,6 +33,7 @@ from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Sc
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.tools.plan import PlanStep
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
 MAX_REMEMBERED = 20
