@@ -21,8 +21,6 @@ from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 TOGETHER = ","
 """Between the ids in the value of the button that allows several requests."""
 
-PLAN_TOOL = "ExitPlanMode"
-"""Claude Code's name for "this is my plan, may I begin?"."""
 CUT = "more characters are not shown."
 DETAIL_CHARS = 1800
 FALLBACK_CHARS = 3500

@@ -35,8 +35,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.growing import Growing
 from codebutler_worker.agents.summary import RESULT_CHARS, SUMMARY_CHARS, summarise
-from codebutler_worker.present.approvals import PLAN_TOOL
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-PLAN_TOOL = "ExitPlanMode"
+from codebutler_worker.tools.plan import PLAN_TOOL
+
 _PLAN_DIR = "/.claude/plans/"
 
 

@@ -19,7 +19,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.claude.meter import Meter
-from codebutler_worker.agents.claude.plans import PLAN_TOOL, PlanKeeper
+from codebutler_worker.agents.claude.plans import PlanKeeper
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
@@ -41,6 +41,7 @@ from codebutler_worker.agents.claude.verdict import judge
 from codebutler_worker.agents.growing import Growing
 from codebutler_worker.agents.summary import arguments, result_text, summarise
 from codebutler_worker.agents.verdict import Verdict
+from codebutler_worker.tools.plan import PLAN_TOOL
 
 INITIALIZE = "initialize"
 COST = "cost"

@@ -18,7 +18,7 @@ from codebutler_worker.agents.native.journalist import AgentLog
 from codebutler_worker.agents.native.model import Call
 from codebutler_worker.agents.native.permissions import PLANNING, after_plan, ruling
 from codebutler_worker.agents.native.waits import Waits
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
 from codebutler_worker.tools.port import (
     Arguments,
     Ask,
@@ -36,8 +36,6 @@ from codebutler_worker.tools.programs import NotingPrograms
 from codebutler_worker.tools.schema import definition, parse
 
 SUMMARY_CHARS = 150
-PLAN_TOOL = "ExitPlanMode"
-"""What the cards call the question whether a plan may be carried out (present.approvals)."""
 AGREED = "The person agrees to the plan. Carry it out."
 NO_ANSWER = "The person did not answer."
 

@@ -28,9 +28,10 @@ from codebutler_worker.conversation.asking.cards import card_of
 from codebutler_worker.conversation.asking.quorum import needed_for
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.states import move
-from codebutler_worker.present.approvals import PLAN_TOOL, is_cut
+from codebutler_worker.present.approvals import is_cut
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.tools.plan import PLAN_TOOL
 
 EXPIRY_S = 1800.0
 TOGETHER_S = 2.0

@@ -17,7 +17,6 @@ from codebutler_worker.conversation.asking.calls import (
 )
 from codebutler_worker.present.approvals import (
     CUT,
-    PLAN_TOOL,
     Item,
     allowed_by,
     approval_card,
@@ -29,6 +28,7 @@ from codebutler_worker.present.lines import one_line, person, plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, Question, answered_by, question_card
 from codebutler_worker.store.rows import ApprovalRow
+from codebutler_worker.tools.plan import PLAN_TOOL
 
 HOME_CHARS = 900
 HOME_OPTIONS = 4

@@ -29,10 +29,11 @@ from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import conversation_id, prefixes_of
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo, Verdict
-from codebutler_worker.present.approvals import PLAN_TOOL, TOGETHER
+from codebutler_worker.present.approvals import TOGETHER
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.questions import box
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
+from codebutler_worker.tools.plan import PLAN_TOOL
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
 CLOSED = "That card is closed. It was NOT run."
