@@ -10,8 +10,8 @@ from codebutler.config.zones import zone_of
 from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.budget.hold import account_of
 from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines, used_up
+from codebutler_worker.budget.today import account_of
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso
 from codebutler_worker.store.rows import Spent, TurnRow, Used

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from codebutler.config.schema import Config
-from codebutler_worker.budget.hold import used_today
+from codebutler_worker.budget.today import used_today
+from codebutler_worker.budget.wording import overview
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.budget import overview
 from codebutler_worker.present.lines import count, money, plain
 from codebutler_worker.store.rows import Account
 

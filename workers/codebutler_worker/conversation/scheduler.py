@@ -11,7 +11,7 @@ from functools import partial
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
-from codebutler_worker.budget.hold import hold
+from codebutler_worker.conversation.line.holding import hold
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.parking import resume_due

@@ -27,6 +27,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.budget.watch import Watch
+from codebutler_worker.budget.wording import used_up_text
 from codebutler_worker.conversation.asking.asking import Asking
 from codebutler_worker.conversation.line.parking import others_than, resume_at
 from codebutler_worker.conversation.line.typing import GONE
@@ -40,7 +41,6 @@ from codebutler_worker.conversation.turn.trees import TurnTrees
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place, place_of
 from codebutler_worker.desk.todo import Verdict
-from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count
 from codebutler_worker.store.rows import TurnRow

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from codebutler.config.schema import Config
 from codebutler.config.zones import zone_of
-from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines, used_up
+from codebutler_worker.budget.rules import counts, day_of, used_up
+from codebutler_worker.budget.today import account_of, used_today
+from codebutler_worker.budget.wording import used_up_text
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.withdrawing import BUDGET, HELD, close_turn
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.states import move
-from codebutler_worker.present.budget import used_up_text
 from codebutler_worker.present.parking import parked
-from codebutler_worker.store.rows import Account, TurnRow
-
-
-def account_of(turn: TurnRow) -> Account:
-    """On whose account the turn goes."""
-    return Account(turn.user_id, turn.conversation, turn.job)
-
-
-def used_today(draft: Draft, config: Config, account: Account) -> tuple[Line, ...]:
-    """Every limit that concerns the account, and how much of it today's turns have used."""
-    if not is_limited(config.budget):
-        return ()
-    first, until = day_of(draft.now, zone_of(config.budget.timezone))
-    spent = draft.uow.turns.spent_between(iso(first), iso(until))
-    return lines(config.budget, [one for one in spent if counts(one.agent, config)], account)
+from codebutler_worker.store.rows import TurnRow
 
 
 def hold(draft: Draft, turn: TurnRow, config: Config) -> bool:
