@@ -54,7 +54,7 @@ class ScriptedRig:
             Call(f"{call.name}:{at}", call.name, '{"path": "a"}') for at, call in enumerate(reply.calls)
         )
         tokens = Tokens(reply.input_tokens, reply.output_tokens)
-        self.model.play(Reply(Assistant(reply.text, calls), tokens))
+        self.model.play(Reply(Assistant(reply.text, calls, reply.thoughts), tokens))
 
 
 @dataclass
@@ -110,6 +110,15 @@ async def test_what_there_is_before_the_end_is_how_the_answer_begins(rig: Rig) -
     assert begun
     assert all(each and text.startswith(each) for each in begun)
     assert begun == sorted(begun, key=len)
+
+
+async def test_that_it_reasons_is_told_before_what_it_says(rig: Rig) -> None:
+    rig.play(script.Reply("Done.", thoughts="Let me see."))
+    async with asyncio.timeout(30):
+        events = [event async for event in rig.model.ask(PROMPT)]
+    assert events[0] == SoFar("")
+    assert isinstance(events[-1], Reply)
+    assert events[-1].said.reasoning == "Let me see."
 
 
 async def test_a_conversation_with_results_can_go_on(rig: Rig) -> None:

@@ -24,7 +24,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent after the
+    """One answer: ``thoughts``, text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent after the
     first bytes until the server's ``release`` is set. ``headers`` come with an error."""
 
     text: str = ""
@@ -35,6 +35,7 @@ class Reply:
     input_tokens: int = 100
     output_tokens: int = 20
     headers: tuple[tuple[str, str], ...] = ()
+    thoughts: str = ""
 
 
 @dataclass

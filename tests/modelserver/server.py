@@ -97,7 +97,11 @@ class ModelServer(Scripted):
 
 def blocks(reply: Reply) -> list[dict[str, Any]]:
     """The reply's content blocks."""
-    found: list[dict[str, Any]] = [{"type": "text", "text": reply.text}] if reply.text else []
+    found: list[dict[str, Any]] = []
+    if reply.thoughts:
+        found.append({"type": "thinking", "thinking": reply.thoughts, "signature": "c2lnbmVk"})
+    if reply.text:
+        found.append({"type": "text", "text": reply.text})
     found.extend(
         {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex[:20]}", "name": call.name, "input": call.input}
         for call in reply.calls
@@ -124,23 +128,33 @@ def message(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
     }
 
 
+def streamed(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """How a block begins, and how it grows."""
+    match block["type"]:
+        case "thinking":
+            signed = {"type": "signature_delta", "signature": block["signature"]}
+            grown = [{"type": "thinking_delta", "thinking": part} for part in pieces(block["thinking"])]
+            return {**block, "thinking": "", "signature": ""}, [*grown, signed]
+        case "text":
+            grown = [{"type": "text_delta", "text": part} for part in pieces(block["text"])]
+            return {**block, "text": ""}, grown
+    given = pieces(json.dumps(block["input"]))
+    return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": part} for part in given]
+
+
+def pieces(text: str) -> list[str]:
+    """As the service cuts it."""
+    return [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
+
+
 def events(body: dict[str, Any], reply: Reply) -> Sequence[dict[str, Any]]:
     """The reply as the service streams it."""
     start = message(body, reply) | {"stop_reason": None}
-    empty: dict[str, Any]
     found: list[dict[str, Any]] = [{"type": "message_start", "message": start}, {"type": "ping"}]
     for index, block in enumerate(blocks(reply)):
-        text = block["text"] if block["type"] == "text" else json.dumps(block["input"])
-        empty = {**block, "text": ""} if block["type"] == "text" else {**block, "input": {}}
+        empty, deltas = streamed(block)
         found.append({"type": "content_block_start", "index": index, "content_block": empty})
-        for at in range(0, len(text), CHUNK):
-            part = text[at : at + CHUNK]
-            delta = (
-                {"type": "text_delta", "text": part}
-                if block["type"] == "text"
-                else {"type": "input_json_delta", "partial_json": part}
-            )
-            found.append({"type": "content_block_delta", "index": index, "delta": delta})
+        found += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         found.append({"type": "content_block_stop", "index": index})
     stop = "tool_use" if reply.calls else "end_turn"
     usage = {"output_tokens": reply.output_tokens}

@@ -80,6 +80,7 @@ async def test_what_it_does_is_told_in_order(tmp_path: Path, git_repo: Path) -> 
     events = await run(backend(tmp_path, "tools"), turn(git_repo))
     assert events == [
         Started("sess-1"),
+        Thinking(""),
         Thinking("Let me see."),
         Text("I will look."),
         ToolUse("c1", "Read", "src/app.py", {"path": "src/app.py"}),

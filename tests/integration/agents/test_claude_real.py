@@ -18,6 +18,7 @@ from codebutler_worker.agents.backend import (
     Question,
     Started,
     Text,
+    Thinking,
     ToolResult,
     ToolUse,
     Usage,
@@ -33,7 +34,7 @@ async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
     target = desk.repo / "note.txt"
     saying = "I write the note that was asked for into a file of its own."
     desk.model.play(
-        Reply(saying, (Call("Write", {"file_path": str(target), "content": "hello\n"}),)),
+        Reply(saying, thoughts="A file, then.", calls=(Call("Write", {"file_path": str(target), "content": "hello\n"}),)),
         Reply("Done."),
     )
     events = await desk.run("write a note", system_prompt="HOUSE RULES")
@@ -41,6 +42,7 @@ async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
     assert one(events, ToolUse).summary == "note.txt"
     assert one(events, ToolResult).ok
     assert [event.text for event in events if isinstance(event, Text)] == [saying, "Done."]
+    assert [event.text for event in events if isinstance(event, Thinking)] == ["", "A file, then."]
     written = [event.text for event in events if isinstance(event, Writing)]
     assert written
     assert all(saying.startswith(text) for text in written)

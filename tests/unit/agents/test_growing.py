@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.agents.backend import Text, Writing
+from codebutler_worker.agents.backend import Text, Thinking, Writing
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.growing import FEWEST_CHARS, Growing
@@ -61,3 +61,6 @@ def test_claudes_answer_is_told_while_it_comes_and_a_subagents_is_not() -> None:
     assert whole == [Text("x" * 100)]
     assert feed({"type": "content_block_start"}) == []
     assert feed(half) == [Writing("x" * 50)]
+    thought = {"type": "content_block_start", "content_block": {"type": "thinking", "thinking": ""}}
+    assert feed(thought) == [Thinking("")]
+    assert feed(thought, "toolu_1") == []

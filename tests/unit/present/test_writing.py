@@ -35,6 +35,18 @@ def test_thinking_leaves_it() -> None:
     assert reduce(reduce(View(), Writing("half")), Thinking("hm")).writing == "half…"
 
 
+def test_that_it_thinks_is_shown_until_something_comes_of_it() -> None:
+    view = reduce(reduce(View(), ToolUse("1", "Bash", "ls")), Thinking(""))
+    assert running(view, 7, "t", "agent").text.startswith("💭 agent is thinking · 7s · 1 tool")
+    for event, shown in (
+        (Writing("I will"), "💬 agent is writing"),
+        (Text("Found it."), "💬 Found it."),
+        (ToolUse("2", "Bash", "make"), "🔧 `Bash: make`"),
+        (Limit("asking again"), "🔧 `Bash: ls`"),
+    ):
+        assert running(reduce(view, event), 7, "t", "agent").text.startswith(shown)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

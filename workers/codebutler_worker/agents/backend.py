@@ -79,7 +79,7 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """What the agent thinks, a block at a time."""
+    """What the agent thinks, a block at a time; "" while it has only begun to."""
 
     text: str
 

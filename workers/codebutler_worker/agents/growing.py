@@ -21,6 +21,11 @@ class Growing:
         self._chars = 0
         self._told = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the block has come."""
+        return not self._chars
+
     def add(self, text: str) -> list[Writing]:
         """One more piece; what there is so far, if that is worth telling."""
         if self._chars >= self._most_chars:

@@ -94,6 +94,8 @@ def in_line(place: int, turn_id: str) -> Message:
 def _headline(view: View, elapsed_s: float, agent: str) -> str:
     if view.writing:
         doing = f"💬 {plain(agent)} is writing"
+    elif view.thinks:
+        doing = f"💭 {plain(agent)} is thinking"
     elif not view.activity:
         doing = f"🔧 {plain(agent)} is working"
     elif view.is_tool:

@@ -24,7 +24,7 @@ from codebutler_worker.tools.plan import PlanStep
 @dataclass(frozen=True, slots=True)
 class View:
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
-    ``writing`` is the latest of what it is writing just now."""
+    ``writing`` is the latest of what it is writing just now, ``thinks``: it does neither, nor acts."""
 
     activity: str = ""
     is_tool: bool = False
@@ -34,15 +34,16 @@ class View:
     plan: tuple[PlanStep, ...] = ()
     note: str = ""
     writing: str = ""
+    thinks: bool = False
     usage: Usage = field(default_factory=Usage)
 
 
 def reduce(view: View, event: AgentEvent) -> View:
     """The view after ``event``; an equal view means there is nothing new to show."""
     if isinstance(event, Writing):
-        return replace(view, writing=latest(event.text), note="")
-    if view.writing and isinstance(event, Text | ToolUse | Limit):
-        view = replace(view, writing="")
+        return replace(view, writing=latest(event.text), thinks=False, note="")
+    if (view.writing or view.thinks) and isinstance(event, Text | ToolUse | Limit):
+        view = replace(view, writing="", thinks=False)
     return _reduced(view, event)
 
 
@@ -56,7 +57,7 @@ def _reduced(view: View, event: AgentEvent) -> View:
         case Text(text=text) if text.strip():
             return replace(view, activity=text.strip(), is_tool=False, note="")
         case Thinking():
-            return view if view.activity else replace(view, activity="thinking")
+            return replace(view, thinks=True, note="")
         case Plan(steps=steps):
             return replace(view, plan=steps)
         case Question(of=of) if of > 1:

@@ -86,8 +86,7 @@ class Translator:
                 return self._said(chunk)
             case AgentThoughtChunk() as chunk:
                 self.worked = True
-                self._thought.add(_prose(chunk))
-                return []
+                return self._thinks(_prose(chunk))
             case ToolCallStart() | ToolCallProgress() as call:
                 return self._called(call)
             case AgentPlanUpdate(entries=entries):
@@ -126,6 +125,11 @@ class Translator:
             self.answer = text
             events.append(Text(text))
         return events
+
+    def _thinks(self, text: str) -> list[AgentEvent]:
+        begins = bool(text) and self._thought.is_empty
+        self._thought.add(text)
+        return [Thinking("")] if begins else []
 
     def _said(self, chunk: AgentMessageChunk) -> list[AgentEvent]:
         self.worked = True

@@ -158,13 +158,18 @@ class StreamedDelta(Struct, frozen=True):
     text: str = ""
 
 
+class StreamedBlock(Struct, frozen=True):
+    type: str = ""
+
+
 class StreamPart(Struct, frozen=True):
-    """Where a message starts and ends the tokens are told, in between a block's text grows (Anthropic's streaming
-    Messages API)."""
+    """Where a message starts and ends the tokens are told, in between a block begins and its text grows (Anthropic's
+    streaming Messages API)."""
 
     type: str = ""
     message: StreamedMessage = StreamedMessage()
     usage: TokenUsage = TokenUsage()
+    content_block: StreamedBlock = StreamedBlock()
     delta: StreamedDelta = StreamedDelta()
 
 

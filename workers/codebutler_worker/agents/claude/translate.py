@@ -48,6 +48,7 @@ COST = "cost"
 ASK_PERSON = "AskUserQuestion"
 SHELL = "local_bash"
 MOST_CHARS = 2_000_000
+THOUGHTS = ("thinking", "redacted_thinking")
 
 
 class Translator:
@@ -148,6 +149,8 @@ class Translator:
             return [*self._prose.add(part.delta.text)]
         if part.type == "content_block_start":
             self._prose.take()
+            if part.content_block.type in THOUGHTS:
+                return [Thinking("")]
         return []
 
     def _note(self, line: Line | None) -> None:

@@ -88,7 +88,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """What there is so far of the words of an answer; it replaces the one before."""
+    """What there is so far of the words of an answer; it replaces the one before. "": the model reasons."""
 
     text: str
 

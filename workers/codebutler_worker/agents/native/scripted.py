@@ -27,12 +27,14 @@ class ScriptedModel:
         self._lines.extend(lines)
 
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
-        """The next line of the script, half of its words first."""
+        """The next line of the script, that it reasons and half of its words first."""
         self.asked.append(prompt)
         line = self._lines.popleft() if self._lines else EXHAUSTED
         if isinstance(line, ModelError):
             raise line
         reply = line if isinstance(line, Reply) else line(prompt)
+        if reply.said.reasoning:
+            yield SoFar("")
         if begun := reply.said.content[: len(reply.said.content) // 2]:
             yield SoFar(begun)
         yield reply

@@ -173,7 +173,7 @@ class Turn:
     def _meanwhile(self, event: Waiting | SoFar) -> AgentEvent:
         """What people see before the answer is there."""
         if isinstance(event, SoFar):
-            return Writing(event.text)
+            return Writing(event.text) if event.text else Thinking("")
         self._log.noted("waiting", event.text)
         return Limit(event.text)
 

@@ -124,8 +124,8 @@ class Assembler:
 
     @property
     def pieces(self) -> int:
-        """How many pieces of its words have come."""
-        return len(self._text)
+        """How many pieces of its words have come, and of its reasoning one."""
+        return len(self._text) + bool(self._reasoning)
 
     @property
     def text(self) -> str:
