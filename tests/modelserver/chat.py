@@ -29,7 +29,8 @@ def error_body(reply: Reply) -> dict[str, Any]:
 
 
 def events(reply: Reply, piece: int, named: Named = call_id) -> Sequence[dict[str, Any]]:
-    """The reply as OpenAI streams it: role, reasoning (as Moonshot does), text, calls in pieces by their index, the end, and the usage."""
+    """The reply as OpenAI streams it: role, reasoning (as Moonshot does), text, calls in pieces by their index, the
+    end, and the usage."""
     found = [_delta({"role": "assistant", "content": ""})]
     found += [_delta({"reasoning_content": reply.thoughts})] if reply.thoughts else []
     found += [_delta({"content": reply.text[at : at + 20]}) for at in range(0, len(reply.text), 20)]

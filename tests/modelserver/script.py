@@ -24,8 +24,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: ``thoughts``, text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent after the
-    first bytes until the server's ``release`` is set. ``headers`` come with an error."""
+    """One answer: ``thoughts``, text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent
+    after the first bytes until the server's ``release`` is set. ``headers`` come with an error."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
