@@ -11,15 +11,19 @@ from typing import Any
 
 LEAST_CHARS = 12
 """Shorter ones turn up by chance where every gap is closed."""
-# White space, quotes and what Markdown marks words with.
-_SIGNS = b" \t\n\r\v\f\"'`*\\"
-# Characters without a width, and other spaces: most are Unicode's format characters.
+# White space, control characters (NUL is UTF-16's), quotes, and what Markdown marks words with.
+_SIGNS = bytes((*range(1, 33), 127)) + b"\"'`*~>|\\"
+# Characters without a width, and other spaces: Unicode's format characters, fillers and selectors of variants.
 _UNSEEN = (
-    0xA0, 0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2065),
-    *range(0x2066, 0x206A), 0xFE0E, 0xFE0F, 0xFEFF,
+    *range(0x80, 0xA1), 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810),
+    *range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070), 0x2800, 0x3000, 0x3164,
+    *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0, *range(0xFFF0, 0xFFFC),
 )  # fmt: skip
-_GAPS = frozenset((*_SIGNS, *_UNSEEN))
-_UNSEEN_BYTES = re.compile(b"|".join(re.escape(chr(code).encode()) for code in _UNSEEN))
+_TAGS = range(0xE0000, 0xE1000)
+_GAPS = frozenset((*_SIGNS, *_UNSEEN, *_TAGS))
+_UNSEEN_BYTES = re.compile(
+    b"|".join((rb"\xf3\xa0[\x80-\xbf]{2}", *(re.escape(chr(code).encode()) for code in _UNSEEN)))
+)
 
 
 def _closed(text: str) -> bytes:

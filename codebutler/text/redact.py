@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from codebutler.text import escapes
 from codebutler.text.begun import Begun
+from codebutler.text.escapes import Escapes
 from codebutler.text.gaps import Gaps
 
 REDACTED = "[redacted]"
@@ -67,6 +69,9 @@ CONTEXT_PATTERNS = (
 )
 
 
+_PERCENT = re.compile("%[0-9A-F]{2}")
+# As Go and Ruby on Rails write JSON by default.
+_SAFE_IN_HTML = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "&<>"})
 _PEM = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY-----")
 _NOT_SPACE = re.compile(rb"\S")
 
@@ -84,6 +89,8 @@ class Redactor:
         self._more_lines = 0
         self._begun = Begun()
         self._gaps = Gaps()
+        self._values: set[str] = set()
+        self._escapes = Escapes()
         self._long_chars = long_chars
         self._tokens = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(TOKEN_PATTERNS) + ")")
         self._context = [re.compile(pattern, re.DOTALL) for pattern in CONTEXT_PATTERNS]
@@ -93,12 +100,14 @@ class Redactor:
         """Replace these values too, from now on."""
         for secret in secrets:
             if len(secret) >= MIN_SECRET_CHARS:
+                self._values.add(secret)
                 self._spellings.update(_spellings(secret))
         longest_first = sorted(self._spellings, key=lambda spelling: (-len(spelling), spelling))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         self._signs = None
         self._begun = Begun(self._spellings)
         self._gaps = Gaps(self._spellings, self._long_chars)
+        self._escapes = Escapes(sorted(self._values))
         self._more_lines = max((spelling.count("\n") for spelling in self._spellings), default=0)
 
     def redact(self, text: str, *, cut: bool = False) -> str:
@@ -152,12 +161,12 @@ class Redactor:
             import re2  # a few MB, which who sees only short texts does not need
 
             exact = sorted(map(re2.escape, self._spellings))
-            self._signs = re2.compile("|".join([SIGNS, *exact]).encode())
+            self._signs = re2.compile("|".join([SIGNS, escapes.SIGNS, *exact]).encode())
         return self._signs
 
     def _redact_closely(self, text: str) -> str:
         if self._exact:
-            text = self._exact.sub(REDACTED, text)
+            text = self._escapes.hide(self._exact.sub(REDACTED, text), REDACTED)
         for pattern in self._context:
             text = pattern.sub(_without_secret, text)
         return self._tokens.sub(REDACTED, text)
@@ -212,13 +221,21 @@ def _without_secret(match: re.Match[str]) -> str:
 def _spellings(secret: str) -> Iterator[str]:
     """The value as it turns up in addresses, JSON, HTML and encodings of a text that contains it."""
     raw = secret.encode()
-    yield secret
-    yield quote(secret, safe="")
-    yield quote(secret)
-    yield quote_plus(secret)
+    yield from (secret, secret.upper(), secret.lower())
+    for address in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        yield from (address, _PERCENT.sub(lambda found: found[0].lower(), address))
+    yield quote(quote(secret, safe=""), safe="")
     for ascii_only in (True, False):
-        yield json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
-    yield secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        quoted = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+        yield from (quoted, quoted.replace("/", "\\/"), quoted.translate(_SAFE_IN_HTML))
+        yield json.dumps(quoted)[1:-1]
+    bare = secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield bare
+    for quote_mark in ("&#x27;", "&#39;", "&apos;"):
+        yield bare.replace('"', "&quot;").replace("'", quote_mark)
+    yield repr(raw)[2:-1]
+    yield base64.b32encode(raw).decode().rstrip("=")
+    yield base64.b64encode(secret.encode("utf-16-le")).decode()
     yield raw.decode("latin-1")  # in a file that is read byte by byte
     yield raw.hex()
     yield raw.hex().upper()
