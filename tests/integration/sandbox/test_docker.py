@@ -16,8 +16,9 @@ import pytest
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.pty import PtyProcess
-from codebutler_worker.sandbox.containers import MISSING, OWNER, Docker
+from codebutler_worker.sandbox.containers import OWNER
 from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
+from codebutler_worker.sandbox.docker_client import MISSING, Docker
 from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox

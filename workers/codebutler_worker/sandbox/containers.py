@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,61 +19,20 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler.runner import RUNNER
 from codebutler_worker.sandbox.cgroups import AGAIN_S, EVENTS
 from codebutler_worker.sandbox.docker_argv import IDLE
+from codebutler_worker.sandbox.docker_client import Docker
 from codebutler_worker.sandbox.groupfiles import count, members
 from codebutler_worker.sandbox.mounts import Wanted, mismatch, question
 from codebutler_worker.sandbox.owners import group_name, ownerless
 from codebutler_worker.sandbox.slots import CONTROLLERS, own_slots
+from codebutler_worker.sandbox.strays import Strays, end_first_process
 
-CLIENT_S = 60.0
 GONE_S = 0.5
 IDLE_CONTAINERS = 8
 """How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
 OWNER = "codebutler.owner"
 CONVERSATION = "codebutler.conversation"
-MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"
 # Reads until its other end is gone, which is when we are.
 WATCH = 'cat > /dev/null; left=$("$@" ps -aq --filter "label=$0"); [ -z "$left" ] || "$@" rm -f $left'
-
-
-@dataclass(frozen=True, slots=True)
-class Docker:
-    """The docker client, as arguments: ``host`` is the daemon's address. No configuration of the user's is read."""
-
-    program: Path
-    host: str
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return (str(self.program), "--config", "/var/empty/codebutler", "--host", self.host)
-
-    async def run(self, *words: str, env: dict[str, str] | None = None) -> str:
-        """What a command of the client printed. ``env`` is the client's own environment.
-
-        Raises SandboxUnavailableError with docker's own words.
-        """
-        process = await asyncio.create_subprocess_exec(
-            *self.argv, *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd="/", env=env or {}
-        )
-        try:
-            async with asyncio.timeout(CLIENT_S):
-                out, err = await process.communicate()
-        except TimeoutError:
-            raise SandboxUnavailableError(f"docker {words[0]} took longer than {CLIENT_S:g} s") from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode != 0:
-            raise SandboxUnavailableError(_why(err.decode(errors="replace"), process.returncode or 0))
-        return out.decode(errors="replace").strip()
-
-
-def _why(stderr: str, code: int) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("See ")]
-    said = lines[0].removeprefix("docker: ").removeprefix("Error response from daemon: ") if lines else ""
-    if "No such image" in said or "Unable to find image" in said:
-        return MISSING
-    return f"docker does not work here: {said[:300].rstrip('.?') or f'exit code {code}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +79,10 @@ class Container:
         """Whether it still runs; None if that cannot be told from here."""
         return None if "pids" not in self.groups else self.pid in members(self.groups["pids"])
 
+    def end(self) -> bool:
+        """End everything in it without the daemon; whether it has ended or is about to."""
+        return self.lives is False or end_first_process(self.pid, self.groups.get("pids"))
+
 
 def _controller(limit: str) -> str:
     return {"memory": "memory", "processes": "pids"}[limit]
@@ -130,6 +94,7 @@ class Containers:
     def __init__(self, docker: Docker, idle_s: float) -> None:
         self._docker = docker
         self._idle_s = idle_s
+        self._strays = Strays(self._remove)
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._owner = ""
         self._idle: list[Container] = []
@@ -155,8 +120,7 @@ class Containers:
     async def kill(self, container: Container) -> None:
         """End everything in it, whatever its clients do."""
         container.unwanted = True
-        with contextlib.suppress(SandboxUnavailableError):
-            await self._docker.run("kill", container.name)
+        await self._end([container])
 
     async def leave(self, container: Container) -> None:
         """The program has ended, or its client has: kill what is left of it."""
@@ -190,6 +154,7 @@ class Containers:
     async def close(self) -> None:
         """Remove every container."""
         await self._discard([*self._idle, *self._busy])
+        await self._strays.close()
         if self._watch is not None and self._watch.stdin is not None:
             self._watch.stdin.close()
             await self._watch.wait()
@@ -278,11 +243,24 @@ class Containers:
                 self._idle.remove(container)
             if leaving := self._leaving.pop(container.name, None):
                 leaving.cancel()
-        names = [container.name for container in containers]
-        if names:
-            # Docker removes it then, in its own time. One that is gone already is no failure.
-            with contextlib.suppress(SandboxUnavailableError):
-                await self._docker.run("kill", *names)
+        if containers:
+            await self._end(containers)
+
+    async def _end(self, containers: list[Container]) -> None:
+        """Docker removes them then, in its own time. One that is gone already is no failure."""
+        try:
+            await self._docker.run("kill", *(container.name for container in containers))
+        except SandboxUnavailableError:
+            for container in containers:
+                if not container.end():
+                    self._strays.add(container.name)
+
+    async def _remove(self, names: Collection[str]) -> None:
+        """Those of them that are still there. Raises SandboxUnavailableError."""
+        label = f"label={OWNER}={self._owner}"
+        listed = await self._docker.run("ps", "-a", "--filter", label, "--format", "{{.Names}}")
+        if left := [name for name in listed.split() if name in names]:
+            await self._docker.run("rm", "-f", *left)
 
 
 def _same(container: Container, recipe: Recipe) -> bool:

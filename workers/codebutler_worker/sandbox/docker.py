@@ -14,8 +14,9 @@ from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.containers import Container, Containers, Docker, Recipe
+from codebutler_worker.sandbox.containers import Container, Containers, Recipe
 from codebutler_worker.sandbox.docker_argv import AGENT, PLACE, Identity, exec_argv, run_options, words
+from codebutler_worker.sandbox.docker_client import Docker
 from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.limits import Limits, explain
 from codebutler_worker.sandbox.mounts import look

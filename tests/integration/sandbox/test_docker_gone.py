@@ -1,0 +1,116 @@
+"""A docker daemon that dies while a program runs in one of its containers.
+
+What a dead daemon leaves is what clients of a cut line see: no answer, and containers that go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
+from tests.containers import attack, give_away
+from tests.dockerd import made_by
+
+SCRIPT = "trap '' TERM HUP INT; echo up; sleep 1000 & sleep 1000"
+
+
+class Line:
+    """A line to the daemon: ``cut`` ends it and all that is under way on it, ``mend`` brings it back."""
+
+    def __init__(self, daemon: Path, place: Path) -> None:
+        self._daemon = daemon
+        self._place = place
+        self._ends: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def mend(self) -> None:
+        self._server = await asyncio.start_unix_server(self._carry, self._place)
+
+    async def cut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        self._place.unlink(missing_ok=True)
+        for end in self._ends:
+            end.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, there = await asyncio.open_unix_connection(self._daemon)
+        self._ends |= {writer, there}
+        await asyncio.gather(_pass(reader, there), _pass(theirs, writer))
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        writer.transport.abort()
+
+
+@pytest.fixture
+async def line(docker_host: str, tmp_path: Path) -> AsyncIterator[Line]:
+    line = Line(Path(docker_host.removeprefix("unix://")), tmp_path / "docker.sock")
+    await line.mend()
+    yield line
+    await line.cut()
+
+
+@pytest.fixture
+def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
+    (tmp_path / "home").mkdir()
+    give_away(tmp_path)
+    env = {"PATH": "/usr/bin:/bin"}
+    return SandboxPolicy(
+        workdir=git_repo, home=tmp_path / "home", env=env, network="none", conversation="C1:1.1"
+    )
+
+
+async def gone(docker_host: str) -> None:
+    async with asyncio.timeout(60):
+        while made_by(docker_host, os.getpid()):  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.05)
+
+
+async def test_nothing_goes_on_and_nothing_starts_until_it_is_back(
+    line: Line, docker_host: str, tmp_path: Path, policy: SandboxPolicy
+) -> None:
+    sandbox = DockerSandbox(host=f"unix://{tmp_path}/docker.sock")
+    async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", SCRIPT), policy)) as process:
+        assert await anext(process.lines()) == b"up"
+        assert len(made_by(docker_host, os.getpid())) == 1
+        await line.cut()
+        async with asyncio.timeout(60):
+            assert await process.wait() != 0
+    await gone(docker_host)
+    with pytest.raises(SandboxUnavailableError, match="docker does not work here"):
+        await attack(sandbox, policy, "echo up")
+    await line.mend()
+    assert await attack(sandbox, policy, "echo up") == (0, "up\n")
+    await sandbox.close()
+
+
+async def test_what_only_the_daemon_can_end_ends_when_it_is_back(
+    line: Line, docker_host: str, tmp_path: Path, policy: SandboxPolicy
+) -> None:
+    sandbox = DockerSandbox(host=f"unix://{tmp_path}/docker.sock")
+    async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", SCRIPT), policy)) as process:
+        assert await anext(process.lines()) == b"up"
+        # As where the daemon has a kernel of its own.
+        sandbox._containers._busy[0].groups.clear()
+        await line.cut()
+        async with asyncio.timeout(60):
+            await process.wait()
+    assert len(made_by(docker_host, os.getpid())) == 1
+    await line.mend()
+    await gone(docker_host)
+    await sandbox.close()
