@@ -50,6 +50,16 @@ def host_git(*words: str, cwd: Path) -> str:
     return done.stdout
 
 
+def worktree(attacker: Attacker) -> Path:
+    """Git's own directory of a worktree that somebody has made."""
+    entry = attacker.repo / ".git" / "worktrees" / "x"
+    (entry / "logs").mkdir(parents=True)
+    for file in ("gitdir", "commondir", "HEAD"):
+        (entry / file).write_text("ref: refs/heads/main\n" if file == "HEAD" else "../..\n")
+    give_away(entry.parent, attacker.repo.stat().st_uid)
+    return entry
+
+
 class Attacker:
     """An agent that wants out. ``base`` holds its repository (``repo``) and the home it must not see (``home``)."""
 
@@ -166,11 +176,7 @@ async def test_a02_no_link_in_the_place_of_a_mount_leads_out(attacker: Attacker,
 
 async def test_a02_what_is_mounted_cannot_be_exchanged_by_a_program_that_runs(attacker: Attacker) -> None:
     """Else it could put a link there after the next start has looked, and before it mounts: a link to the home."""
-    entry = attacker.repo / ".git" / "worktrees" / "x"
-    entry.mkdir(parents=True)
-    for file in ("gitdir", "commondir", "HEAD"):
-        (entry / file).write_text("ref: refs/heads/main\n" if file == "HEAD" else "../..\n")
-    give_away(entry.parent, attacker.repo.stat().st_uid)
+    entry = worktree(attacker)
     checkout = inspect_checkout(attacker.repo)
     mounted = [*checkout.pinned, *checkout.fixed, *checkout.closed, *checkout.shared, checkout.private]
     assert len(mounted) >= 11
@@ -186,7 +192,8 @@ async def test_a02_what_is_mounted_cannot_be_exchanged_by_a_program_that_runs(at
     await attacker.tries("\n".join(way.format(path, attacker.home) for path in kinds for way in ways))
     assert {path: stat.S_IFMT(path.lstat().st_mode) for path in kinds} == kinds
     assert not any(path.with_name(f"{path.name}.2").exists() for path in kinds)
-    (attacker.repo / ".git" / "home").unlink()  # `ln` made it in a directory that stayed one
+    for place in (attacker.repo / ".git", entry):
+        (place / "home").unlink()  # `ln` made it in a directory that stayed one
     await attacker.fails(
         "mkdir .git/worktrees/evil",
         "ln -s ../../../home .git/worktrees/evil",
@@ -198,13 +205,16 @@ async def test_a02_what_is_mounted_cannot_be_exchanged_by_a_program_that_runs(at
 
 
 @pytest.mark.parametrize(
-    "name", ["COMMIT_EDITMSG", "index", "HEAD", "MERGE_MSG", "logs", "logs/HEAD", "info/exclude"]
-)
+    "name",
+    ["COMMIT_EDITMSG", "index", "HEAD", "MERGE_MSG", "logs", "logs/HEAD", "logs/refs/heads/main", "info/exclude",
+     "refs/tags", "objects/pack", "worktrees/x/COMMIT_EDITMSG", "worktrees/x/logs/HEAD"],
+)  # fmt: skip
 async def test_a02_no_link_through_which_somebodys_git_would_write_is_left_unsaid(
     attacker: Attacker, base: Path, name: str
 ) -> None:
     """An agent prepares the message, too: whoever commits would write it into a file of theirs."""
     (base / "home" / ".bashrc").write_text("as it was\n")
+    worktree(attacker)
     await attacker.tries(
         f"echo 'evil command' > .git/MERGE_MSG; rm -rf .git/{name}; ln -s {base}/home/.bashrc .git/{name}"
     )

@@ -18,11 +18,11 @@ from codebutler_worker.sandbox.destinations import (
     read_regular,
     status_beneath,
 )
+from codebutler_worker.sandbox.gitlinks import refuse_links
 
 PRIVATE = ".codebutler"
 SHARED = ("files", "images")
 POINTER_BYTES = 4096
-KEPT_ELSEWHERE = ("lfs", "annex")
 
 Paths = tuple[Path, ...]
 
@@ -121,7 +121,7 @@ def _git_directory(parent: Path, name: str) -> tuple[Paths, Paths, Paths]:
     if status_beneath(git, "commondir"):
         # git would take its configuration, and with it programs to run, from wherever this file says.
         raise SandboxUnavailableError(f"{git}/commondir does not belong in a git directory: remove it")
-    _refuse_links(git)
+    refuse_links(git)
     _create_missing(git, directories=("hooks", "worktrees"), files=("config", "config.worktree"))
     pinned, fixed = [git], [git / "hooks", git / "config", git / "config.worktree"]
     for entry in sorted((git / "worktrees").iterdir()):
@@ -134,22 +134,6 @@ def _git_directory(parent: Path, name: str) -> tuple[Paths, Paths, Paths]:
             if status_beneath(git, f"worktrees/{entry.name}/{file}")
         ]
     return tuple(pinned), tuple(fixed), (git / "worktrees",)
-
-
-def _refuse_links(git: Path) -> None:
-    """Somebody's git would write through them: ``git commit`` the message into whatever COMMIT_EDITMSG leads to, say,
-    and that may have been prepared in MERGE_MSG. Git itself lays out none."""
-    for place in (git, git / "logs", git / "info"):
-        try:
-            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
-        except OSError:
-            continue  # looked at one level above, if it is there at all
-        for entry in entries:
-            # Large files are sometimes kept elsewhere by their owner, and git follows no link there to write.
-            if entry.is_symlink() and entry.name not in KEPT_ELSEWHERE:
-                raise SandboxUnavailableError(
-                    f"{entry.path} is a symbolic link, and your git would write through it: remove it"
-                )
 
 
 def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[str, ...]) -> None:
