@@ -17,6 +17,7 @@ from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.verdict import crash
 from codebutler_worker.agents.watch import Limits
 from codebutler_worker.programs.process import LineSplitter
+from codebutler_worker.programs.program import program_root
 
 BINARY = Path("/opt/claude/claude")
 
@@ -82,9 +83,9 @@ def test_a_line_is_one_line() -> None:
 
 def test_the_home_stays_closed_when_the_program_lies_in_it() -> None:
     home = Path("/home/you")
-    assert command.program_root(Path("/home/you/claude"), home) == Path("/home/you/claude")
-    assert command.program_root(Path("/home/claude"), home) == Path("/home/claude")
-    assert command.program_root(Path("/home/you/.local/bin/claude"), home) == Path("/home/you/.local/bin")
+    assert program_root(Path("/home/you/claude"), home) == Path("/home/you/claude")
+    assert program_root(Path("/home/claude"), home) == Path("/home/claude")
+    assert program_root(Path("/home/you/.local/bin/claude"), home) == Path("/home/you/.local/bin")
 
 
 def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:

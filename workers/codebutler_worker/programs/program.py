@@ -48,6 +48,11 @@ class Birth:
     held: Held | None = None
 
 
+def program_root(binary: Path, home: Path) -> Path:
+    """What must be readable to run the program: its directory, unless that would open the user's home."""
+    return binary if home.is_relative_to(binary.parent) else binary.parent
+
+
 class Program(ABC):
     """A running program. Leaving its block ends it and everything it started that can still be found."""
 

@@ -64,21 +64,30 @@ def status_beneath(root: Path, relative: str) -> os.stat_result | None:
 
 
 def read_regular(root: Path, relative: str, limit_bytes: int) -> bytes:
-    """The content of a regular file of at most ``limit_bytes``, read from the descriptor that was checked.
+    """The content of a regular file of at most ``limit_bytes``.
 
     Raises UnsafePathError for a link, pipe, device, directory or a larger file; OSError as open(2).
     """
+    content = read_head(root, relative, limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise UnsafePathError(errno.EFBIG, f"larger than {limit_bytes} bytes", relative)
+    return content
+
+
+def read_head(root: Path, relative: str, limit_bytes: int) -> bytes:
+    """The first ``limit_bytes`` of a regular file, read from the descriptor that was checked.
+
+    Raises UnsafePathError for a link, pipe, device or directory; OSError as open(2).
+    """
+    # Without O_NONBLOCK a named pipe would hold us for ever.
     descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(limit_bytes + 1)
+            return file.read(limit_bytes)
     finally:
         os.close(descriptor)
-    if len(content) > limit_bytes:
-        raise UnsafePathError(errno.EFBIG, f"larger than {limit_bytes} bytes", relative)
-    return content
 
 
 def _openat2(top: int, relative: str, flags: int) -> int:

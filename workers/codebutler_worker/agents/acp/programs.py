@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.claude.command import program_root
+from codebutler_worker.programs.program import program_root
 
 FIRST_LINE_BYTES = 256
 

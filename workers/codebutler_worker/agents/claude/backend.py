@@ -20,11 +20,11 @@ from codebutler.config.schema import ClaudeSection
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
 from codebutler_worker.agents.claude import access, command
-from codebutler_worker.agents.claude.instructions import project_instructions
 from codebutler_worker.agents.claude.probe import find_binary, probe
 from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Turn
+from codebutler_worker.agents.instructions import repository_says
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.agents.verdict import STOPPED, Verdict
@@ -34,6 +34,10 @@ from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Launch, Network, Sandbox
 
 log = logging.getLogger(__name__)
+
+INSTRUCTIONS = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
+"""``--setting-sources user`` keeps a hostile checkout's settings from running, and drops these as well (Claude Code
+2.1.328). Their text still belongs to the agent, so it travels in the system prompt."""
 
 
 class ClaudeBackend:
@@ -171,7 +175,7 @@ class ClaudeBackend:
         around = await self._surroundings(request.workdir)
         instructions = ""
         if not self._settings.project_settings:
-            instructions = await asyncio.to_thread(project_instructions, request.workdir)
+            instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
         parts = (request.system_prompt, self.outlet.told(), instructions)
         service = access.service_of(self._agent_env, new_token())
         needed = () if service else access.LOGIN_HOSTS

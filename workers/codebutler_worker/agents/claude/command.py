@@ -13,6 +13,7 @@ import msgspec
 
 from codebutler.config.schema import ClaudeSection, PermissionMode
 from codebutler_worker.agents.claude.translate import COST, INITIALIZE
+from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.port import Network, SandboxPolicy
 
 MAX_RETRIES = 4
@@ -148,11 +149,6 @@ def sessions(claude: Path, workdir: Path) -> Path:
 def tasks(claude: Path, session_id: str) -> Path:
     """Where the CLI keeps the session's task list."""
     return claude / "tasks" / session_id
-
-
-def program_root(binary: Path, home: Path) -> Path:
-    """What must be readable to run the program: its directory, unless that would open the user's home."""
-    return binary if home.is_relative_to(binary.parent) else binary.parent
 
 
 def initialize_line(system_prompt: str) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler_worker.agents.claude.instructions import read_inside
+from codebutler_worker.agents.instructions import repository_says
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 ORDERS = """\
@@ -44,7 +44,9 @@ STRICT = "bash runs one program at a time, without a shell. There is no network.
 
 def standing_orders(workdir: Path, appended: str, *, strict: bool) -> str:
     """Everything the session begins with; ``appended`` is what every agent is told here."""
-    parts = [ORDERS.format(commands=STRICT if strict else TERMINAL), appended]
-    told = ((name, read_inside(workdir, name).strip()) for name in FILES)
-    parts += [f"# The repository's {name}\n\n{text}" for name, text in told if text]
+    parts = [
+        ORDERS.format(commands=STRICT if strict else TERMINAL),
+        appended,
+        repository_says(workdir, FILES),
+    ]
     return "\n\n".join(part for part in parts if part)
