@@ -64,9 +64,10 @@ class Journal:
             channel=event.channel,
             payload=(received_at.isoformat(), _encode(event), _encode(request)),
             seen=_seen(event, taken=True),
+            done=asyncio.get_running_loop().create_future(),
         )
         self._submit(job)
-        seq = await asyncio.wrap_future(job.done)
+        seq = await job.done
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
 
     async def settle(self, seq: int) -> None:
@@ -161,15 +162,15 @@ class Journal:
         await self.close()
 
     async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        job = Read(function)
+        job = Read(function, asyncio.get_running_loop().create_future())
         self._submit(job)
-        answer: T = await asyncio.wrap_future(job.done)
+        answer: T = await job.done
         return answer
 
     async def _change(self, function: Callable[[sqlite3.Connection], T], *, aside: bool = False) -> T:
-        job = Change(function, aside)
+        job = Change(function, asyncio.get_running_loop().create_future(), aside)
         self._submit(job)
-        answer: T = await asyncio.wrap_future(job.done)
+        answer: T = await job.done
         return answer
 
     def _submit(self, job: Job) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ RETRY_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """An event to commit; done gives its seq, None if it was known."""
+    """An event to commit; done, which belongs to the loop that asks, gives its seq, None if it was known."""
 
     key: str
     channel: str
     payload: tuple[str, str, str]
     seen: Seen | None
-    done: Future[int | None] = field(default_factory=Future)
+    done: asyncio.Future[int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Read:
     """Something to look up, in the order of the jobs."""
 
     function: Callable[[sqlite3.Connection], Any]
-    done: Future[Any] = field(default_factory=Future)
+    done: asyncio.Future[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class Change:
     """Something to write; done gives what it returned. ``aside``: no event depends on it."""
 
     function: Callable[[sqlite3.Connection], Any]
+    done: asyncio.Future[Any]
     aside: bool = False
-    done: Future[Any] = field(default_factory=Future)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Stop:
 
 
 Job = Append | Read | Change | Settle | Stop
+Told = tuple[asyncio.Future[Any], Any, StoreError | None]
+"""A job's future, and what it gives or raises."""
 
 
 class Writer:
@@ -89,9 +92,7 @@ class Writer:
         while going:
             jobs = self._take()
             going = not any(isinstance(job, Stop) for job in jobs)
-            writes = [
-                j for j in jobs if isinstance(j, Append | Change) and j.done.set_running_or_notify_cancel()
-            ]
+            writes = [job for job in jobs if isinstance(job, Append | Change) and not job.done.cancelled()]
             self._unwritten.update(job.seq for job in jobs if isinstance(job, Settle))
             only_settles = bool(jobs) and all(isinstance(job, Settle) for job in jobs)
             if not only_settles or len(self._unwritten) >= BATCH:
@@ -118,16 +119,14 @@ class Writer:
             results = self._transact(writes)
         except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
             self._patience_s = RETRY_AFTER_S
-            for job in writes:
-                job.done.set_exception(self._explain(error))
+            _tell([(job.done, None, self._explain(error)) for job in writes])
             return
         self._patience_s = SETTLE_AFTER_S
         self._unwritten.clear()
         for job, result in zip(writes, results, strict=True):
             if isinstance(job, Append) and result is not None:
                 self._pending.add(result)
-        for job, result in zip(writes, results, strict=True):
-            job.done.set_result(result)
+        _tell([(job.done, result, None) for job, result in zip(writes, results, strict=True)])
 
     def _transact(self, writes: list[Append | Change]) -> list[Any]:
         """What each write gives: an event its seq, or None if it was known."""
@@ -150,12 +149,12 @@ class Writer:
         return results
 
     def _read(self, job: Read) -> None:
-        if not job.done.set_running_or_notify_cancel():
+        if job.done.cancelled():
             return
         try:
-            job.done.set_result(job.function(self._connection))
+            _tell([(job.done, job.function(self._connection), None)])
         except sqlite3.Error as error:
-            job.done.set_exception(self._explain(error))
+            _tell([(job.done, None, self._explain(error))])
 
     def _explain(self, error: Exception) -> StoreError:
         return error if isinstance(error, StoreError) else sqlitefile.store_error(self._path, error)
@@ -168,3 +167,24 @@ def _apply(connection: sqlite3.Connection, job: Append | Change) -> Any:
     if job.seen is not None:
         journal_file.remember(connection, job.channel, job.seen)
     return seq
+
+
+def _tell(outcomes: Sequence[Told]) -> None:
+    """Hand them to the loop that waits: all at once, since each call wakes it."""
+    for loop, told in groupby(outcomes, key=_loop):
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, list(told))
+
+
+def _loop(told: Told) -> asyncio.AbstractEventLoop:
+    return told[0].get_loop()
+
+
+def _settle(outcomes: Sequence[Told]) -> None:
+    for done, result, error in outcomes:
+        if done.done():
+            continue  # whoever asked went away meanwhile
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)

@@ -80,6 +80,7 @@ async def open_wire(url: str, timing: SocketTiming) -> Wire:
         close_timeout=timing.close_timeout_s,
         max_size=MAX_FRAME_BYTES,
         max_queue=64,
+        compression=None,  # a frame is small: there is nothing to gain, and each would take longer
         logger=quiet,
     )
     if not isinstance(wire, Wire):
@@ -181,7 +182,7 @@ class Link:
             return
         try:
             reached("ack.before")
-            await self._wire.send(ack)
+            await self._wire.send(ack, text=True)
             reached("ack.after")
         except ConnectionClosed:
             self._tally.lost_acks += 1

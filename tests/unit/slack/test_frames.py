@@ -51,6 +51,23 @@ def test_garbage_is_no_frame(raw: bytes) -> None:
     assert parse_frame(raw) is None
 
 
+@pytest.mark.parametrize(
+    ("broken", "read"),
+    [
+        (b'"gr\xfc\xdfe"', "gr\ufffd\ufffde"),
+        (b'"\\ud83d half a pair"', "\ud83d half a pair"),
+        (b"1e400", float("inf")),
+    ],
+)
+def test_what_a_strict_reader_refuses_does_not_cost_the_event(broken: bytes, read: object) -> None:
+    raw = b'{"envelope_id": "e", "type": "events_api", "payload": {"text": %b}}' % broken
+    assert parse_frame(raw) == Envelope("e", "events_api", {"text": read})
+
+
+def test_an_endless_nesting_is_no_frame() -> None:
+    assert parse_frame(b"[" * 100_000) is None
+
+
 def test_an_answer_is_sent_only_where_slack_takes_one() -> None:
     plain = Envelope("e", "events_api", {})
     answerable = Envelope("e", "slash_commands", {}, accepts_response_payload=True)
