@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from codebutler.config.secrets import secrets_of
 from codebutler.config.zones import zone_of
 from codebutler.control.listeners import Listeners, OverheardRouter
 from codebutler.control.operator import Operator
+from codebutler.dashboard.dashboard import Dashboard, Sources
+from codebutler.dashboard.keys import Keys
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.book import Book
 from codebutler.direct.door import DirectDoor
@@ -68,7 +71,8 @@ from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.orphans import kill_orphans
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.text.redact import Redactor
-from codebutler.web.hooks import HookServer
+from codebutler.web.front import Front
+from codebutler.web.hooks import Hooks
 
 
 @dataclass(frozen=True)
@@ -144,12 +148,12 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     await stack.enter_async_context(beside(audited.run(), name="audit"))
     calls = HookDesk(parts.journal, voice, intake)
-    hooks = HookServer(calls, around.resolved.config.dashboard, around.clock)
+    front = parent.front = _front(around, parts, parent, apphome, desk, Hooks(calls, around.clock))
     watchers = Watchers(parent.path_of, scheduler.changed)
     stack.push_async_callback(watchers.close)
-    outside = partial(_use, calls, hooks, watchers)
+    outside = partial(_use, calls, front, watchers)
     await stack.enter_async_context(beside(apphome.run(), name="app-home"))
-    await stack.enter_async_context(beside(hooks.run(), name="hooks"))
+    await stack.enter_async_context(beside(front.run(), name="front"))
     await stack.enter_async_context(beside(scheduler.run(intake, outside), name="schedule"))
     async with notifying(around.env, around.clock, stopping, status):
         await parent.serve(intake, connection, operator, stopping)
@@ -218,9 +222,26 @@ def _schedule(
     return scheduler, desk, ScheduleRouter(router, desk, voice, parts.journal, parts.tasks, place)
 
 
-def _use(calls: HookDesk, hooks: HookServer, watchers: Watchers, found: Found) -> None:
+def _front(
+    around: Surroundings, parts: Parts, parent: Parent, apphome: AppHome, desk: ScheduleDesk, hooks: Hooks
+) -> Front:
+    """The port, and what is looked at there."""
+    sources = Sources(
+        known=parent,
+        turns=lambda: apphome.turns,
+        jobs=desk.rows,
+        ring=parts.logs.ring,
+        workspace_url=parts.sender.workspace_url,
+        clean=partial(_cleaned, parts),
+    )
+    keys = Keys(around.home.open(), around.clock, secrets.token_urlsafe, parts.redactor.learn)
+    dashboard = Dashboard(sources, keys, around.clock)
+    return Front(around.resolved.config.dashboard, hooks, dashboard)
+
+
+def _use(calls: HookDesk, front: Front, watchers: Watchers, found: Found) -> None:
     calls.hooks = found.hooks
-    hooks.use(found.hooks)
+    front.use(found.hooks)
     watchers.use(found.jobs.values())
 
 

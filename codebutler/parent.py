@@ -23,6 +23,7 @@ from codebutler.config_notes import ConfigNotes
 from codebutler.control.wire import Control, control_server
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.book import Book
+from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import TurnNote
@@ -39,6 +40,7 @@ from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.sender import Sender
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.redact import Redactor
+from codebutler.web.front import Front
 
 GRACE_S = 30.0
 FLUSH_S = 5.0
@@ -75,6 +77,7 @@ class Parent:
         self._started_s = parts.clock.monotonic()
         self._notes = ConfigNotes(parts.journal, parts.logs.record, parts.services.notice, parts.tasks)
         self._slack: SlackConnection | None = None
+        self.front: Front | None = None
 
     async def serve(
         self, intake: Intake, slack: SlackConnection, control: Control, stopping: Stopping
@@ -179,6 +182,19 @@ class Parent:
         cards = cards_for(user, self.table, self._parts.supervisor.rows(), shown)
         return cards, slack or self._parts.sender.trouble
 
+    def served_as(self) -> dict[str, tuple[str, str]]:
+        """Repository to its default agent and its channel's name."""
+        return {
+            served.entry.name: (served.config.agent.default, served.config.slack.channel_name)
+            for served in self.table.served
+        }
+
+    def dashboard(self) -> str:
+        """A link that opens the dashboard once. Raises CodeButlerError when there is none."""
+        if self.front is None:
+            raise CodeButlerError("there is no dashboard yet: try again")
+        return self.front.link()
+
     def path_of(self, repo: str) -> Path | None:
         """Where a served repository is; None if it is not there."""
         served = self.table.named(repo)
@@ -244,6 +260,7 @@ class Parent:
             "repos": [*map(self._row, rows), *self._absent()],
             "journal": {"pending": parts.journal.pending_count},
             "outbox": {"pending": parts.supervisor.outbox_pending},
+            "dashboard": {"url": self.front.url if self.front else ""},
         }
 
     def _row(self, row: RepoRow) -> dict[str, Any]:

@@ -72,6 +72,11 @@ class AppHome:
         self._unkept = True
         self._news.set()
 
+    @property
+    def turns(self) -> Mapping[str, tuple[TurnNote, ...]]:
+        """The newest turns of each repository, as its worker told them last."""
+        return self._turns
+
     def vain(self, user: str) -> None:
         """They pressed a button of what is not served any more: they see that, and what is left."""
         self._vain.add(user)

@@ -42,6 +42,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.demo:run"),
     Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.workspace:run"),
     Row("status", "What the running supervisor does.", "codebutler.cli.status:run"),
+    Row("dashboard", "Open the page that shows how everything fares.", "codebutler.cli.dashboard:run"),
     Row("send", "Send a message to a repository's agent.", "codebutler.cli.send:run"),
     Row("stop", "Stop what runs in a repository, or in all.", "codebutler.cli.stop:run"),
     Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:run"),

@@ -30,12 +30,14 @@ def run(
 def _text(status: dict[str, Any]) -> str:
     supervisor, slack = status["supervisor"], status["slack"]
     unsettled, unsent = status["journal"]["pending"], status["outbox"]["pending"]
+    dashboard = status["dashboard"]["url"]
     lines = [
         f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}",
         f"slack       {slack['state']}, connections {slack['connections']}, reconnects {slack['reconnects']}"
         + (f": {slack['trouble']}" if slack.get("trouble") else ""),
         f"waiting     {unsettled} in the journal, {unsent} to be sent",
     ]
+    lines += [f"dashboard   {dashboard} (`codebutler dashboard` opens it)"] if dashboard else []
     width = max((len(repo["name"]) for repo in status["repos"]), default=0)
     lines += [_repo(repo, width) for repo in status["repos"]]
     if not status["repos"]:

@@ -53,6 +53,10 @@ class Home:
         return self.root / "journal.db"
 
     @property
+    def dashboard_key(self) -> Path:
+        return self.root / "dashboard.key"
+
+    @property
     def backups(self) -> Path:
         """Daily copies of the journal and of every repository's store, each in a directory of its own."""
         return self.root / "backups"
@@ -98,7 +102,7 @@ class Home:
             except OSError as error:
                 raise write_error(directory, error) from error
             make_private(directory)
-        for file in (self.config, self.env_file, self.registry, self.journal, self.lock):
+        for file in (self.config, self.env_file, self.registry, self.journal, self.lock, self.dashboard_key):
             make_private(file)
         return self
 

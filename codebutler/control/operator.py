@@ -12,6 +12,8 @@ from codebutler.control.wire import (
     ChatRequest,
     ControlReply,
     ControlRequest,
+    DashboardReply,
+    DashboardRequest,
     Done,
     Failed,
     JobsReply,
@@ -51,6 +53,9 @@ class Asked(Protocol):
 
     async def reload(self) -> str:
         """Read the registry and the configurations again; one line on what changed."""
+
+    def dashboard(self) -> str:
+        """A link that opens the dashboard once. Raises CodeButlerError when there is none."""
 
 
 class Jobs(Protocol):
@@ -98,6 +103,10 @@ class Operator:
                 # Whoever vouched for jobs may run one of them next.
                 await self._jobs.look_again()
                 yield Done(text=summary)
+            case DashboardRequest():
+                link = self._parent.dashboard()
+                yield DashboardReply(url=link.partition("#")[0], link=link)
+                yield Done()
             case JobsRequest(action="list"):
                 yield JobsReply(jobs=self._jobs.rows())
                 yield Done()

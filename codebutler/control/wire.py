@@ -63,6 +63,10 @@ class JobsRequest(_Request, frozen=True, tag="jobs"):
     name: str = ""
 
 
+class DashboardRequest(_Request, frozen=True, tag="dashboard"):
+    """A link that opens the dashboard."""
+
+
 class ChatRequest(_Request, frozen=True, tag="chat"):
     """Say and hear everything in one thread, a new one if none is named. First come its last ``past`` messages."""
 
@@ -100,6 +104,13 @@ class JobsReply(_Reply, frozen=True, tag="jobs"):
     """One row for each job."""
 
     jobs: list[dict[str, Any]]
+
+
+class DashboardReply(_Reply, frozen=True, tag="dashboard"):
+    """The dashboard's address, and the same with what lets a browser in, once."""
+
+    url: str
+    link: str
 
 
 class Posted(_Reply, frozen=True, tag="posted"):
@@ -172,9 +183,13 @@ class Failed(_Reply, frozen=True, tag="failed"):
     text: str
 
 
-ControlRequest = StatusRequest | StopRequest | SendRequest | ReloadRequest | JobsRequest | ChatRequest
+ControlRequest = (
+    StatusRequest | StopRequest | SendRequest | ReloadRequest | JobsRequest | DashboardRequest | ChatRequest
+)
 Wish = Say | Press
-ControlReply = StatusReply | JobsReply | Posted | Said | Heard | Past | Opened | Ended | Done | Failed
+ControlReply = (
+    StatusReply | JobsReply | DashboardReply | Posted | Said | Heard | Past | Opened | Ended | Done | Failed
+)
 
 
 class Control(Protocol):

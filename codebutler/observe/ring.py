@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -26,7 +26,9 @@ class Line(Struct, frozen=True, kw_only=True):
 class Follower:
     """New lines for one reader; one that reads too slowly loses the oldest and is told how many."""
 
-    def __init__(self, limit: int = FOLLOWER_LINES) -> None:
+    def __init__(self, past: Iterable[Line] = (), limit: int = FOLLOWER_LINES) -> None:
+        self.past = tuple(past)
+        """The lines before those that come: none is in both, none in neither."""
         self.lost = 0
         self.loop = asyncio.get_running_loop()
         self._lines: deque[Line] = deque(maxlen=limit)
@@ -38,6 +40,13 @@ class Follower:
             self.lost += 1
         self._lines.append(line)
         self._arrived.set()
+
+    def take(self) -> list[Line]:
+        """What has come since it was taken last, without waiting."""
+        lines = list(self._lines)
+        self._lines.clear()
+        self._arrived.clear()
+        return lines
 
     async def __aiter__(self) -> AsyncIterator[Line]:
         while True:
@@ -75,8 +84,10 @@ class Ring(logging.Handler):
     @contextlib.contextmanager
     def follow(self) -> Iterator[Follower]:
         """Every line from now on: ``with ring.follow() as follower: async for line in follower``."""
-        follower = Follower()
-        self._followers.add(follower)
+        assert self.lock is not None
+        with self.lock:
+            follower = Follower(self._lines)
+            self._followers.add(follower)
         try:
             yield follower
         finally:

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import uvicorn
-
-from codebutler.errors import CodeButlerError
-
-
-def listen(host: str, port: int, *, or_next: int = 0) -> socket.socket:
-    """A listening socket; port 0 = any free one. Is it in use, one of the ``or_next`` after it.
-
-    Raises CodeButlerError when none can be had.
-    """
-    for candidate in range(port, port + or_next + 1):
-        try:
-            return _listen(host, candidate)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise CodeButlerError(f"cannot listen on {host}:{candidate}: {error.strerror}") from None
-    raise CodeButlerError(f"port {port} is in use: choose another with --port")
 
 
 @contextlib.asynccontextmanager
@@ -51,18 +34,6 @@ async def serving(app: Any, listener: socket.socket) -> AsyncIterator[None]:
     finally:
         server.should_exit = True
         await task
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 class _Server(uvicorn.Server):

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from codebutler.clock import Clock, SystemClock
 from codebutler.errors import CodeButlerError
-from codebutler.web.serving import listen, serving
+from codebutler.web.listening import listen
+from codebutler.web.serving import serving
 from codebutler.workspace import render
 from codebutler.workspace.api import WebApi
 from codebutler.workspace.app import create_app

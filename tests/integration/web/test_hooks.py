@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
 
 from codebutler.clock import SystemClock
 from codebutler.config.schema import DashboardSection
@@ -20,7 +22,8 @@ from codebutler.intake.intake import Outcome
 from codebutler.process.tasks import beside
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.jobs import Place, parse_file, place_in
-from codebutler.web.hooks import MAX_BODY_BYTES, PER_MINUTE, HookServer
+from codebutler.web.front import Front
+from codebutler.web.hooks import MAX_BODY_BYTES, PER_MINUTE, Hooks
 
 SECRET = "a-secret-of-some-length"
 FILE = b"hooks: [{name: ci, secretEnv: S, prompt: look}]"
@@ -46,13 +49,27 @@ class Schedule:
         return self.outcome
 
 
+class NoSite:
+    """Nothing to look at."""
+
+    def app(self, bound_to: str) -> ASGIApp:
+        return PlainTextResponse("nothing here", 404)
+
+    def ticket(self) -> str:
+        return "ticket"
+
+    def close(self) -> None:
+        """Nobody looks."""
+
+
 @asynccontextmanager
 async def served(schedule: Schedule, port: int = 0, body_s: float = 30) -> AsyncIterator[httpx.AsyncClient]:
-    server = HookServer(schedule, DashboardSection(port=port), SystemClock(), body_s=body_s)
+    hooks = Hooks(schedule, SystemClock(), body_s=body_s)
+    server = Front(DashboardSection(port=port), hooks, NoSite())
     server.use(schedule.hooks)
     async with beside(server.run(), name="hooks"), asyncio.timeout(30):
         await server.listening.wait()
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+        async with httpx.AsyncClient(base_url=f"{server.url}hooks/", trust_env=False) as client:
             yield client
 
 
@@ -149,7 +166,7 @@ async def test_a_port_in_use_is_stepped_over() -> None:
 
 async def test_where_nothing_may_listen_nothing_does(caplog: pytest.LogCaptureFixture) -> None:
     schedule = Schedule()
-    server = HookServer(schedule, DashboardSection(enabled=False, port=0), SystemClock())
+    server = Front(DashboardSection(enabled=False, port=0), Hooks(schedule, SystemClock()), NoSite())
     server.use(schedule.hooks)
     async with asyncio.timeout(30):
         await server.run()

@@ -1,0 +1,68 @@
+// The table of repositories.
+
+import { link, sync, tag } from "./dom.js";
+
+const MANY = 8; // from here on one looks for a repository by its name
+const NONE = "–";
+const $ = (id) => document.getElementById(id);
+
+export class Repos {
+  constructor() {
+    this.known = new Map();
+    this.names = [];
+    $("find").addEventListener("input", () => this.show());
+  }
+
+  /** What has changed: some repositories, and which there are. */
+  apply({ repos = [], names }) {
+    for (const repo of repos) this.known.set(repo.name, repo);
+    if (names) this.names = names;
+    if (repos.length || names) this.show();
+  }
+
+  show() {
+    const wanted = $("find").value.trim().toLowerCase();
+    const all = this.names.map((name) => this.known.get(name)).filter(Boolean);
+    const shown = all.filter(({ name, agent, channel, state }) => [name, agent, channel, state].some((text) => text.toLowerCase().includes(wanted)));
+    $("find-label").hidden = all.length <= MANY;
+    $("repos-count").textContent = wanted ? `${shown.length} of ${all.length}` : all.length > 1 ? String(all.length) : "";
+    sync($("repos").querySelector("tbody"), shown, ({ name }) => name, row);
+    $("repos").querySelector("table").hidden = all.length === 0;
+    $("repos").querySelector(".empty").hidden = all.length > 0;
+  }
+}
+
+function row(repo) {
+  const name = Object.assign(tag("th", "", tag("strong", "name", repo.name)), { scope: "row", title: repo.path });
+  if (repo.problem) name.append(tag("p", "problem", repo.problem));
+  const state = tag("span", "state", repo.state);
+  state.dataset.state = repo.state;
+  const worker = cell("Worker", state);
+  if (repo.restarts) worker.append(tag("span", "quiet", repo.restarts === 1 ? "1 restart" : `${repo.restarts} restarts`));
+  const turns = [["running", repo.running], ["queued", repo.queued], ["waiting", repo.waiting]].filter(([, count]) => count);
+  return tag("tr", "", name, worker,
+    cell("Agent", repo.agent || NONE),
+    cell("Channel", repo.channel ? link(repo.channel, repo.url) : NONE),
+    cell("Turns", turns.length ? turns.map(([kind, count]) => `${count} ${kind}`).join(", ") : NONE),
+    cell("Today", ...(repo.budget.length ? repo.budget.map(budget) : [NONE])),
+    number("Memory", repo.memory_mb === null ? NONE : `${repo.memory_mb} MB`),
+    number("Process", repo.pid === null ? NONE : String(repo.pid)));
+}
+
+function cell(label, ...children) {
+  const made = tag("td", children[0] === NONE ? "none" : "", ...children);
+  made.dataset.label = label;
+  return made;
+}
+
+function number(label, text) {
+  const made = cell(label, text);
+  made.classList.add("number");
+  return made;
+}
+
+function budget({ words, share }) {
+  const meter = Object.assign(document.createElement("meter"), { min: 0, max: 1, high: 0.8, optimum: 0, value: share });
+  meter.setAttribute("aria-label", words);
+  return tag("span", "budget", tag("span", "", words), meter);
+}

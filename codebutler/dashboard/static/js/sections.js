@@ -1,0 +1,101 @@
+// What is shown besides the repositories' table and the log.
+
+import { ago, clock, link, sync, tag, when } from "./dom.js";
+
+const $ = (id) => document.getElementById(id);
+
+/** Fill the list of a section, or say that it is empty. */
+function fill(id, items, keyOf, make) {
+  sync($(id).querySelector(".list"), items, keyOf, make);
+  const empty = $(id).querySelector(".empty");
+  if (empty) empty.hidden = items.length > 0;
+  $(id).classList.toggle("is-empty", items.length === 0);
+}
+
+export function showVerdict({ state, text, waiting }) {
+  const verdict = $("verdict");
+  verdict.dataset.state = state;
+  if (verdict.textContent !== text) verdict.textContent = text;
+  const mark = waiting ? `(${waiting}) ` : "";
+  document.title = `${mark}${state === "trouble" ? "⚠ " : ""}CodeButler dashboard`;
+}
+
+export function showFacts(system, slack) {
+  const words = slack.is_well && slack.catching_up ? "connected, catching up" : slack.state;
+  const facts = [
+    { name: "Slack", value: words, mark: slack.is_well ? "well" : "trouble", note: "heard {} ago", at: slack.heard_at },
+    { name: "Reconnects", value: String(slack.reconnects) },
+    { name: "Not handed on", value: String(system.journal), hint: "received from Slack, not yet with a worker" },
+    { name: "Not yet posted", value: String(system.outbox), hint: "said by workers, not yet in Slack" },
+    { name: "Supervisor", value: `pid ${system.pid}`, note: "up {}", at: system.since },
+    { name: "Version", value: system.version },
+  ];
+  sync($("facts"), facts, ({ name }) => name, fact);
+}
+
+function fact({ name, value, mark, note, at, hint }) {
+  const shown = tag("dd", "", value);
+  if (mark) shown.dataset.mark = mark;
+  const box = tag("div", "", tag("dt", "", name), shown);
+  if (note && at) box.append(tag("dd", "quiet", ago(at, note)));
+  if (hint) box.title = hint;
+  return box;
+}
+
+export function showTroubles(troubles) {
+  $("troubles").hidden = troubles.length === 0;
+  fill("troubles", troubles, ({ repo, text }) => `${repo}/${text}`, ({ repo, text }) =>
+    tag("li", "", ...(repo ? [tag("strong", "name", repo)] : []), tag("span", "text", text)));
+}
+
+export function showNeeds(needs) {
+  fill("needs", needs, ({ key }) => key, (turn) =>
+    tag("li", "turn", head(turn), tag("p", "what", turn.what), tag("p", "text quoted", turn.text), foot(turn, "since {}", "Open the thread")));
+}
+
+export function showWork(work) {
+  fill("work", work, ({ key }) => key, (turn) =>
+    tag("li", `turn ${turn.state}`, head(turn, turn.state), tag("p", "text", turn.text), foot(turn, turn.state === "running" ? "for {}" : "in line for {}", "Thread")));
+}
+
+function head(turn, state = "") {
+  const shown = tag("p", "over", tag("strong", "name", turn.repo));
+  if (state) shown.append(Object.assign(tag("span", "state", state), { }));
+  if (state) shown.lastChild.dataset.state = state;
+  return shown;
+}
+
+function foot(turn, form, words) {
+  const parts = [turn.agent, ago(turn.since, form), turn.cost].filter((part) => part && (part.nodeType !== Node.TEXT_NODE || part.data));
+  const shown = tag("p", "under");
+  for (const part of parts) shown.append(tag("span", "", part));
+  if (turn.url) {
+    const way = link(words, turn.url);
+    way.ariaLabel = `${words}: ${turn.repo}, ${turn.text}`;
+    shown.append(way);
+  }
+  return shown;
+}
+
+export function showJobs(jobs) {
+  fill("jobs", jobs, ({ key }) => key, (job) => {
+    const last = job.last_ok === null ? "" : job.last_ok ? "last run ok" : "last run failed";
+    const under = tag("p", "under", tag("span", "", job.repo), tag("span", "", job.when));
+    if (last) under.append(Object.assign(tag("span", job.last_ok ? "" : "bad", last), { title: when(job.last).toLocaleString?.() ?? "" }));
+    const next = job.state ? tag("span", "state", job.state) : job.next ? ago(job.next, "in {}") : tag("span", "", "when it happens");
+    return tag("li", "job", tag("p", "over", tag("strong", "name", job.name), next), under);
+  });
+}
+
+export function showErrors(errors) {
+  fill("errors", [...errors].reverse(), ({ at, text }) => `${at}${text}`, ({ at, repo, text }) =>
+    tag("li", "", tag("p", "over", repo ? tag("strong", "name", repo) : "", ago(at)), tag("p", "text", text)));
+}
+
+export function showConnection(state, since, why) {
+  const connection = $("connection");
+  connection.dataset.state = state;
+  document.body.classList.toggle("lost", state === "lost");
+  const words = state === "up" ? "Live" : `Not connected since ${clock(since)}. ${why || "Trying again…"}`;
+  if (connection.textContent !== words) connection.textContent = words;
+}
