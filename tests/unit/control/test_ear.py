@@ -9,6 +9,8 @@ import pytest
 from codebutler.control.ear import Ear, Spoken
 from codebutler.control.wire import Choice, Said
 from codebutler.model import Post, React, Update, Upload
+from codebutler_worker.present.progress import running
+from codebutler_worker.present.reducer import View
 
 STOP, ALLOW = "codebutler.stop", "codebutler.allow"
 
@@ -46,6 +48,17 @@ def test_of_what_kind_a_message_is(first: Spoken, kind: str, then: Spoken, kind_
     heard = [ear.said(first), ear.said(then)]
     assert [said.kind for said in heard if said] == [kind, kind_then]
     assert {said.ts for said in heard if said} == {"1.1"}
+
+
+@pytest.mark.parametrize(
+    "view",
+    [View(), View(thinks=True), View(writing="so"), View(activity="ls", is_tool=True), View(activity="well")],
+)
+def test_whatever_a_turn_does_is_progress(view: View) -> None:
+    shown = running(view, 3, "turn", "claude")
+    said = Ear("1.0").said(Spoken(Post(text=shown.text, thread_ts="1.0", blocks=shown.blocks), "1.1"))
+    assert said is not None
+    assert said.kind == "progress"
 
 
 def test_only_its_own_thread_is_heard() -> None:
