@@ -116,7 +116,12 @@ ALL = (
         shown=True,
     ),
     Word(
-        "logs", "the logs of sessions", "[ID | list | tail [N]]", r"|list|tail( \d{1,6})?|[\w.-]+", shown=True
+        "logs",
+        "the logs of sessions",
+        "[ID [PART[-PART]] | list | tail [N]]",
+        r"|list|tail( \d{1,6})?|[\w.-]+( \d{1,5}(-\d{1,5})?)?",
+        "A log above 20 MB comes in parts, at most 25 at once: `!logs ID 3-7` sends those.",
+        shown=True,
     ),
     Word(
         "jobs",

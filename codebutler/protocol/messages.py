@@ -14,7 +14,7 @@ from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote
 from codebutler.text.amounts import Unit
 
 PROTOCOL_VERSION = 1
-MAX_FRAME_BYTES = 16 * 2**20
+MAX_FRAME_BYTES = 32 * 2**20
 MAX_FETCH_BYTES = 32 * 2**20
 """Larger files are refused: the worker holds one in memory until it is whole."""
 

@@ -24,6 +24,7 @@ from codebutler.model import (
 from codebutler.words import WORDS
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.checks import resolved
+from codebutler_worker.commands.sending import withdraw
 from codebutler_worker.commands.skills import taught
 from codebutler_worker.commands.table import run_command, understood
 from codebutler_worker.conversation.asking.deciding import decide_typed
@@ -95,6 +96,7 @@ class Inbox:
             withdraw_turn(draft, turn)
         for turn in draft.uow.turns.in_states("parked"):
             drop_parked(draft, turn)
+        withdraw(draft)
         return Todo(stop=tuple(turn.id for turn in draft.uow.turns.in_states(*LIVE)))
 
     def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:

@@ -95,21 +95,6 @@ async def test_what_is_sent_holds_no_secret_and_the_disk_keeps_it(tmp_path: Path
         assert secret in (tmp_path / SESSIONS / f"{session}.log").read_bytes()
 
 
-async def test_a_large_log_comes_in_parts_and_of_a_huge_one_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "PART_BYTES", 1000)
-    monkeypatch.setattr(logs, "MAX_SENT_BYTES", 2500)
-    async with worker(settings(tmp_path)) as parent:
-        content = bytes(range(65, 90)) * 160
-        session = await ran(parent, tmp_path, "100.1", content)
-        said = await ask(parent, "", "300.1")
-        assert b"".join(file.content for file in uploads(said)) == content[-2500:]
-        assert [file.filename for file in uploads(said)] == [f"{session}.{n}.log" for n in (1, 2, 3)]
-        assert "its last 2 kB only" in texts(said)
-        assert "In 3 parts." in texts(said)
-
-
 async def test_without_any_log_it_says_so(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         assert logs.NO_LOG in texts(await ask(parent, "", "300.1"))

@@ -13,8 +13,8 @@ from codebutler.protocol.messages import Doing
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output, Question, Started, Text, ToolResult, ToolUse
 from codebutler_worker.agents.shell.screen import Terminal
-from codebutler_worker.commands.logs import without_secrets
 from codebutler_worker.present.lines import fenced
+from codebutler_worker.present.pieces import without_secrets
 from codebutler_worker.present.terminal import Pages, shown
 from tests.unit.text.test_redact_attacks import SECRET, TOKEN, shows
 from tests.worker_kit import Parent, settings, worker

@@ -80,6 +80,24 @@ class SessionLog:
             self.failed = error.strerror or str(error)
 
 
+class OpenLog:
+    """A session's log to read from anywhere. A context manager."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
+
+    def __enter__(self) -> OpenLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes from ``start`` to before ``end``. Raises OSError."""
+        return os.pread(self._descriptor, end - start, start)
+
+
 class SessionLogs:
     """The session logs of one repository. Blocking; call it in a thread."""
 
@@ -119,13 +137,14 @@ class SessionLogs:
                 os.close(descriptor)
         return None
 
+    def reader(self, session: str) -> OpenLog:
+        """The session's log, to read. Raises OSError (FileNotFoundError if there is none)."""
+        return OpenLog(self._open(session))
+
     def read(self, session: str, last_bytes: int) -> bytes:
         """The end of the session's log. Raises OSError (FileNotFoundError if there is none)."""
-        descriptor = self._open(session)
-        with os.fdopen(descriptor, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - last_bytes))
-            return file.read(last_bytes)
+        with self.reader(session) as log:
+            return log.read(max(0, log.size - last_bytes), log.size)
 
     def _open(self, session: str) -> int:
         if not NAME.fullmatch(session):

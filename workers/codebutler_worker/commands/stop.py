@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codebutler.config.programs import is_session
+from codebutler_worker.commands import sending
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.line.parking import drop_parked
 from codebutler_worker.conversation.line.withdrawing import withdraw_turn
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import count
+from codebutler_worker.present.lines import code, count
 
 ALL = "all"
 NOTHING = "Nothing to stop here."
@@ -36,7 +37,8 @@ def _end(asked: Asked, *, forced: bool) -> Todo:
     parked = meant.turns("parked")
     for turn in parked:
         drop_parked(asked.draft, turn)
-    if not (queued or live or parked):
+    logs = sending.withdraw(asked.draft, meant.conversation)
+    if not (queued or live or parked or logs):
         others = replace(asked, conversation=None).turns("queued", "parked", *LIVE)
         return asked.reply(NOTHING + (ELSEWHERE if others else ""))
     verb = "Killing" if forced else "Stopping"
@@ -49,6 +51,7 @@ def _end(asked: Asked, *, forced: bool) -> Todo:
     parts += [f"Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
     parts += [f"Withdrew {len(queued)} queued."] if queued else []
     parts += [f"Dropped {len(parked)} parked."] if parked else []
+    parts += [f"No more of the log of {session}." for session in map(code, logs)]
     asked.reply(f"🛑 {' '.join(parts)}")
     return Todo(
         stop=tuple(turn.id for turn in live), forced=forced, stopped_by=asked.user if elsewhere else ""

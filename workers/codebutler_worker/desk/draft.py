@@ -74,10 +74,12 @@ class Draft:
         """Replace the content of a post of ours whose ts is known; returns the operation's id."""
         return self.add(place, Update(target_ts=ts, text=message.text, blocks=message.blocks))
 
-    def add(self, place: Place, operation: Operation, target_op_id: str | None = None) -> str:
-        """Put an operation into the outbox; returns its id."""
+    def add(
+        self, place: Place, operation: Operation, target_op_id: str | None = None, op_id: str | None = None
+    ) -> str:
+        """Put an operation into the outbox; returns its id, which is ``op_id`` if that is given."""
         row = OutboxRow(
-            op_id=uuid.uuid4().hex,
+            op_id=op_id or uuid.uuid4().hex,
             turn_id=place.turn_id,
             conversation=place.conversation,
             kind=_KINDS[type(operation)],

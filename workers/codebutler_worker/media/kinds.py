@@ -88,12 +88,14 @@ def audio_name(name: str, mimetype: str) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """``900 B``, ``12 kB``, ``3.4 MB``."""
+    """``900 B``, ``12 kB``, ``3.4 MB``, ``5.0 GB``."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
     if size_bytes < 1_000_000:
         return f"{size_bytes // 1000} kB"
-    return f"{size_bytes / 1_000_000:.1f} MB"
+    if size_bytes < 1_000_000_000:
+        return f"{size_bytes / 1_000_000:.1f} MB"
+    return f"{size_bytes / 1_000_000_000:.1f} GB"
 
 
 def _is_text(content: bytes) -> bool:

@@ -50,12 +50,12 @@ class Outbox:
     def posted(self, op_id: str, ts: str) -> None:
         """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
         values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
-        self._connection.execute(_posted(), values)
+        self._connection.execute(_over(), values)
 
     def failed(self, op_id: str, code: str) -> None:
-        """Slack refused it for good; ``code`` is its word for why."""
-        to = {"state": "failed", "code": code}
-        change(self._connection, tables.outbox, to, op_id=op_id, state="pending")
+        """Slack refused it for good; ``code`` is its word for why. A file's content is let go."""
+        values = {"state": "failed", "code": code, "given_op_id": op_id, "given_state": "pending"}
+        self._connection.execute(_over(), values)
 
     def replace_update(
         self, target_op_id: str, payload: str, op_id: str, in_flight: Collection[str] = ()
@@ -154,7 +154,7 @@ def _pending_operations() -> Select[Any]:
 
 
 @cache
-def _posted() -> Update:
+def _over() -> Update:
     columns = tables.outbox.c
     pending = update(tables.outbox).where(columns.op_id == given("op_id"), columns.state == given("state"))
     return pending.values(payload=case((columns.kind == "upload", ""), else_=columns.payload))
