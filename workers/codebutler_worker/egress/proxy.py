@@ -118,7 +118,10 @@ class Proxy:
 
     async def _forward(self, head: Head, client: Streams) -> None:
         """Plain HTTP to another host."""
-        parts = urlsplit(head.target)
+        try:
+            parts = urlsplit(head.target)
+        except ValueError:  # a bracket of no address
+            raise MalformedError("it names no host") from None
         wanted = place(parts.netloc, 80)
         if parts.scheme != "http" or wanted is None:
             raise MalformedError("it names no host")

@@ -1,0 +1,112 @@
+"""What a hostile program writes to the proxy: it gets an answer or an end, and nothing of it reaches a server."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.hosts import Hosts
+from codebutler_worker.egress.proxy import Rules
+from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.way import Egress, Way
+from tests.loopback import on_loopback
+
+TOKEN = "codebutler-token"
+OURS = b"X-Api-Key: codebutler-token\r\n"
+MALFORMED = (
+    b"GET http://[ HTTP/1.1\r\n\r\n",
+    b"GET http://[::1 HTTP/1.1\r\n\r\n",
+    b"GET http://a]b/ HTTP/1.1\r\n\r\n",
+    b"GET http://[v1.x]/ HTTP/1.1\r\n\r\n",
+    b"GET http://docs.example.org@evil.example/ HTTP/1.1\r\n\r\n",
+    b"GET http://docs.example.org\\.evil.example/ HTTP/1.1\r\n\r\n",
+    b"CONNECT evil.example:443\x00.docs.example.org:443 HTTP/1.1\r\n\r\n",
+    b"CONNECT docs.example.org HTTP/1.1\r\n\r\n",
+    b"CONNECT [fe80::1%25lo]:443 HTTP/1.1\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET /api/x HTTP/1.1\nX: 1\r\n\r\n",
+    b"GET /api/x#/../../ HTTP/1.1\r\n" + OURS + b"\r\n",
+    b"GET //api/x HTTP/1.1\r\n" + OURS + b"\r\n",
+    b"GET /api/%2e%2e/secret HTTP/1.1\r\n" + OURS + b"\r\n",
+    b"GET /api/x HTTP/1.1\r\nX-Api-Key : codebutler-token\r\n\r\n",
+    b"GET /api/x HTTP/1.1\r\nA: b\r\n X-Api-Key: other\r\n\r\n",
+    b"GET /api/x HTTP/1.1\r\nA: b\nX-Api-Key: other\r\n\r\n",
+    b"GET /api/x HTTP/1.1\r\nA: b\rX-Api-Key: other\r\n\r\n",
+    b"GET /api/x HTTP/1.1\r\nX_Api_Key: other\r\n\r\n",
+    b"GET /api/x HTTP/1.1\r\n" + OURS + b"Authorization: Bearer other\r\n\r\n",
+    b"POST /api/x HTTP/1.1\r\n" + OURS + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST /api/x HTTP/1.1\r\n" + OURS + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    b"POST /api/x HTTP/1.1\r\n" + OURS + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    b"POST /api/x HTTP/1.1\r\n" + OURS + b"Content-Length: +5\r\n\r\nabcde",
+    b"POST /api/x HTTP/1.1\r\n" + OURS + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+    b"TRACE /api/x HTTP/1.1\r\n" + OURS + b"\r\n",
+    b"A" * 70_000,
+    b"GET /api/x HTTP/1.1\r\nA: " + b"b" * 70_000 + b"\r\n\r\n",
+    b"GET /api/x HTTP/1.1\r\n" + b"A: b\r\n" * 12_000 + b"\r\n",
+)
+
+
+@pytest.fixture
+async def seen() -> list[str]:
+    """The requests that reached a server."""
+    return []
+
+
+@pytest.fixture
+async def way(seen: list[str]) -> AsyncIterator[Way]:
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.path_qs)
+        return web.Response(text="well")
+
+    async def resolve(_host: str, _port: int) -> tuple[str, ...]:
+        return ("93.184.216.34",)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with on_loopback(app) as port:
+
+        async def connect(_host: str, _port: int, **more: Any) -> Streams:
+            return await asyncio.open_connection("127.0.0.1", port, limit=more["limit"])
+
+        service = Service(
+            base_url=f"http://127.0.0.1:{port}/api", token=TOKEN, keys=(("x-api-key", "sk-the-real-key"),)
+        )
+        egress = Egress(Dialer({}, resolve, connect))
+        # On this machine's own loopback: what is written is what the proxy reads.
+        async with await egress.open(Rules(Hosts(("docs.example.org",)), service), "open") as opened:
+            yield opened
+
+
+async def ask(way: Way, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", way.port)
+    try:
+        async with asyncio.timeout(30):
+            writer.write(request)
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+async def test_what_is_malformed_reaches_nobody_and_is_no_surprise(
+    way: Way, seen: list[str], record_property: Any
+) -> None:
+    surprises: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: surprises.append(context))
+    for request in MALFORMED:
+        answer = await ask(way, request)
+        assert answer[:10] in (b"", b"HTTP/1.1 4"), request
+        assert b"sk-the-real-key" not in answer
+    assert (await ask(way, b"GET /api/x HTTP/1.1\r\n" + OURS + b"\r\n")).endswith(b"well")
+    gc.collect()  # what a task was surprised by is told when it goes
+    assert seen == ["/api/x"]
+    assert surprises == []
+    record_property("attacks", len(MALFORMED))
