@@ -26,9 +26,9 @@ from codebutler.errors import ChatError, CodeButlerError
 from codebutler.intake.intake import Outcome
 from codebutler.model import OPERATOR, ButtonClicked, Command, Event, MessagePosted, Operation, Post
 from codebutler.repos import Served
-from codebutler.routing.commands import text_request
 from codebutler.slack.fields import ts_of
 from codebutler.slack.port import Page
+from codebutler.text.requests import text_request
 
 PATIENCE_S = 5.0
 MOST_PAST = 200

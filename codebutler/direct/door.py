@@ -24,7 +24,7 @@ from codebutler.model import (
     NoRequest,
     SlashCommand,
 )
-from codebutler.routing.commands import request_of
+from codebutler.text.requests import request_of
 from codebutler.words import WORDS
 
 

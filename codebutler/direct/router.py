@@ -36,7 +36,7 @@ from codebutler.model import (
     SlashCommand,
 )
 from codebutler.process.tasks import Tasks
-from codebutler.routing.commands import request_of
+from codebutler.text.requests import request_of
 from codebutler.words import WORDS
 
 PATIENCE = timedelta(days=7)

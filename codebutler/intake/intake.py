@@ -18,7 +18,7 @@ from codebutler.intake.entry import Entry, EventRouter, is_direct
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.process.killpoints import reached
-from codebutler.routing.commands import request_of
+from codebutler.text.requests import request_of
 
 NOTICE_INTERVAL_S = 3600.0
 

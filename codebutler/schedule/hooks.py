@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from codebutler.errors import ConfigError
-from codebutler.routing.commands import is_plain
+from codebutler.text.requests import is_plain
 
 MAX_VALUE_CHARS = 4000
 MIN_SECRET_CHARS = 16

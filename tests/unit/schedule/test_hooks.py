@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from codebutler.errors import ConfigError
 from codebutler.model import OPERATOR, MessagePosted, Prompt
-from codebutler.routing.commands import request_of
 from codebutler.schedule.hooks import MAX_VALUE_CHARS, Hook
 from codebutler.schedule.jobs import Place, parse_file, place_in
+from codebutler.text.requests import request_of
 
 SECRET = "a-secret-of-some-length"
 FILE = """

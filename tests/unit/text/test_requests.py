@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request, SlashCommand
-from codebutler.routing.commands import request_of, slash_request, text_request
+from codebutler.text.requests import request_of, slash_request, text_request
 
 PREFIXES = {"claude", "kimi", "agent", "run", "gemini"}
 
