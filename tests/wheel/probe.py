@@ -15,12 +15,15 @@ from pathlib import Path
 
 MODULES = [
     "codebutler.bootstrap",
+    "codebutler.dashboard.site",
     "codebutler.workspace.app",
     "codebutler_worker.bootstrap",
     "codebutler_migrations",
 ]
 FILES = [
     ("codebutler", "py.typed"),
+    ("codebutler.dashboard", "static/index.html"),
+    ("codebutler.dashboard", "static/js/main.js"),
     ("codebutler.workspace", "static/index.html"),
     ("codebutler.workspace", "static/js/main.js"),
     ("codebutler.skills", "bundled/review-diff/SKILL.md"),
