@@ -18,8 +18,6 @@ function shut(text) {
   $("page").hidden = true;
   $("shut").hidden = false;
   $("closed-text").textContent = text;
-  $("verdict").textContent = "Closed";
-  $("verdict").dataset.state = "unknown";
   $("connection").textContent = "";
 }
 

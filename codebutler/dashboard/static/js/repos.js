@@ -3,6 +3,7 @@
 import { link, sync, tag } from "./dom.js";
 
 const MANY = 8; // from here on one looks for a repository by its name
+const VERY_MANY = 25; // from here on the table is rolled within its place
 const NONE = "–";
 const $ = (id) => document.getElementById(id);
 
@@ -25,6 +26,7 @@ export class Repos {
     const all = this.names.map((name) => this.known.get(name)).filter(Boolean);
     const shown = all.filter(({ name, agent, channel, state }) => [name, agent, channel, state].some((text) => text.toLowerCase().includes(wanted)));
     $("find-label").hidden = all.length <= MANY;
+    $("repos").classList.toggle("many", all.length > VERY_MANY);
     $("repos-count").textContent = wanted ? `${shown.length} of ${all.length}` : all.length > 1 ? String(all.length) : "";
     sync($("repos").querySelector("tbody"), shown, ({ name }) => name, row);
     $("repos").querySelector("table").hidden = all.length === 0;

@@ -96,6 +96,7 @@ export function showConnection(state, since, why) {
   const connection = $("connection");
   connection.dataset.state = state;
   document.body.classList.toggle("lost", state === "lost");
+  $("before").hidden = state === "up";
   const words = state === "up" ? "Live" : `Not connected since ${clock(since)}. ${why || "Trying again…"}`;
   if (connection.textContent !== words) connection.textContent = words;
 }
