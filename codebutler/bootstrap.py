@@ -40,7 +40,7 @@ from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import Tasks, beside
 from codebutler.process.threads import hand_over_soon
-from codebutler.repos import RepoTable, job_sources, with_env_file
+from codebutler.repos import RepoTable, with_env_file
 from codebutler.routing.audited import AuditedRouter
 from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
@@ -49,6 +49,7 @@ from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.router import Around, ScheduleRouter
 from codebutler.schedule.scheduler import Scheduler
+from codebutler.schedule.sources import job_sources
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.services import Chat, ParentServices

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from codebutler.config.paths import Home, RepoPaths
-from codebutler.config.programs import program_names
-from codebutler.config.provenance import Provenance
+from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.resolve import env_file_values, resolve_repo
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.config.secrets import SECRET_AGENT_VARIABLES, secrets_of
 from codebutler.errors import ConfigError
 from codebutler.intake.intake import Repo
-from codebutler.schedule.files import Source
-from codebutler.schedule.jobs import Place, place_at, place_in
 
 # What an agent's program reads from the environment to reach its service; nothing else of ours gets there.
 AGENT_VARIABLES = (
@@ -147,30 +142,6 @@ class RepoTable:
         for each in self.served:
             found |= secrets_of(each.config)
         return found
-
-
-def job_sources(home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance) -> list[Source]:
-    """Every directory whose ``jobs.yaml`` counts: the home's, which may name any repository, and each one's own."""
-    places = tuple(
-        Place(
-            each.entry.name,
-            each.config.slack.channel_id,
-            each.config.slack.channel_name,
-            program_names(each.config),
-        )
-        for each in table.served
-    )
-    own = [
-        Source(
-            place.repo,
-            RepoPaths(Path(each.entry.path)).open,
-            place_at(place),
-            (place,),
-            objection=partial(provenance.objection, each.entry),
-        )
-        for each, place in zip(table.served, places, strict=True)
-    ]
-    return [Source("", home.open, place_in(places), places, lambda: {**env_file_values(home), **env}), *own]
 
 
 def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:
