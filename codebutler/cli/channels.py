@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from codebutler.cli.output import ask, notice
 from codebutler.config.schema import SlackSection
 from codebutler.errors import ChatError, CodeButlerError
+from codebutler.text.letters import unaccented
 
 if TYPE_CHECKING:
     from codebutler.slack.answers import ChannelInfo
@@ -70,7 +71,8 @@ async def create(slack: SlackSection, name: str) -> ChannelInfo:
 
 def channel_name(text: str) -> str:
     """The nearest name Slack allows: lower case, digits, ``-`` and ``_``, at most 80 characters."""
-    return re.sub(r"[^a-z0-9_-]+", "-", text.lower().removeprefix("#")).strip("-")[:_MAX_NAME_CHARS] or "repo"
+    plain = unaccented(text).lower().removeprefix("#")
+    return re.sub(r"[^a-z0-9_-]+", "-", plain).strip("-")[:_MAX_NAME_CHARS] or "repo"
 
 
 def by_name(channels: Sequence[ChannelInfo], wanted: str) -> ChannelInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,8 +25,10 @@ _ENV = {"LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_
 def repo_root(path: Path) -> Path:
     """The top of the work tree that holds ``path``, without links.
 
-    Raises CodeButlerError, in one line, if git or the directory is missing, or it is no work tree.
+    Raises CodeButlerError, in one line, if git or the directory is missing, it is no work tree, or one whose git
+    directory lies elsewhere.
     """
+    path = path.absolute()
     if shutil.which("git") is None:
         raise CodeButlerError(
             "git is not installed: install it (apt-get install git, or xcode-select --install)"
@@ -36,12 +39,13 @@ def repo_root(path: Path) -> Path:
     if result.returncode == 0:
         root = Path(os.fsdecode(result.stdout.removesuffix(b"\n"))).resolve()
         _refuse_elsewhere(root, path)
+        _refuse_separate(root)
         return root
     reason = result.stderr.decode(errors="replace")
     if "dubious ownership" in reason:
         raise CodeButlerError(
             f"git does not trust {path}, because another user owns it: "
-            f"run `git config --global --add safe.directory {path}`"
+            f"run `git config --global --add safe.directory {shlex.quote(str(path))}`"
         )
     if "work tree" in reason or "bare repository" in reason:
         raise CodeButlerError(f"{path} is a bare repository: pass one with a work tree")
@@ -54,6 +58,19 @@ def _refuse_elsewhere(root: Path, path: Path) -> None:
         raise CodeButlerError(
             f"{path} names {root} as its work tree, which has no .git: "
             "remove core.worktree from its configuration, or register another repository"
+        )
+
+
+def _refuse_separate(root: Path) -> None:
+    """A worktree has a git directory of its own beside the repository's; of what else has a file for a ``.git``
+    nobody can tell whose that directory is, so no agent can be walled in (gitrepository-layout(5))."""
+    if (root / ".git").is_dir():
+        return
+    asked = _git(root, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    own, common = asked.stdout[: len(asked.stdout) // 2], asked.stdout[len(asked.stdout) // 2 :]
+    if own == common and asked.returncode == 0:
+        raise CodeButlerError(
+            f"{root} is a submodule, or has its git directory elsewhere: register the repository it belongs to"
         )
 
 

@@ -14,6 +14,7 @@ from codebutler.config.explain import explain
 from codebutler.config.load import parse_object
 from codebutler.config.paths import Home
 from codebutler.errors import ConfigError, RegistryError
+from codebutler.text.letters import unaccented
 
 RepoEntries = tuple["RepoEntry", ...]
 
@@ -138,7 +139,7 @@ def find(entries: Sequence[RepoEntry], name: str) -> RepoEntry:
 
 def name_for(path: Path) -> str:
     """A name made from the directory's; may still be taken."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip("-._")[:64] or "repo"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", unaccented(path.name)).strip("-._")[:64] or "repo"
 
 
 def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:

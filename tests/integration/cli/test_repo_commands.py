@@ -143,6 +143,39 @@ def test_what_is_no_repository_is_told(connected: Cli, tmp_path: Path) -> None:
     assert list(plain.iterdir()) == []
 
 
+@pytest.mark.parametrize("made", ["submodule", "separate"])
+def test_what_no_agent_could_be_walled_into_is_refused_at_once(
+    connected: Cli, git_repo: Path, tmp_path: Path, made: str
+) -> None:
+    if made == "submodule":
+        outer = tmp_path / "outer"
+        git(tmp_path, "init", "-q", "outer")
+        git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(git_repo), "inner")
+    else:
+        git(tmp_path, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"), "outer/inner")
+
+    inner = tmp_path / "outer" / "inner"
+    said = "has its git directory elsewhere: register the repository it belongs to"
+    connected.fails("add-repo", str(inner), "--channel", "C0MINE000", code=1, said=said)
+
+    assert Registry(connected.home).load() == ()
+
+
+def test_a_worktree_of_a_repository_can_be_registered(connected: Cli, git_repo: Path, tmp_path: Path) -> None:
+    git(git_repo, "commit", "-q", "--allow-empty", "-m", "first")
+    git(git_repo, "worktree", "add", "-q", str(tmp_path / "beside"))
+
+    assert connected("add-repo", str(tmp_path / "beside"), "--channel", "C0MINE000").code == 0
+
+
+def test_a_relative_path_is_told_in_full(
+    connected: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    connected.fails("add-repo", "--channel", "C0MINE000", code=1, said=f"{tmp_path} is not a git repository")
+
+
 def test_without_git_it_says_how_to_get_it(
     connected: Cli, git_repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

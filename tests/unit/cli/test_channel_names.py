@@ -15,6 +15,7 @@ GENERAL = ChannelInfo(id="C0GENERAL", name="general")
         ("#General", "general"),
         ("My Repo.2", "my-repo-2"),
         ("under_score", "under_score"),
+        ("Mein schönes Straßenverzeichnis", "mein-schones-strassenverzeichnis"),
         ("---", "repo"),
         ("x" * 100, "x" * 80),
     ],

@@ -75,7 +75,14 @@ def test_a_damaged_file_is_told_by_key(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "name"), [("/a/my repo", "my-repo"), ("/a/.dot", "dot"), ("/a/ñ", "repo"), ("/a/x_1.2", "x_1.2")]
+    ("path", "name"),
+    [
+        ("/a/my repo", "my-repo"),
+        ("/a/.dot", "dot"),
+        ("/a/日本", "repo"),
+        ("/a/Ñandú straße", "Nandu-strasse"),
+        ("/a/x_1.2", "x_1.2"),
+    ],
 )
 def test_a_name_is_made_from_the_directory(path: str, name: str) -> None:
     assert name_for(Path(path)) == name
