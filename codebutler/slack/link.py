@@ -8,41 +8,18 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
-
 from codebutler.clock import Clock
 from codebutler.process.killpoints import reached
 from codebutler.process.waiting import wait_for
-from codebutler.slack.endpoint import is_loopback
 from codebutler.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
+from codebutler.slack.wire import SocketTiming, Wire
 
 Handler = Callable[[Envelope], Awaitable[dict[str, Any] | None]]
 
 CLOSED = "closed"
 NO_HELLO = "no hello"
-MAX_FRAME_BYTES = 16 * 2**20
 
 log = logging.getLogger("codebutler.slack.socket")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SocketTiming:
-    """All in seconds. A half-open connection is found after ping_interval + ping_timeout + close_timeout at
-    the latest, and by the silence watchdog should the pings themselves be stuck."""
-
-    ping_interval_s: float = 10.0
-    ping_timeout_s: float = 10.0
-    silence_s: float = 25.0
-    open_timeout_s: float = 20.0
-    hello_timeout_s: float = 15.0
-    close_timeout_s: float = 2.0
-    drain_s: float = 30.0
-    stop_grace_s: float = 5.0
-    backoff_base_s: float = 1.0
-    backoff_cap_s: float = 60.0
-    crowded_s: float = 15.0
-    healthy_s: float = 30.0
 
 
 @dataclass(slots=True)
@@ -53,39 +30,6 @@ class Tally:
     dropped_frames: int = 0
     failed_handlers: int = 0
     lost_acks: int = 0
-
-
-class Wire(ClientConnection):
-    """Notes that bytes came in, whatever they are: pings and pongs prove life too."""
-
-    heard = False
-
-    def data_received(self, data: bytes) -> None:
-        self.heard = True
-        super().data_received(data)
-
-
-async def open_wire(url: str, timing: SocketTiming) -> Wire:
-    """Connect. Raises OSError, TimeoutError or WebSocketException, whose text may hold the secret URL."""
-    # A logger of its own: at DEBUG the library writes the request line, and with it the ticket.
-    quiet = logging.getLogger("codebutler.slack.wire")
-    quiet.setLevel(logging.WARNING)
-    wire = await connect(
-        url,
-        create_connection=Wire,
-        proxy=None if is_loopback(url) else True,
-        open_timeout=timing.open_timeout_s,
-        ping_interval=timing.ping_interval_s,
-        ping_timeout=timing.ping_timeout_s,
-        close_timeout=timing.close_timeout_s,
-        max_size=MAX_FRAME_BYTES,
-        max_queue=64,
-        compression=None,  # a frame is small: there is nothing to gain, and each would take longer
-        logger=quiet,
-    )
-    if not isinstance(wire, Wire):
-        raise TypeError("the library made another kind of connection")
-    return wire
 
 
 class Link:
@@ -101,7 +45,6 @@ class Link:
         self._tally = tally
         self._tasks: set[asyncio.Task[None]] = set()
         self._handling: set[asyncio.Task[None]] = set()
-        self._reader: asyncio.Task[None] | None = None
         self.opened_s = clock.monotonic()
         self.app_connections = 0
         self.hello = asyncio.Event()
@@ -109,9 +52,10 @@ class Link:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def start(self) -> None:
-        """Begin to read and to watch for silence."""
-        self._reader = self._spawn(self._read(), "slack-socket-read", self._tasks)
+        """Begin to listen and to watch for silence."""
+        self._spawn(self._follow(), "slack-socket-end", self._tasks)
         self._spawn(self._watch(), "slack-socket-watch", self._tasks)
+        self._wire.listen(self._take)
 
     async def first_word(self) -> str | None:
         """None once Slack has said hello; else why this connection is of no use."""
@@ -138,18 +82,15 @@ class Link:
 
     async def finish(self) -> None:
         """Take nothing more, let the handlers in hand finish and acknowledge, close."""
-        if self._reader is not None:
-            await cancel({self._reader})
+        self._wire.listen(_let_pass)
         if self._handling:
             await asyncio.wait(self._handling, timeout=self._timing.stop_grace_s)
         await cancel(self._handling | self._tasks)
         await self._wire.close()
 
-    async def _read(self) -> None:
+    async def _follow(self) -> None:
         try:
-            while True:
-                self._take(await self._wire.recv(decode=False))
-        except ConnectionClosed:
+            await self._wire.wait_closed()
             log.debug("a connection to Slack has ended")
         finally:
             self.closed.set()
@@ -180,11 +121,10 @@ class Link:
             self._tally.failed_handlers += 1
             log.exception("an event could not be taken in; Slack will send it again")
             return
-        try:
-            reached("ack.before")
-            await self._wire.send(ack, text=True)
+        reached("ack.before")
+        if self._wire.say(ack):
             reached("ack.after")
-        except ConnectionClosed:
+        else:
             self._tally.lost_acks += 1
             log.debug("a connection ended before an acknowledgement; the event will come again")
 
@@ -208,6 +148,10 @@ class Link:
         group.add(task)
         task.add_done_callback(group.discard)
         return task
+
+
+def _let_pass(_message: bytes) -> None:
+    """What is not acknowledged comes again, over another connection."""
 
 
 async def cancel(tasks: set[asyncio.Task[None]]) -> None:

@@ -18,7 +18,8 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError
 from codebutler.process.waiting import first_of
 from codebutler.slack.backoff import full_jitter_s
-from codebutler.slack.link import Handler, Link, SocketTiming, Tally, cancel, open_wire
+from codebutler.slack.link import Handler, Link, Tally, cancel
+from codebutler.slack.wire import SocketTiming, open_wire
 
 SocketState = Literal["connecting", "connected", "reconnecting", "disabled", "auth_failed", "stopped"]
 Opener = Callable[[], Awaitable[str]]

@@ -15,10 +15,10 @@ from codebutler.intake.journal import Journal
 from codebutler.slack.api import SlackApi
 from codebutler.slack.echo import EXPLANATION, Echo
 from codebutler.slack.frames import Envelope
-from codebutler.slack.link import SocketTiming
 from codebutler.slack.sender import Sender
 from codebutler.slack.socket import SocketModeClient
 from codebutler.slack.vigil import Ears, Vigil
+from codebutler.slack.wire import SocketTiming
 from codebutler.workspace.server import Options, WorkspaceServer
 
 CHANNELS = tuple(f"c{number}" for number in range(100))

@@ -13,10 +13,10 @@ from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCom
 from codebutler.slack.api import SlackApi
 from codebutler.slack.fields import Ignored
 from codebutler.slack.frames import Envelope
-from codebutler.slack.link import SocketTiming
 from codebutler.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.slack.sender import Sender
 from codebutler.slack.socket import SocketModeClient
+from codebutler.slack.wire import SocketTiming
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from codebutler.clock import ManualClock, SystemClock, settle
 from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.slack.frames import Envelope
-from codebutler.slack.link import SocketTiming
 from codebutler.slack.socket import SocketModeClient, SocketStatus
+from codebutler.slack.wire import MAX_FRAGMENTS, SocketTiming
 from tests.integration.slack.server import DEADLINE_S, Peer, SocketServer
 
 FAST = SocketTiming(
@@ -348,6 +349,35 @@ async def test_lone_surrogate_does_not_cost_the_event() -> None:
         peer = await first(bench)
         await peer.send('{"envelope_id":"s","type":"events_api","payload":{"text":"a\\ud800b"}}')
         await peer.acked("s")
+
+
+async def test_a_message_in_pieces_is_one_and_keeps_its_place() -> None:
+    async with running() as (bench, _run):
+        peer = await first(bench)
+        await peer.event("1")
+        await peer.connection.send(['{"envelope_id":"2","type":"events_', "", 'api","payload":{}}'])
+        await peer.event("3")
+        await peer.acked("1", "2", "3")
+        assert bench.seen == ["1", "2", "3"]
+
+
+async def test_a_message_of_endless_pieces_ends_the_connection() -> None:
+    async with running() as (bench, _run):
+        peer = await first(bench)
+        with suppress(ConnectionClosed):
+            await peer.connection.send("{" for _ in range(2 * MAX_FRAGMENTS))
+        again = await bench.server.peer()
+        await again.hello()
+        await again.event("after")
+        await again.acked("after")
+
+
+async def test_what_comes_with_the_handshake_is_heard() -> None:
+    async with running() as (bench, _run):
+        peer = await bench.server.peer()
+        await peer.connection.send(['{"type":"hello",', '"num_connections":1}'])
+        await peer.event("at once")
+        await peer.acked("at once")
 
 
 async def test_raising_handler_leaves_the_event_unacknowledged() -> None:
