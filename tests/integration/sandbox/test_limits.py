@@ -134,6 +134,27 @@ async def test_a_memory_hog_is_killed_and_the_reason_is_known(tmp_path: Path) ->
     assert groups_left() == []
 
 
+async def test_memory_is_held_for_each_process_where_there_are_only_rlimits(tmp_path: Path) -> None:
+    limiter = Limiter(Limits(memory_bytes=64 * MB))
+    async with await AgentProcess.spawn(launch((PYTHON, "-c", HOG), tmp_path, limiter)) as process:
+        assert await said(process) == []
+        assert await process.wait() == 1
+        assert "MemoryError" in await process.last_words()
+
+
+async def test_no_private_directory_holds_more_than_the_memory_there_is(
+    tmp_path: Path, git_repo: Path
+) -> None:
+    """They lie in memory, which no limit of a process counts."""
+    require("bwrap")
+    sandbox = LimitedSandbox(BwrapSandbox(), Limiter(Limits(memory_bytes=16 * MB)))
+    policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
+    fill = 'for d in /tmp /var/tmp /run /dev/shm "$HOME"; do head -c 32M /dev/zero > $d/x; wc -c < $d/x; done; > /dev/x'
+    async with await AgentProcess.spawn(sandbox.wrap(("/bin/sh", "-c", fill), policy)) as process:
+        assert await said(process) == [str(16 * MB)] * 5
+        assert await process.wait() != 0
+
+
 @pytest.mark.parametrize("limiter", [Limiter.detect, Limiter], ids=["detected", "rlimits"])
 async def test_a_file_of_100_gigabytes_stops_at_the_limit(tmp_path: Path, limiter: type[Limiter]) -> None:
     argv = ("dd", "if=/dev/zero", f"of={tmp_path}/huge", "bs=1M", "count=102400")

@@ -56,6 +56,16 @@ def test_what_covers_comes_after_what_it_covers() -> None:
     assert all(order.index(before) < order.index(after) for before, after in pairwise(expected))
 
 
+def test_what_lies_in_memory_has_a_size() -> None:
+    argv = bwrap_argv(("true",), replace(INSIDE, scratch_bytes=4096), CHECKOUT, SYSTEM)
+    writable = [
+        argv[at + 1] for at, word in enumerate(argv) if word == "--tmpfs" and argv[at - 2] == "--size"
+    ]
+    assert writable == ["/dev/shm", "/tmp", "/run", "/var/tmp", "/home/ann"]
+    every = {argv[at + 1] for at, word in enumerate(argv) if word in ("--tmpfs", "--dev")}
+    assert every - set(writable) <= {argv[at + 1] for at, word in enumerate(argv) if word == "--remount-ro"}
+
+
 def test_git_is_pinned_and_what_it_runs_is_read_only() -> None:
     argv = " ".join(bwrap_argv(("true",), INSIDE, CHECKOUT, SYSTEM))
     assert f"--bind {REPO}/.git {REPO}/.git " in argv

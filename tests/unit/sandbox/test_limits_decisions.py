@@ -81,6 +81,8 @@ def test_the_program_and_the_groups_are_arguments_never_script() -> None:
     argv = outer(("a $(b)", "--"), Limits(file_bytes=2**20), (Path("/c/one two"),))
     assert argv[3:] == ("limits", "/c/one two", "--", "a $(b)", "--")
     assert "ulimit -f 2048" in argv[2]
+    assert "ulimit -d" not in argv[2]
+    assert "ulimit -d 1024" in outer(("x",), Limits(), (), 2**20)[2]
     assert inner(("a;b",), Limits(processes=9))[3:] == ("limits", "a;b")
 
 
@@ -96,7 +98,7 @@ def test_what_people_are_told_names_the_limit_and_its_setting() -> None:
 def test_the_log_says_what_cannot_be_enforced() -> None:
     limits = Limits.configured(SandboxSection(cpus=2))
     told = Limiter(limits).told(walls=False)
-    assert "4096 MB of memory (not enforceable here)" in told
+    assert "4096 MB of memory for each process," in told
     assert "2 processors (not enforceable here)" in told
     assert "10 GB per file," in told
     everywhere = (Slot(Path("/c"), 2, ("pids", "memory", "cpu")),)

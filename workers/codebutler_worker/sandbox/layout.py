@@ -18,6 +18,7 @@ from codebutler_worker.sandbox.system import System
 
 ORDINARY_ID = "1000"
 SCRATCH = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - mount points, not files
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
 # Who is root outside may write there also without a capability, and core_pattern names a program that the kernel runs
 # outside. bubblewrap 0.8 protects them only where a directory itself looks writable.
 KERNELS_OWN = ("sys", "sysrq-trigger", "irq", "bus", "fs", "scsi", "acpi")
@@ -36,8 +37,8 @@ class Inside:
     """A SandboxPolicy looked up on disk: every path exists.
 
     ``readable`` pairs a path with what it resolves to; ``hidden`` are directories to empty wherever they would
-    show; ``env`` is only what must not reach the wrapper itself; ``filter_fd``: where the filter of system calls is
-    read from.
+    show; ``env`` is only what must not reach the wrapper itself; ``scratch_bytes``: how much fits into each private
+    directory (0 = no limit of ours); ``filter_fd``: where the filter of system calls is read from.
     """
 
     home: Path
@@ -47,6 +48,7 @@ class Inside:
     env: tuple[tuple[str, str], ...] = ()
     network: Network = "open"
     own_terminal: bool = False
+    scratch_bytes: int = 0
     filter_fd: int | None = None
 
 
@@ -113,13 +115,13 @@ def _system(inside: Inside, system: System) -> list[str]:
     hidden = (path for path in inside.hidden if _below(path, system.roots))
     for directory in (*system.masked_directories, *hidden):
         options += _empty(directory)
-    options += ["--dev", "/dev", "--proc", "/proc"]
+    options += ["--dev", "/dev", *_scratch(inside, SHARED_MEMORY), "--remount-ro", "/dev", "--proc", "/proc"]
     for name in KERNELS_OWN:
         options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     for file in system.telling:
         options += ["--ro-bind", "/dev/null", str(file)]
     for scratch in SCRATCH:
-        options += ["--tmpfs", scratch]
+        options += _scratch(inside, scratch)
     options += ["--symlink", "../run", "/var/run"]
     if inside.network == "open" and system.resolver:
         options += ["--ro-bind", str(system.resolver), str(system.resolver)]
@@ -129,7 +131,7 @@ def _system(inside: Inside, system: System) -> list[str]:
 
 
 def _home(inside: Inside, system: System) -> list[str]:
-    options = ["--tmpfs", str(inside.home)]
+    options = _scratch(inside, str(inside.home))
     shown = (*system.roots, *(link for link, _ in system.links), *(real for _, real in inside.readable))
     for path, real in inside.readable:
         if not _below(real, system.roots):
@@ -156,6 +158,11 @@ def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
             options += ["--bind", str(path), str(path)]
         options += ["--remount-ro", str(checkout.private)]
     return options
+
+
+def _scratch(inside: Inside, directory: str) -> list[str]:
+    size = ["--size", str(inside.scratch_bytes)] if inside.scratch_bytes else []
+    return [*size, "--tmpfs", directory]
 
 
 def _empty(directory: Path) -> list[str]:

@@ -2,7 +2,8 @@
 
 Held by control groups where this user may make them. File size always, and processes at least behind walls, by
 rlimits: behind walls RLIMIT_NPROC counts only what is inside (user_namespaces(7)); without walls it would count
-everything the user runs, so it is left alone. It never binds root.
+everything the user runs, so it is left alone. It never binds root. Memory by RLIMIT_DATA, each process for itself:
+what it may write to and shares with nobody, not what it only reserves (getrlimit(2)).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ BLOCK_BYTES = 512  # POSIX: the unit of `ulimit -f`
 NO_CORE = "ulimit -c 0"
 # Lowering always works: what fails here is raising a limit that is already stricter.
 FILE_SIZE = "ulimit -f {blocks} 2>/dev/null || :"
+DATA = "ulimit -d {kilobytes} 2>/dev/null || :"
 # bash calls it -u, dash -p.
 PROCESSES = "ulimit -u {count} 2>/dev/null || ulimit -p {count} 2>/dev/null || :"
 JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 126; shift; done; shift'
@@ -64,10 +66,14 @@ USUAL = Limits(memory_bytes=4096 * 2**20, processes=512)
 """Of an agent on this machine itself, where the configuration does not say."""
 
 
-def outer(argv: tuple[str, ...], limits: Limits, doors: tuple[Path, ...]) -> tuple[str, ...]:
-    """``argv``, in the groups of ``doors`` and under the rlimits that bind everywhere, before its first instruction."""
+def outer(
+    argv: tuple[str, ...], limits: Limits, doors: tuple[Path, ...], data_bytes: int = 0
+) -> tuple[str, ...]:
+    """``argv``, in the groups of ``doors`` and under the rlimits that bind everywhere, before its first instruction.
+    ``data_bytes``: the memory of each process, where no group counts that of all (0 = no limit)."""
     size = (FILE_SIZE.format(blocks=limits.file_bytes // BLOCK_BYTES),) if limits.file_bytes else ()
-    script = "; ".join((NO_CORE, *size, JOIN, RUN))
+    data = (DATA.format(kilobytes=data_bytes // 1024),) if data_bytes else ()
+    script = "; ".join((NO_CORE, *size, *data, JOIN, RUN))
     return (SHELL, "-c", script, "limits", *map(str, doors), "--", *argv)
 
 
@@ -96,7 +102,8 @@ class GroupEnclosure:
     limits: Limits
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        return outer(argv, self.limits, self.group.doors)
+        counted = any("memory" in slot.controllers for slot in self.group.slots)
+        return outer(argv, self.limits, self.group.doors, 0 if counted else self.limits.memory_bytes)
 
     @property
     def container(self) -> str:
@@ -150,8 +157,9 @@ class Limiter:
         parts = []
         limits = self.limits
         counted = self.holds("pids") or (walls and os.geteuid() != 0)
+        each = "" if self.holds("memory") else " for each process"
         for value, words, held in (
-            (limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory", self.holds("memory")),
+            (limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory{each}", True),
             (limits.processes, f"{limits.processes} processes", counted),
             (limits.file_bytes, f"{limits.file_bytes // 2**30} GB per file", True),
             (limits.cpus, f"{limits.cpus:g} processors", self.holds("cpu")),
@@ -175,6 +183,8 @@ class LimitedSandbox:
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """See the port."""
         limits = self._limiter.limits
+        # Where a group counts memory it counts this, too.
+        policy = replace(policy, scratch_bytes=limits.memory_bytes)
         if self.name == "bwrap" and limits.processes and not self._limiter.holds("pids"):
             # The sandbox shows the program it starts; now that is the shell.
             program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()

@@ -29,7 +29,8 @@ class SandboxPolicy:
     ``home`` is the HOME the program gets; ``home_paths`` are the paths below it (a CLI's login and sessions)
     that stay visible and writable. ``env`` is the whole environment: nothing is inherited. ``own_terminal``: it
     is started on a terminal made for it alone, and may control that one. ``conversation``: whose turn it belongs to, ""
-    = none; walls that last longer than a program are one conversation's.
+    = none; walls that last longer than a program are one conversation's. ``scratch_bytes``: how much fits into each
+    directory that is made for it alone, which lies in memory (0 = as much as the kernel lets).
     """
 
     workdir: Path
@@ -40,6 +41,7 @@ class SandboxPolicy:
     network: Network = "open"
     own_terminal: bool = False
     conversation: str = ""
+    scratch_bytes: int = 0
 
 
 class Enclosure(Protocol):

@@ -37,4 +37,5 @@ class View:
             hidden=self.hidden,
             network=policy.network,
             own_terminal=policy.own_terminal,
+            scratch_bytes=policy.scratch_bytes,
         )
