@@ -49,6 +49,11 @@ def test_a_command_cannot_leave_its_code_block() -> None:
 def test_what_misleads_the_eye_is_written_out() -> None:
     text = approval_text("Bash", {"command": "ls \u202etxt.exe\u200b\x1b[1m"}, "/repo")
     assert "\\u202etxt.exe\\u200b\\u001b[1m" in text
+    # What is drawn as nothing, or as a space, can be the name of another program.
+    text = approval_text(
+        "Bash", {"command": "ls\u3164 a\u2800b\u00a0c\u034fd\U000e0100e Ünï 日本 👍\ufe0f"}, "/repo"
+    )
+    assert "ls\\u3164 a\\u2800b\\u00a0c\\u034fd\\ue0100e Ünï 日本 👍\ufe0f" in text
 
 
 def test_a_cut_is_told_and_the_card_still_fits() -> None:

@@ -8,6 +8,12 @@ import unicodedata
 from codebutler.text.escape import escape, neutralise
 
 LINE_LIMIT = 150
+_CONTROLS = frozenset(map(chr, (*range(32), 127))) - {"\n", "\t"}
+# Letters, marks and symbols by category. Not U+FE0E and U+FE0F, which choose between a sign and an emoji.
+_FILLERS = frozenset(
+    map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0,
+              *range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0)))
+)  # fmt: skip
 _USER = re.compile(r"[UW][A-Z0-9]{1,30}")
 _HALF_ENTITY = re.compile(r"&[a-z]*$")
 
@@ -44,13 +50,17 @@ def person(user: str, name: str = "") -> str:
 
 
 def visible(text: str) -> str:
-    """Control, format and separator characters, which show nothing or mislead, as their code points."""
+    """Control, format and separator characters and fillers, which show nothing or mislead, as their code points."""
     return "".join(
-        each
-        if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-        else f"\\u{ord(each):04x}"
+        f"\\u{ord(each):04x}" if (not each.isascii() and _misleads(each)) or each in _CONTROLS else each
         for each in text
     )
+
+
+def _misleads(sign: str) -> bool:
+    """Whether it draws nothing, or a gap that is no space, or is somebody's own."""
+    kind = unicodedata.category(sign)
+    return kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs") or sign in _FILLERS
 
 
 FENCE_CHARS = 3500
