@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import AgentUnavailableError
+from codebutler.process.table import pid_namespace
 from codebutler_worker.programs.leftovers import (
     MARK,
     descendants,
     kill_orphans,
     new_mark,
     ownerless,
-    pid_namespace,
     process_table_ps,
 )
 from codebutler_worker.programs.process import AgentProcess

@@ -18,6 +18,7 @@ from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.model import Event, MessagePosted, Post, Prompt, Request
+from codebutler.process.table import pid_namespace
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (
@@ -35,7 +36,7 @@ from codebutler.protocol.messages import (
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.desk.desk import Agents
-from codebutler_worker.programs.leftovers import MARK, pid_namespace
+from codebutler_worker.programs.leftovers import MARK
 from tests.containers import give_away, open_directory
 from tests.programs import require
 

@@ -12,7 +12,8 @@ import secrets
 import signal
 import subprocess
 import sys
-from pathlib import Path
+
+from codebutler.process.table import pid_namespace, pids, seen, variable_of
 
 MARK = "CODEBUTLER_AGENT_ID"
 """Set to a different value for each program, so that whatever it leaves behind can be told."""
@@ -21,12 +22,6 @@ MARK = "CODEBUTLER_AGENT_ID"
 def new_mark() -> str:
     """A mark that also says whose programs they are: ``<our pid>-<our pid namespace>-<random>``."""
     return f"{os.getpid()}-{pid_namespace()}-{secrets.token_hex(16)}"
-
-
-def pid_namespace() -> int:
-    """Which processes our pids name: a pid out of a container means another process outside of it."""
-    space = Path("/proc/self/ns/pid")
-    return space.stat().st_ino if space.exists() else 0
 
 
 def alive(pid: int) -> bool:
@@ -80,15 +75,6 @@ async def marked(mark: str) -> dict[int, str]:
     return {pid: started for pid, (started, found) in (await marks()).items() if found == mark}
 
 
-def _mark_of(pid: int) -> str:
-    wanted = f"{MARK}=".encode()
-    with contextlib.suppress(OSError):
-        for variable in Path("/proc", str(pid), "environ").read_bytes().split(b"\0"):
-            if variable.startswith(wanted):
-                return variable.removeprefix(wanted).decode(errors="replace")
-    return ""
-
-
 async def kill_orphans() -> int:
     """Kill the programs of workers that are no more; returns how many there were.
 
@@ -112,24 +98,13 @@ async def marks() -> dict[int, tuple[str, str]]:
     """
     if sys.platform != "linux":
         return {}
-    told = ((pid, started, _mark_of(pid)) for pid, (_, started) in (await processes()).items())
+    told = ((pid, started, variable_of(pid, MARK)) for pid, (_, started) in (await processes()).items())
     return {pid: (started, mark) for pid, started, mark in told if mark}
 
 
 def process_table() -> dict[int, tuple[int, str]]:
-    """From /proc (proc_pid_stat(5), fields 3, 4 and 22)."""
-    table: dict[int, tuple[int, str]] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended while we looked
-        if fields[0] == "Z":
-            continue
-        table[int(entry.name)] = (int(fields[1]), fields[19])
-    return table
+    """From /proc."""
+    return {pid: found for pid in pids() if (found := seen(pid)) is not None}
 
 
 def process_table_ps() -> dict[int, tuple[int, str]]:
