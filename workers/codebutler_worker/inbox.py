@@ -23,7 +23,7 @@ from codebutler.model import (
 )
 from codebutler.words import WORDS
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.commands.checks import resolved
+from codebutler_worker.commands.checks import NO_CHECKS, resolved
 from codebutler_worker.commands.sending import withdraw
 from codebutler_worker.commands.skills import taught
 from codebutler_worker.commands.table import run_command, understood
@@ -32,7 +32,7 @@ from codebutler_worker.conversation.asking.polls import is_polled
 from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.line.aside import park, take_in
 from codebutler_worker.conversation.line.incoming import Incoming
-from codebutler_worker.conversation.line.marks import QUEUED
+from codebutler_worker.conversation.line.marks import FAILED, QUEUED
 from codebutler_worker.conversation.line.parking import drop_parked
 from codebutler_worker.conversation.line.queueing import enqueue
 from codebutler_worker.conversation.line.typing import type_in
@@ -50,6 +50,7 @@ LOGGED_CHARS = 500
 MISUNDERSTOOD = "!"
 """In a message's row, in the place of an agent: a word of ours that was not understood, so an edit may mend it."""
 SAY_WHAT = "Say what I should do, or `!help`."
+OUR_ERROR = "❌ I could not handle that because of an error of mine: see the log, then ask again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,10 @@ class Inbox:
     def give_up(self, draft: Draft, seq: int, event: Event) -> None:
         """Accept an event that could not be taken, and say so instead of falling silent."""
         draft.uow.inbox.accept(event.key, seq)
-        thread_ts = event.root_ts if isinstance(event, MessagePosted) else None
-        place = Place(f"{event.channel}:{thread_ts or ''}", thread_ts)
-        draft.post(
-            place, "❌ I could not handle that because of an error of mine: see the log, then ask again."
-        )
+        if isinstance(event, MessagePosted):
+            self._decline(draft, event, OUR_ERROR)
+        else:
+            draft.post(Place(f"{event.channel}:", None), OUR_ERROR)
 
     def stop_everything(self, draft: Draft) -> Todo:
         """Withdraw every queued turn; every live one is to be stopped."""
@@ -102,7 +102,7 @@ class Inbox:
     def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:
         note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Prompt) and not event.files and self._says_nothing(request):
-            draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), SAY_WHAT)
+            self._decline(draft, event, SAY_WHAT)
         elif isinstance(request, Prompt):
             decided = decide_typed(draft, self.settings.config, event, request)
             if decided is not None:
@@ -116,6 +116,12 @@ class Inbox:
         elif isinstance(request, Command):
             return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
+
+    def _decline(self, draft: Draft, event: MessagePosted, why: str) -> None:
+        """No turn comes of it. Whoever waits for an outcome, a script perhaps, sees that there is none to come."""
+        place = Place(f"{event.channel}:{event.root_ts}", event.root_ts)
+        draft.post(place, why)
+        draft.react(place, event.ts, FAILED)
 
     def _is_overheard(self, event: Event, request: Request) -> bool:
         """Plain talk that does not call us where we want to be called: let in because its thread waits for words."""
@@ -167,7 +173,10 @@ class Inbox:
         reply_ts = event.thread_ts or event.ts
         conversation = self._conversation(event.channel, event.thread_ts)
         place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
-        return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
+        todo = run_command(Asked(draft, self.settings, command, place, conversation, event.user))
+        if command == NO_CHECKS:
+            draft.react(place, event.ts, FAILED)
+        return todo
 
     def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
         """A slash command: Slack shows no message to answer, so whoever typed it is told, or the channel."""

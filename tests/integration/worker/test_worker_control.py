@@ -111,7 +111,7 @@ async def test_a_busy_conversation_may_reject(tmp_path: Path) -> None:
         assert (await parent.post_with("⏳")).thread_ts == "100.1"
         run.finish("Done.")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
-        assert parent.reactions("100.2") == []
+        await parent.until(lambda: parent.reactions("100.2") == ["x"])
         assert len(parent.backend.runs) == 1
 
 
@@ -242,6 +242,7 @@ async def test_an_event_that_breaks_us_is_answered_and_passed(tmp_path: Path) ->
         connection.close()
         await parent.stored(parent.says("poison", "100.1"))
         assert (await parent.post_with("an error of mine")).thread_ts == "100.1"
+        await parent.until(lambda: parent.reactions("100.1") == ["x"])
         assert parent.logs("ERR")
         parent.says("one", "200.1")
         (await parent.run(0)).finish("One.")
@@ -260,6 +261,7 @@ async def test_an_empty_prompt_is_asked_back(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         parent.says("  ", "100.1", prefix="claude")
         await parent.post_with("Say what I should do")
+        await parent.until(lambda: parent.reactions("100.1") == ["x"])
         assert parent.backend.runs == []
 
 

@@ -156,6 +156,7 @@ async def test_checks_are_a_turn_that_runs_the_repositorys_command(repo: Path) -
         event = MessagePosted(channel=CHANNEL, ts="100.1", user=USER, text="!checks")
         parent.deliver(event, Prompt(text="checks", prefix="checks"))
         await parent.post_with("set `checks.command`")
+        await parent.until(lambda: parent.reactions("100.1") == ["x"])
         (repo / "Makefile").write_text("test:\n\ttrue\n")
         parent.says("work", "200.1")
         await parent.run(0)

@@ -16,13 +16,16 @@ NOTHING = (
     "then run `codebutler trust` on its machine."
 )
 
+NO_CHECKS = Command(name=CHECKS)
+"""What a request for the checks becomes where there are none."""
+
 
 def resolved(request: Request, settings: RepoSettings) -> Request:
     """A request for the checks with the command to run; any other as it is."""
     if not isinstance(request, Prompt) or request.prefix != CHECKS:
         return request
     command = checks_command(settings.config.checks.command, Path(settings.path))
-    return Command(name=CHECKS) if command is None else Prompt(text=command, prefix=CHECKS)
+    return NO_CHECKS if command is None else Prompt(text=command, prefix=CHECKS)
 
 
 def run(asked: Asked) -> Todo:

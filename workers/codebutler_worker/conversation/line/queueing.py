@@ -13,7 +13,7 @@ from datetime import timedelta
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
-from codebutler_worker.conversation.line.marks import QUEUED
+from codebutler_worker.conversation.line.marks import FAILED, QUEUED
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE
@@ -34,7 +34,9 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     turn = None if is_program else _joinable(draft, config, conversation, said)
     if turn is None and live and config.agent.busy == "reject":
         keep_message(draft, said, None)
-        draft.post(Place(conversation, said.root_ts or None), BUSY)
+        place = Place(conversation, said.root_ts or None)
+        draft.post(place, BUSY)
+        draft.react(place, said.ts, FAILED)
         return Todo()
     turn = _joined(draft, config, turn, said) if turn else opened(draft, config, said, conversation)
     keep_message(draft, said, turn.id)
