@@ -10,12 +10,10 @@ import msgspec
 
 from codebutler.config.schema import TavilySection
 from codebutler.errors import CodeButlerError
-from codebutler_worker.internet.answers import read_at_most
-from codebutler_worker.internet.proxy import proxy_of
+from codebutler_worker.internet.remote import Remote, RemoteError
 
 Depth = Literal["basic", "advanced"]
 SEARCH_S = 60.0
-CONNECT_S = 10.0
 MAX_ANSWER_BYTES = 2 * 2**20
 CONTENT_CHARS = 1500
 NEEDS_KEY = "web_search needs a key: set tavily.apiKey (or TAVILY_API_KEY)"
@@ -68,26 +66,14 @@ class WebSearch:
         return tuple(_cut(hit) for hit in found[:most])
 
     async def _post(self, body: dict[str, Any]) -> tuple[int, bytes]:
-        import httpx  # half a megabyte that most workers never need
-
-        url = f"{self.settings.base_url.rstrip('/')}/search"
-        headers = {"Authorization": f"Bearer {self.settings.api_key}"} if self.settings.api_key else {}
-        timeout = httpx.Timeout(SEARCH_S, connect=CONNECT_S)
+        settings = self.settings
+        tavily = Remote(
+            "Tavily", "tavily.baseUrl", settings.base_url, settings.api_key, self.env, MAX_ANSWER_BYTES
+        )
         try:
-            async with (
-                httpx.AsyncClient(timeout=timeout, proxy=proxy_of(url, self.env), trust_env=False) as client,
-                client.stream("POST", url, json=body, headers=headers) as response,
-            ):
-                content = await read_at_most(response, MAX_ANSWER_BYTES)
-        except httpx.TimeoutException:
-            raise SearchError("Tavily did not answer in time: try again") from None
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise SearchError(
-                f"Tavily cannot be reached ({type(error).__name__}): check tavily.baseUrl"
-            ) from None
-        if content is None:
-            raise SearchError("Tavily sent more than can be taken: ask for fewer results")
-        return response.status_code, content
+            return await tavily.post("search", SEARCH_S, json=body)
+        except RemoteError as error:
+            raise SearchError(str(error)) from None
 
 
 def _cut(hit: Hit) -> Hit:

@@ -15,12 +15,10 @@ import msgspec
 
 from codebutler.config.schema import OpenAISection
 from codebutler.errors import CodeButlerError
-from codebutler_worker.internet.answers import read_at_most
-from codebutler_worker.internet.proxy import proxy_of
+from codebutler_worker.internet.remote import Remote, RemoteError
 
 TRANSCRIBE_S = 120.0
 IMAGE_S = 240.0
-CONNECT_S = 10.0
 MAX_AUDIO_BYTES = 25 * 2**20
 MAX_ANSWER_BYTES = 32 * 2**20
 MAX_PROMPT_CHARS = 32_000
@@ -83,26 +81,19 @@ class MediaService:
             raise MediaError(f"{purpose}{NEEDS_KEY}")
 
     async def _post(self, path: str, timeout_s: float, **content: Any) -> dict[str, Any]:
-        import httpx  # half a megabyte that most workers never need
-
-        headers = {"Authorization": f"Bearer {self.settings.api_key}"} if self.settings.api_key else {}
-        url = f"{self.settings.base_url.rstrip('/')}/{path}"
-        timeout = httpx.Timeout(timeout_s, connect=CONNECT_S)
+        settings = self.settings
+        remote = Remote(
+            "the openai service",
+            "openai.baseUrl",
+            settings.base_url,
+            settings.api_key,
+            self.env,
+            MAX_ANSWER_BYTES,
+        )
         try:
-            async with (
-                httpx.AsyncClient(timeout=timeout, headers=headers, proxy=proxy_of(url, self.env)) as client,
-                client.stream("POST", url, **content) as response,
-            ):
-                body = await read_at_most(response, MAX_ANSWER_BYTES)
-        except httpx.TimeoutException:
-            raise MediaError("the openai service did not answer in time: try again") from None
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise MediaError(
-                f"the openai service cannot be reached ({type(error).__name__}): check openai.baseUrl"
-            ) from None
-        if body is None:
-            raise MediaError("the openai service sent more than can be taken")
-        return _answer(response.status_code, body)
+            return _answer(*await remote.post(path, timeout_s, **content))
+        except RemoteError as error:
+            raise MediaError(str(error)) from None
 
 
 def _answer(status: int, body: bytes) -> dict[str, Any]:
