@@ -63,16 +63,16 @@ class Gaps:
 
     def _found(self, closed: str) -> list[tuple[int, int]]:
         """(start, end) of every value, merged and in order."""
-        spans = sorted(
-            chain.from_iterable(
-                (match.span() for match in re.finditer(re.escape(value.decode()), closed))
-                for value in self._values
-            )
-        )
-        merged: list[tuple[int, int]] = []
-        for start, end in spans:
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        return merged
+        found = (re.finditer(re.escape(value.decode()), closed) for value in self._values)
+        return merged(sorted(match.span() for match in chain.from_iterable(found)))
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order of their starts, without overlaps."""
+    found: list[tuple[int, int]] = []
+    for start, end in spans:
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found

@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 from codebutler.text import escapes
 from codebutler.text.begun import Begun
 from codebutler.text.escapes import Escapes
-from codebutler.text.gaps import Gaps
+from codebutler.text.gaps import Gaps, merged
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
@@ -130,7 +130,7 @@ class Redactor:
         except UnicodeEncodeError:  # a lone surrogate, which RE2 does not take
             return self._redact_closely(text)
         pieces, done = [], 0
-        for start, end in _merged(self._suspect_lines(data)):
+        for start, end in merged(self._suspect_lines(data)):
             pieces += [data[done:start].decode(), self._redact_closely(data[start:end].decode())]
             done = end
         return "".join([*pieces, data[done:].decode()]) if pieces else text
@@ -199,17 +199,6 @@ def _text_after(data: bytes, place: int) -> int:
     """Where the white space at ``place`` ends."""
     found = _NOT_SPACE.search(data, place)
     return len(data) if found is None else found.start()
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in order of their starts, without overlaps."""
-    merged: list[tuple[int, int]] = []
-    for start, end in spans:
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def _without_secret(match: re.Match[str]) -> str:
