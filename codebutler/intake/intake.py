@@ -6,7 +6,7 @@ Nothing here knows Slack's JSON; ``accept`` is the whole door for every source o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from codebutler.clock import Clock
@@ -27,16 +27,17 @@ Outcome = Literal["accepted", "duplicate", "refused", "ignored"]
 
 @dataclass(frozen=True, slots=True)
 class Repo:
-    """What the intake needs to know of a repository."""
+    """What the intake needs to know of a repository. ``prefixes`` are the words that name an agent here."""
 
     name: str
     config: Config
+    prefixes: frozenset[str] = field(init=False, repr=False)
 
-    @property
-    def prefixes(self) -> frozenset[str]:
-        """The words that name an agent here."""
+    def __post_init__(self) -> None:
+        """Each event asks for them."""
         configured = {rule.prefix for rule in self.config.commands}
-        return frozenset(configured | {self.config.agent.default, "rehearsal", RUN.prefix})
+        prefixes = frozenset(configured | {self.config.agent.default, "rehearsal", RUN.prefix})
+        object.__setattr__(self, "prefixes", prefixes)
 
 
 class Refusals(Protocol):

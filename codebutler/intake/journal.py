@@ -1,9 +1,9 @@
 """The parent's durable inbox: an event is committed here before anybody is told that we have it.
 
 One thread writes. Everything that waits when it becomes free goes into one transaction (group commit), so
-that a burst costs a few syncs instead of one each. Settling an entry is lazy: it rides along with the next
-transaction or is written shortly after; losing that to a crash only delivers an event again, which the
-worker's own store knows.
+that a burst costs a few syncs instead of one each. Settling an entry is lazy, and in transactions of its own, so
+that no event waits for it: it is written when it has been quiet for a moment; losing that to a crash only delivers
+an event again, which the worker's own store knows.
 """
 
 from __future__ import annotations

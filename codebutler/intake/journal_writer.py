@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from codebutler.disk import sqlitefile
 from codebutler.errors import StoreError
@@ -20,8 +21,12 @@ from codebutler.intake.catchup import Seen
 from codebutler.process.killpoints import reached
 
 BATCH = 500
+# Settled entries are written down when it has been quiet for so long, or when there are so many.
 SETTLE_AFTER_S = 0.2
+GATHERED = 100
 RETRY_AFTER_S = 5.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,60 +98,67 @@ class Writer:
             jobs = self._take()
             going = not any(isinstance(job, Stop) for job in jobs)
             writes = [job for job in jobs if isinstance(job, Append | Change) and not job.done.cancelled()]
-            self._unwritten.update(job.seq for job in jobs if isinstance(job, Settle))
-            only_settles = bool(jobs) and all(isinstance(job, Settle) for job in jobs)
-            if not only_settles or len(self._unwritten) >= BATCH:
+            if writes:
                 self._write(writes)
             for job in jobs:
                 if isinstance(job, Read):
                     self._read(job)
+            self._unwritten.update(job.seq for job in jobs if isinstance(job, Settle))
+            if self._unwritten and (not jobs or not going or len(self._unwritten) >= GATHERED):
+                self._settle()
         self._connection.close()
 
     def _take(self) -> list[Job]:
         """All jobs that wait, at least one; none at all when settled entries have waited long enough."""
-        jobs: list[Job] = []
-        with suppress(queue.Empty):
-            jobs.append(self.jobs.get(timeout=self._patience_s if self._unwritten else None))
-            while len(jobs) < BATCH:
-                jobs.append(self.jobs.get_nowait())
+        try:
+            jobs = [self.jobs.get(timeout=self._patience_s if self._unwritten else None)]
+        except queue.Empty:
+            return []
+        # Nobody else takes from it: what it has, it has still.
+        while len(jobs) < BATCH and not self.jobs.empty():
+            jobs.append(self.jobs.get())
         return jobs
 
     def _write(self, writes: list[Append | Change]) -> None:
-        """One transaction. What it could not do is told to those who wait; settling is tried again later."""
-        if not writes and not self._unwritten:
-            return
+        """One transaction. What it could not do is told to those who wait."""
+        kind = "append" if any(isinstance(job, Append) for job in writes) else "settle"
+        aside = all(isinstance(job, Change) and job.aside for job in writes)
         try:
-            results = self._transact(writes)
+            results = self._transact(partial(_apply_all, writes), "" if aside else kind)
         except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
-            self._patience_s = RETRY_AFTER_S
             _tell([(job.done, None, self._explain(error)) for job in writes])
             return
-        self._patience_s = SETTLE_AFTER_S
-        self._unwritten.clear()
         for job, result in zip(writes, results, strict=True):
             if isinstance(job, Append) and result is not None:
                 self._pending.add(result)
         _tell([(job.done, result, None) for job, result in zip(writes, results, strict=True)])
 
-    def _transact(self, writes: list[Append | Change]) -> list[Any]:
-        """What each write gives: an event its seq, or None if it was known."""
+    def _settle(self) -> None:
+        """Write down what is settled, in a transaction of its own: nobody waits for it. If need be later."""
+        try:
+            self._transact(partial(journal_file.drop_payloads, seqs=self._unwritten), "settle")
+        except Exception:  # noqa: BLE001 - whatever it was, an event that waits would be told
+            self._patience_s = RETRY_AFTER_S
+            return
+        self._patience_s = SETTLE_AFTER_S
+        self._unwritten.clear()
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T], label: str) -> T:
+        """What ``work`` gives, once it is on disk."""
         self._anchor.check()
         connection = self._connection
-        aside = not self._unwritten and all(isinstance(job, Change) and job.aside for job in writes)
-        what = "append" if any(isinstance(job, Append) for job in writes) else "settle"
         connection.execute("BEGIN IMMEDIATE")
         try:
-            journal_file.drop_payloads(connection, self._unwritten)
-            results = [_apply(connection, job) for job in writes]
-            if not aside:
-                reached(f"journal.{what}.before")
+            result = work(connection)
+            if label:
+                reached(f"journal.{label}.before")
             connection.execute("COMMIT")
-            if not aside:
-                reached(f"journal.{what}.after")
+            if label:
+                reached(f"journal.{label}.after")
         except BaseException:
             connection.rollback()
             raise
-        return results
+        return result
 
     def _read(self, job: Read) -> None:
         if job.done.cancelled():
@@ -158,6 +170,11 @@ class Writer:
 
     def _explain(self, error: Exception) -> StoreError:
         return error if isinstance(error, StoreError) else sqlitefile.store_error(self._path, error)
+
+
+def _apply_all(writes: Sequence[Append | Change], connection: sqlite3.Connection) -> list[Any]:
+    """What each gives: an event its seq, or None if it was known."""
+    return [_apply(connection, job) for job in writes]
 
 
 def _apply(connection: sqlite3.Connection, job: Append | Change) -> Any:

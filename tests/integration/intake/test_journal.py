@@ -19,6 +19,7 @@ from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake import journal_file
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
+from codebutler.intake.journal_writer import GATHERED
 from codebutler.model import (
     ButtonClicked,
     Command,
@@ -153,6 +154,21 @@ async def test_settling_alone_reaches_the_disk_soon(journal: Journal, path: Path
     assert await journal.high_water("C1")
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT event FROM entries").fetchall() == [(None,)]
+
+
+async def test_no_event_waits_for_what_is_settled_which_is_written_all_the_same(
+    journal: Journal, path: Path
+) -> None:
+    statements: list[str] = []
+    journal._writer._connection.set_trace_callback(lambda statement: statements.append(statement.split()[0]))
+    for number in range(2 * GATHERED):
+        await journal.settle((await put(journal, number)).seq)
+    await put(journal, 2 * GATHERED)
+    transactions = [each.split() for each in " ".join(statements).split("COMMIT")]
+    assert not [each for each in transactions if "INSERT" in each and "UPDATE" in each]
+    with closing(sqlite3.connect(path)) as other:
+        left = other.execute("SELECT count(*) FROM entries WHERE event IS NOT NULL").fetchone()
+    assert left[0] <= GATHERED + 1
 
 
 async def test_pending_can_be_asked_by_channel(journal: Journal) -> None:
