@@ -156,6 +156,11 @@ def ended(book: Book, ts: str, *, ok: bool) -> tuple[Book, str]:
     return book, ""
 
 
+def paused_why(book: Book, key: str) -> str:
+    """Why the job rests, "" if it does not or is not there."""
+    return book.jobs[key].paused if key in book.jobs else ""
+
+
 def paused(book: Book, key: str, why: str) -> Book:
     """The job rests from now on; "" as ``why``: it goes on, and is forgiven."""
     return _with(

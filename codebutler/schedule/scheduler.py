@@ -214,19 +214,20 @@ class Scheduler:
         return await self._door.accept(event) in ("accepted", "duplicate")
 
     async def _ended(self, ts: str, *, ok: bool) -> None:
-        after, key = books.ended(self.book, ts, ok=ok)
+        _, key = books.ended(self.book, ts, ok=ok)
         if key:
-            await self.change(lambda book: books.ended(book, ts, ok=ok)[0])
-            await self._tell_paused(key, rested=after.jobs[key].paused)
+            await self._change_told(key, lambda book: books.ended(book, ts, ok=ok)[0])
 
     async def _failed(self, key: str) -> None:
-        await self.change(lambda book: books.given_up(book, key, self._clock.now()))
-        await self._tell_paused(key, rested=self.book.jobs[key].paused if key in self.book.jobs else "")
+        await self._change_told(key, lambda book: books.given_up(book, key, self._clock.now()))
 
-    async def _tell_paused(self, key: str, *, rested: str) -> None:
-        job = self.jobs.get(key)
-        if rested and job is not None:
-            why = f"⚠️ The job *{escape(job.name)}* has {escape(rested)} and is paused. "
+    async def _change_told(self, key: str, change: Callable[[Book], Book]) -> None:
+        """Tell the channel if that is what pauses the job; who has paused it knows."""
+        before = books.paused_why(self.book, key)
+        await self.change(change)
+        job, why = self.jobs.get(key), books.paused_why(self.book, key)
+        if why and not before and job is not None:
+            why = f"⚠️ The job *{escape(job.name)}* has {escape(why)} and is paused. "
             await self._notice(job.channel, f"{why}`!jobs resume {job.name}` starts it again.")
 
     async def _tell(self, news: News) -> None:

@@ -169,6 +169,21 @@ async def test_three_failures_pause_it_and_the_channel_is_told() -> None:
         assert any("is paused" in post.text for _, post in world.posts.values())
 
 
+@pytest.mark.parametrize("mark", ["white_check_mark", "x"])
+async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of_that(mark: str) -> None:
+    world = World()
+    async with world.life() as scheduler:
+        await calm()
+        await world.passes(1.1)
+        desk = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC"))
+        assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
+        (ts,) = world.wishes
+        scheduler.hear(done(ts, mark))
+        await calm()
+        assert [post.text for _, post in world.posts.values()] == ["⏰ *tests*: starting…"]
+        assert scheduler.book.jobs["shop/tests"].paused == "by <@U1>"
+
+
 @pytest.mark.parametrize("fault", ["refused", "unsayable"])
 async def test_what_is_refused_three_times_is_paused_too(fault: str) -> None:
     world = World()
