@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.programs import require
@@ -46,3 +47,14 @@ async def page_at(
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         await page.goto(url)
         yield page, errors
+
+
+async def clean(page: Page) -> None:
+    """axe finds nothing to blame in what is shown now."""
+    results = await Axe().run(page, options={"resultTypes": ["violations"]})
+    found = [
+        f"{violation['id']}: {node['html'][:160]}"
+        for violation in results.response["violations"]
+        for node in violation["nodes"]
+    ]
+    assert not found, "\n".join(found)

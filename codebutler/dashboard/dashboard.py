@@ -58,6 +58,11 @@ class Dashboard:
 
         return create_site(self._feed, self._keys, bound_to)
 
+    @property
+    def viewers(self) -> int:
+        """How many look now."""
+        return self._feed.viewers
+
     def ticket(self) -> str:
         """Lets one browser in, once."""
         return self._keys.ticket()

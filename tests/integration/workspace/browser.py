@@ -8,7 +8,6 @@ from itertools import count
 from typing import Any
 
 import pytest_asyncio
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, ViewportSize, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
@@ -93,17 +92,6 @@ async def enter(page: Page, name: str) -> None:
     await page.keyboard.press("Enter")
     await expect(page.locator("#channel-name")).to_have_text(f"# {name}")
     await expect(page.get_by_label(f"Message #{name}")).to_be_focused()
-
-
-async def clean(page: Page) -> None:
-    """axe finds nothing to blame in what is shown now."""
-    results = await Axe().run(page, options={"resultTypes": ["violations"]})
-    found = [
-        f"{violation['id']}: {node['html'][:160]}"
-        for violation in results.response["violations"]
-        for node in violation["nodes"]
-    ]
-    assert not found, "\n".join(found)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

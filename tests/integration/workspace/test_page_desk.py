@@ -9,7 +9,8 @@ from playwright.async_api import FilePayload, Locator, Page, Route, expect
 from slack_sdk.errors import SlackApiError
 
 from codebutler.workspace.faults import Fault
-from tests.integration.workspace.browser import Stage, clean, enter, stage
+from tests.browser import clean
+from tests.integration.workspace.browser import Stage, enter, stage
 from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import button
 

@@ -7,7 +7,8 @@ from playwright.async_api import Page, Route, expect
 
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
-from tests.integration.workspace.browser import Stage, clean, enter, stage
+from tests.browser import clean
+from tests.integration.workspace.browser import Stage, enter, stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 __all__ = ["stage"]

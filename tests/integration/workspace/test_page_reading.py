@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.integration.workspace.browser import Stage, clean, enter, stage
+from tests.browser import clean
+from tests.integration.workspace.browser import Stage, enter, stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 __all__ = ["stage"]

@@ -8,7 +8,8 @@ import pytest
 from playwright.async_api import Page, expect
 
 from codebutler.workspace.records import Json
-from tests.integration.workspace.browser import Stage, clean, enter, stage
+from tests.browser import clean
+from tests.integration.workspace.browser import Stage, enter, stage
 from tests.integration.workspace.deployer import TARGETS, button
 from tests.integration.workspace.deployer import page as view_of
 

@@ -20,7 +20,7 @@ export class Log {
   offer(names) {
     const chosen = $("log-repo").value;
     const all = names.includes(chosen) || !chosen ? names : [...names, chosen];
-    const options = [["", "everything"], ...all.map((name) => [name, name])];
+    const options = [["", "all"], ...all.map((name) => [name, name])];
     $("log-repo").replaceChildren(...options.map(([value, words]) => new Option(words, value, false, value === chosen)));
   }
 

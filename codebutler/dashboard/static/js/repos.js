@@ -25,7 +25,7 @@ export class Repos {
     const wanted = $("find").value.trim().toLowerCase();
     const all = this.names.map((name) => this.known.get(name)).filter(Boolean);
     const shown = all.filter(({ name, agent, channel, state }) => [name, agent, channel, state].some((text) => text.toLowerCase().includes(wanted)));
-    $("find-label").hidden = all.length <= MANY;
+    $("find-field").hidden = all.length <= MANY;
     $("repos").classList.toggle("many", all.length > VERY_MANY);
     $("repos-count").textContent = wanted ? `${shown.length} of ${all.length}` : all.length > 1 ? String(all.length) : "";
     sync($("repos").querySelector("tbody"), shown, ({ name }) => name, row);
