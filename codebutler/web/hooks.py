@@ -93,5 +93,5 @@ class Hooks:
 def _decoded(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return body.decode(errors="replace")

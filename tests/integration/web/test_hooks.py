@@ -83,6 +83,15 @@ async def test_a_call_is_taken_with_its_body_and_key() -> None:
     assert schedule.calls[1][1] == "plain \ufffd"
 
 
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a": NaN}', b"\xff\x00", b""])
+async def test_a_body_that_is_no_json_is_text(body: bytes) -> None:
+    schedule = Schedule()
+    async with served(schedule) as client:
+        answer = await client.post("ci", content=body, headers=BEARER)
+        assert answer.status_code == 202
+        assert [taken for _, taken, _ in schedule.calls] == [body.decode(errors="replace")]
+
+
 async def test_a_signed_body_is_taken_once_and_a_named_call_answered_alike() -> None:
     schedule = Schedule()
     signature = f"sha256={hmac.new(SECRET.encode(), b'{}', hashlib.sha256).hexdigest()}"
