@@ -193,3 +193,22 @@ def alive(pid: int) -> bool:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+async def test_what_is_asked_beside_it_counts(cell: Cell) -> None:
+    """A command that asks the model itself, with what Claude Code holds for a key."""
+    backend = cell.backend()
+    ask = (
+        'curl -sS "$ANTHROPIC_BASE_URL/v1/messages" -H "x-api-key: $ANTHROPIC_API_KEY" '
+        """-d '{"model": "x", "max_tokens": 9, "tools": [{"name": "t"}], "messages": []}'"""
+    )
+    cell.shell(f"for i in 1 2 3; do {ask}; done")
+    for _ in range(3):
+        cell.model.play(Reply("More.", input_tokens=400_000, output_tokens=10_000))
+    cell.model.play(Reply("Finished."))
+    finished = (await run(backend, cell.turn()))[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.ok, finished.text) == (True, "Finished.")
+    assert finished.usage.input_tokens >= 1_200_000
+    assert finished.usage.output_tokens >= 30_000
+    await backend.close()

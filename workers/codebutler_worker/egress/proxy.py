@@ -13,6 +13,7 @@ from codebutler.clock import Clock, SystemClock
 from codebutler_worker.egress import relay
 from codebutler_worker.egress.ahead import Ahead
 from codebutler_worker.egress.dial import Dialer, Streams, UnreachableError
+from codebutler_worker.egress.gauge import Gauge, Reading
 from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
 from codebutler_worker.egress.hosts import Hosts, Place, place
 from codebutler_worker.egress.service import ECHOES, Service, WrongKeyError
@@ -49,6 +50,7 @@ class Proxy:
     dialer: Dialer = field(default_factory=Dialer)
     refused: Refused = _nobody
     clock: Clock = field(default_factory=SystemClock)
+    gauge: Gauge = field(default_factory=Gauge)
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     _ahead: Ahead | None = None
@@ -145,7 +147,12 @@ class Proxy:
         else:
             server = await self._ahead.take()
             self._ahead.prepare()
-        await self._exchange((onward, length), client, server, service.mask)
+        await self._exchange((onward, length), client, server, self._looked_through(service, head.target))
+
+    def _looked_through(self, service: Service, target: str) -> relay.Mask | None:
+        """What an answer of the service passes: the gauge, and what keeps its key back."""
+        mask, reading = service.mask, self.gauge.reading(target)
+        return mask if mask is None or reading is None else partial(_gauged, reading, mask)
 
     async def _exchange(
         self, request: Request, client: Streams, server: Streams, mask: relay.Mask | None = None
@@ -187,3 +194,8 @@ class Proxy:
         )
         writer.write(refusal(403, reason, text))
         return False
+
+
+def _gauged(reading: Reading, mask: relay.Mask, piece: bytes) -> bytes:
+    reading.add(piece)
+    return mask(piece)

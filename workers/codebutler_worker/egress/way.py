@@ -22,6 +22,7 @@ from typing import Any, Literal, Self
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.egress.dial import Dialer
+from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.egress.hosts import Place
 from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
@@ -87,6 +88,11 @@ class Way:
         way = cls(Proxy(Rules()))
         way.network = network
         return way
+
+    @property
+    def gauge(self) -> Gauge:
+        """What its model's service has answered so far; nothing, where its key does not pass the proxy."""
+        return self._proxy.gauge
 
     @property
     def env(self) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ from codebutler.clock import Clock
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.acp.kind import Account, Kind
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
+from codebutler_worker.agents.metered import metered
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.agents.verdict import STOPPED, Verdict
@@ -177,7 +178,7 @@ class AcpBackend:
             usage = Usage(account.input_tokens, account.output_tokens, account.cost_usd, account.turns)
         if total is not None:
             usage = replace(usage, cost_usd=max(0.0, total - turn.request.cost_before_usd))
-        return usage
+        return metered(usage, turn.link.way.gauge if turn.link.way is not None else None)
 
 
 async def _end(link: Link | None, *, at_once: bool) -> None:

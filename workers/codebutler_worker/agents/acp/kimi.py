@@ -22,6 +22,7 @@ from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.presets import KIMI, PRESETS
 from codebutler_worker.agents.native.prices import cost_usd, price_of
+from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.service import BEARER, Service
 from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -152,11 +153,17 @@ class Kimi:
         """
         path = record_of(session_id, workdir)
         found = ledger.account(self._code, path, since_bytes, self.title, self.login)
-        if found is None or not self._settings.api_key:
-            return found
-        # A key is paid by the token; of what a login's subscription costs nothing is known.
-        used = Tokens(input=found.input_tokens, cached_input=found.cached_tokens, output=found.output_tokens)
-        return replace(found, cost_usd=cost_usd(used, price_of(self._prices, self._named)))
+        if found is None:
+            return None
+        used = Gauge(input=found.input_tokens, cached=found.cached_tokens, output=found.output_tokens)
+        return replace(found, cost_usd=self.cost(used))
+
+    def cost(self, tokens: Gauge) -> float | None:
+        """A key is paid by the token; of what a login's subscription costs nothing is known."""
+        if not self._settings.api_key:
+            return None
+        used = Tokens(input=tokens.input, cached_input=tokens.cached, output=tokens.output)
+        return cost_usd(used, price_of(self._prices, self._named))
 
     @property
     def _named(self) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.verdict import Verdict
+from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox
@@ -52,6 +53,9 @@ class Kind(Protocol):
         self, sandbox: Sandbox, request: TurnRequest, way: Way, service: Service | None
     ) -> Launch:
         """How to start it. Raises AgentUnavailableError with what to do, SandboxUnavailableError."""
+
+    def cost(self, tokens: Gauge) -> float | None:
+        """What so many tokens cost in USD; None if nobody knows."""
 
     def recorded_bytes(self, session_id: str, workdir: Path) -> int:
         """How long its record of the session is. Blocking."""

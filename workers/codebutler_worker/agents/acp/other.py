@@ -11,6 +11,7 @@ from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.programs import look_up, program
 from codebutler_worker.agents.backend import TurnRequest
+from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
@@ -77,6 +78,10 @@ class Other:
             conversation=request.conversation,
         )
         return sandbox.wrap((*found.argv, *self._rule.args), policy)
+
+    def cost(self, tokens: Gauge) -> float | None:  # noqa: ARG002 - the port's
+        """Its service's price is its own business."""
+        return None
 
     def recorded_bytes(self, session_id: str, workdir: Path) -> int:  # noqa: ARG002 - the port's
         """It keeps no record that we know."""

@@ -50,6 +50,7 @@ class Turn:
         self._stopping = False
         self._asked: dict[str, Asked] = {}
         self._unsaid: list[str] = []
+        self._noticed_tokens = 0
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
@@ -64,6 +65,8 @@ class Turn:
                 watch.pass_time(self._clock.monotonic(), asking=bool(self._asked))
                 if tick.done():
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
+                    for event in self._noticed():
+                        yield event
                 if hear.done():
                     watch.heard()
                     heard = hear.result()
@@ -185,6 +188,15 @@ class Turn:
         if modes.current_mode_id != self._kind.mode:
             await self.link.set_mode(self._kind.mode)
         return True
+
+    def _noticed(self) -> list[AgentEvent]:
+        """What its model's service has answered, while the agent itself says nothing of that."""
+        gauge = self.link.way.gauge if self.link.way is not None else None
+        if gauge is None or gauge.total == self._noticed_tokens:
+            return []
+        self._noticed_tokens = gauge.total
+        cost = self._kind.cost(gauge)
+        return [Usage(gauge.input, gauge.output, cost, max(1, self.usage.turns))]
 
     def _count(self, input_tokens: int, output_tokens: int) -> None:
         used = self.usage

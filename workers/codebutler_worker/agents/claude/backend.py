@@ -18,13 +18,14 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 from codebutler.clock import Clock
 from codebutler.config.schema import ClaudeSection
 from codebutler.errors import CodeButlerError
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
+from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest, Usage
 from codebutler_worker.agents.claude import access, command
 from codebutler_worker.agents.claude.probe import find_binary, probe
 from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.turn import Turn
 from codebutler_worker.agents.instructions import repository_says
+from codebutler_worker.agents.metered import metered
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
 from codebutler_worker.agents.verdict import STOPPED, Verdict
@@ -136,11 +137,12 @@ class ClaudeBackend:
             with self._running.heard_by(request.turn_id, turn):
                 async with aclosing(turn.events()) as events:
                     async for event in events:
-                        yield event
+                        yield metered(event, session.gauge) if isinstance(event, Usage) else event
             verdict = self._verdict(turn)
             at_once = verdict.reason not in ("done", "max_turns") or bool(translator.tasks)
             # The answer does not wait for the process; whoever reads on until the end does.
             finished = translator.finished(verdict)
+            finished = replace(finished, usage=metered(finished.usage, session.gauge))
             if finished.ok and session.way is not None:
                 finished = replace(finished, text=noted(finished.text, session.way.refused))
             yield finished

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.schema import Line, decode
+from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.port import Launch
@@ -48,6 +49,11 @@ class LiveSession:
             await session.end(at_once=True)
             raise
         return session
+
+    @property
+    def gauge(self) -> Gauge | None:
+        """What its model's service has answered so far; None if that cannot be seen."""
+        return None if self.way is None else self.way.gauge
 
     async def write(self, line: bytes) -> bool:
         """Send one line; False if the process no longer reads."""

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from codebutler.clock import Clock
-from codebutler_worker.agents.backend import AgentEvent, Answer, Reason, TurnRequest
+from codebutler_worker.agents.backend import AgentEvent, Answer, Reason, TurnRequest, Usage
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.patience import Patience
 from codebutler_worker.agents.claude.schema import ControlRequest, Line
 from codebutler_worker.agents.claude.session import EndOfStream, Heard, LiveSession
 from codebutler_worker.agents.claude.translate import ASK_PERSON, Translator, questions
 from codebutler_worker.agents.claude.verdict import crash
+from codebutler_worker.agents.metered import metered
 from codebutler_worker.agents.verdict import STOPPED, Verdict
 from codebutler_worker.agents.watch import Limits
 
@@ -34,6 +35,7 @@ class Turn:
         self._limits = limits
         self._stopping = False
         self._answers: dict[str, dict[str, str]] = {}
+        self._seen: Usage | None = None
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Send the prompt and yield what comes of it; afterwards ``verdict`` is set."""
@@ -49,6 +51,8 @@ class Turn:
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{self.request.turn_id}")
                     if self.translator.meter.wants_price():
                         await self.session.write(command.cost_line())
+                    if usage := self._noticed():
+                        yield usage
                 if hear.done():
                     patience.heard()
                     heard = hear.result()
@@ -62,6 +66,15 @@ class Turn:
             tick.cancel()
             await asyncio.gather(hear, tick, return_exceptions=True)
             self._over.set()
+
+    def _noticed(self) -> Usage | None:
+        """What has been used, when that is far more than the CLI tells, and more than before."""
+        told = self.translator.meter.usage
+        seen = metered(told, self.session.gauge)
+        if seen in (told, self._seen):
+            return None
+        self._seen = seen
+        return seen
 
     async def say(self, text: str) -> bool:
         """Send a message into the turn; False if the process no longer listens."""
