@@ -41,6 +41,7 @@ def open_at_head(path: Path, shape: Shape, upgrade: Callable[[Contents], None]) 
         sqlitefile.require(path, found, shape.columns)
         sqlitefile.become_writer(connection)
         path.chmod(0o600)
+        sqlitefile.hide(path)
         return connection
     except BaseException as error:  # whatever it was, nothing stays open; it is raised on
         if connection is not None:

@@ -13,7 +13,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -227,6 +227,20 @@ def check(connection: sqlite3.Connection, path: Path, *, thorough: bool = False)
     verdict = connection.execute(f"PRAGMA {pragma}(1)").fetchone()[0]
     if verdict != "ok":
         raise StoreDamagedError(f"{path}: {_ADVICE['SQLITE_CORRUPT']}")
+
+
+def hide(path: Path) -> None:
+    """Take the file, and what SQLite keeps beside it, from everybody but its owner. Raises OSError.
+
+    SQLite gives its WAL and its shared memory the mode that the file has when they are made. Never by a descriptor:
+    closing one would drop the locks that SQLite holds on the file.
+    """
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError):
+            mode = part.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & 0o077:
+                part.chmod(mode & 0o700)
 
 
 def is_open(path: Path) -> bool:

@@ -114,6 +114,16 @@ async def test_a_whatsapp_conversation_goes_on(legacy: Path) -> None:
     assert len(list(legacy.parent.glob("store.db.*.bak"))) == 1
 
 
+@pytest.mark.parametrize("journal_mode", ["DELETE", "WAL"])
+async def test_a_file_that_others_could_read_is_private_from_then_on(legacy: Path, journal_mode: str) -> None:
+    do(legacy, f"PRAGMA journal_mode = {journal_mode}")
+    legacy.chmod(0o644)
+    async with open_store(legacy, ManualClock()):
+        modes = {file.name: file.stat().st_mode & 0o777 for file in legacy.parent.glob("store.db*")}
+    assert {"store.db", "store.db-wal", "store.db-shm"} < modes.keys()
+    assert set(modes.values()) == {0o600}
+
+
 @pytest.mark.parametrize("target", ["0001", "0002"])
 def test_down_and_up_again_loses_nothing_of_the_old_columns(legacy: Path, target: str) -> None:
     messages, sessions = ask(legacy, OLD_MESSAGES), ask(legacy, OLD_SESSIONS)
