@@ -24,6 +24,7 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
     TurnRequest,
+    Usage,
 )
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
@@ -216,3 +217,18 @@ def alive(pid: int) -> bool:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+async def test_what_it_has_used_is_known_while_it_works(cell: Cell) -> None:
+    """It tells only at its end, when a budget could stop nothing any more."""
+    cell.model.play(shell("true"), Reply("Finished.", hold=True))
+    backend = cell.backend()
+    told = []
+    async with asyncio.timeout(DEADLINE_S):
+        async for event in backend.start(cell.turn()):
+            if isinstance(event, Usage):
+                told.append(event)
+                cell.model.release.set()
+    await backend.close()
+    assert (told[0].input_tokens, told[0].output_tokens) == (100, 20)
+    assert told[0].cost_usd == pytest.approx(0.1 + 0.2)
