@@ -191,12 +191,7 @@ def _tuple(entries: list[RepoEntry]) -> RepoEntries:
 
 def _write_home(home: Home, server: WorkspaceServer, agent: Path, idle_sleep_minutes: float) -> None:
     config = {
-        "slack": {
-            "botToken": server.bot_token,
-            "appToken": server.app_token,
-            "apiBaseUrl": server.api_url,
-            "allowedUsers": [server.workspace.person.id],
-        },
+        "slack": server.section,
         "agent": {"default": "claude", "debounceSeconds": 0},
         "claude": {"binary": str(agent)},
         "worker": {"idleSleepMinutes": idle_sleep_minutes},

@@ -155,12 +155,7 @@ def _environment(env: Mapping[str, str], home: Home) -> dict[str, str]:
 
 def _write_config(home: Home, workspace: WorkspaceServer, agent: str, *, sandboxed: bool) -> None:
     config = {
-        "slack": {
-            "botToken": workspace.bot_token,
-            "appToken": workspace.app_token,
-            "apiBaseUrl": workspace.api_url,
-            "allowedUsers": [workspace.workspace.person.id],
-        },
+        "slack": workspace.section,
         "agent": {"default": agent, "debounceSeconds": 1},
         "sandbox": {"mode": "auto" if sandboxed else "none"},
     }

@@ -119,6 +119,16 @@ class WorkspaceServer:
         """The token of the person "you" (xoxp-): whoever holds it speaks as them."""
         return self.tokens.user
 
+    @property
+    def section(self) -> Json:
+        """The section ``slack`` of a configuration that works here, and lets nobody but "you" in."""
+        return {
+            "botToken": self.bot_token,
+            "appToken": self.app_token,
+            "apiBaseUrl": self.api_url,
+            "allowedUsers": [self.workspace.person.id],
+        }
+
     def announcement(self) -> Json:
         """What `codebutler workspace --json` prints; ``users`` by name only where there are others than "you"."""
         told: Json = {

@@ -224,11 +224,7 @@ async def crash_house(tmp_path: Path, names: Sequence[str]) -> AsyncIterator[Cra
 
 def _configure(home: Path, workspace: WorkspaceServer) -> None:
     config = {
-        "slack": {
-            "botToken": workspace.bot_token,
-            "appToken": workspace.app_token,
-            "allowedUsers": [workspace.workspace.person.id],
-        },
+        "slack": workspace.section,
         "agent": {"default": "rehearsal", "debounceSeconds": 0},
         "sandbox": {"mode": "none"},
     }

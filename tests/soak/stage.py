@@ -91,12 +91,7 @@ async def stage(place: Path, count: int) -> AsyncIterator[Stage]:
 
 def _configure(home: Home, workspace: WorkspaceServer) -> None:
     config = {
-        "slack": {
-            "botToken": workspace.bot_token,
-            "appToken": workspace.app_token,
-            "apiBaseUrl": workspace.api_url,
-            "allowedUsers": [workspace.workspace.person.id],
-        },
+        "slack": workspace.section,
         "agent": {"default": "rehearsal", "debounceSeconds": 0},
         "dashboard": {"enabled": False},
     }
