@@ -274,7 +274,8 @@ async def _parts(
 ) -> Parts:
     """``stack`` closes everything again, in reverse order."""
     home, clock, config = around.home, around.clock, around.resolved.config
-    spawner = ForkServer()
+    # A demo's home is none that our own environment names.
+    spawner = ForkServer(given={"CODEBUTLER_HOME": str(home.root)})
     spawner.start()
     redactor = Redactor(secrets_of(config) | table.secrets(around.env))
     redact = redactor.redact

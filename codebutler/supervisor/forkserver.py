@@ -15,9 +15,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 from codebutler.process import killpoints
 from codebutler.protocol.channel import Channel
@@ -121,14 +121,21 @@ class WorkerProcess:
 
 
 class ForkServer:
-    """Starts workers that run ``target`` ("module:function", called with a Connection).
+    """Starts workers that run ``target`` ("module:function", called with a Connection). ``given`` are variables
+    that they see instead of ours.
 
     Create it before anything else that uses multiprocessing, so that the helper process which tracks
     multiprocessing's resources is started with the scrubbed environment too.
     """
 
-    def __init__(self, target: str = WORKER_TARGET, preload: Sequence[str] = WORKER_PRELOAD) -> None:
+    def __init__(
+        self,
+        target: str = WORKER_TARGET,
+        preload: Sequence[str] = WORKER_PRELOAD,
+        given: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._target = target
+        self._given = given
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([entry.__name__, *preload])
 
@@ -136,7 +143,7 @@ class ForkServer:
         """Start the template process now, so that the first worker need not wait for its imports."""
         from multiprocessing import forkserver
 
-        with _presentable():
+        with _presentable(self._given):
             forkserver.ensure_running()
 
     async def spawn(self, name: str) -> WorkerProcess:
@@ -153,7 +160,7 @@ class ForkServer:
                 process = self._context.Process(
                     target=entry.run, args=(self._target, theirs, printing), name=name, daemon=True
                 )
-                with _presentable():
+                with _presentable(self._given):
                     process.start()
             except BaseException:
                 channel.close()
@@ -170,10 +177,10 @@ def scrubbed(environment: dict[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _presentable() -> Iterator[None]:
+def _presentable(given: Mapping[str, str]) -> Iterator[None]:
     """While a process starts: a scrubbed environment, and a main module that is not run again there."""
     before = dict(os.environ)
-    during = scrubbed(before) | {MARK: own_mark()}
+    during = scrubbed({**before, **given}) | {MARK: own_mark()}
     main_module = sys.modules["__main__"]
     for name in before.keys() - during.keys():
         del os.environ[name]

@@ -57,11 +57,12 @@ async def demo(**more: str) -> AsyncIterator[Reader]:
         Path(place).chmod(0o711)  # as /tmp is
         async with _demo(place, more) as reader:
             yield reader
+        assert not (Path(place) / "own").exists()
 
 
 @asynccontextmanager
 async def _demo(place: str, more: dict[str, str]) -> AsyncIterator[Reader]:
-    env = {**os.environ, "TMPDIR": place, "HOME": place, **more}
+    env = {**os.environ, "TMPDIR": place, "HOME": place, "CODEBUTLER_HOME": f"{place}/own", **more}
     arguments = command("demo", "--no-browser", "--json")
     process = await asyncio.create_subprocess_exec(
         *arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

@@ -32,7 +32,8 @@ EAGER = Policy(first_delay_s=0.01, longest_delay_s=0.02, retry_s=600)
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[ForkServer]:
     os.environ["SLACK_BOT_TOKEN"] = "xoxb-not-for-workers"
-    server = ForkServer("tests.workers.scripted:main", ["tests.workers.scripted"])
+    given = {"CODEBUTLER_HOME": "/the/home"}
+    server = ForkServer("tests.workers.scripted:main", ["tests.workers.scripted"], given)
     server.start()
     yield server
     del os.environ["SLACK_BOT_TOKEN"]
@@ -114,6 +115,8 @@ async def test_a_worker_inherits_no_token_no_pipe_and_no_main_module(fork_server
     assert "SLACK_BOT_TOKEN" not in facts["environ"]
     assert "SLACK_BOT_TOKEN" not in facts["fork_server"]
     assert facts["environ"]["PYTHONSAFEPATH"] == "1"
+    assert facts["environ"]["CODEBUTLER_HOME"] == "/the/home"
+    assert os.environ.get("CODEBUTLER_HOME") != "/the/home"
     assert os.environ["SLACK_BOT_TOKEN"] == "xoxb-not-for-workers"
     sockets = [fd for fd, target in facts["fds"].items() if target.startswith("socket:")]
     assert len(sockets) == 1, facts["fds"]
