@@ -13,6 +13,7 @@ from collections.abc import Collection, Coroutine
 from typing import Protocol
 
 from codebutler.errors import StoreError
+from codebutler.intake.journal_file import KEPT_DIRECT
 
 _LINK = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
 
@@ -111,3 +112,7 @@ class Book:
         for item in items:
             self._places[home, item] = channel
             self._homes[channel, item] = home
+        while len(self._places) > KEPT_DIRECT:
+            oldest, place = next(iter(self._places.items()))
+            del self._places[oldest]
+            self._homes.pop((place, oldest[1]), None)

@@ -144,7 +144,11 @@ class Journal:
 
     async def placed_direct(self) -> list[tuple[str, str, str]]:
         """The latest of what ``place_direct`` kept, oldest first: (home, item, channel). Raises StoreError."""
-        return await self._change(journal_file.placed_direct, aside=True)
+        return await self._read(journal_file.placed_direct)
+
+    async def forget_old(self, _now: datetime) -> None:
+        """Drop what is too old, or too much, to be asked for again. Raises StoreError."""
+        await self._change(journal_file.forget_old, aside=True)
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""

@@ -237,12 +237,25 @@ def place_direct(connection: sqlite3.Connection, home: str, channel: str, items:
 
 
 def placed_direct(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """The latest of what ``place_direct`` kept, oldest first: (home, item, channel). The rest is forgotten."""
+    """The latest of what ``place_direct`` kept, oldest first: (home, item, channel)."""
+    rows = connection.execute(
+        "SELECT home, item, channel FROM direct ORDER BY rowid DESC LIMIT ?", (KEPT_DIRECT,)
+    ).fetchall()
+    return rows[::-1]
+
+
+def forget_old(connection: sqlite3.Connection) -> None:
+    """Drop what nobody asks for any more. The keys of events stay."""
     connection.execute(
         "DELETE FROM direct WHERE rowid <= (SELECT rowid FROM direct ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
         (KEPT_DIRECT,),
     )
-    return connection.execute("SELECT home, item, channel FROM direct ORDER BY rowid").fetchall()
+    connection.execute(
+        "DELETE FROM recent WHERE CAST(ts AS REAL) < ("
+        "SELECT CAST(coalesce(gap_ts, newest_ts) AS REAL) - ? FROM channels "
+        "WHERE channels.channel = recent.channel)",
+        (REMEMBERED_S,),
+    )
 
 
 def _statements() -> tuple[str, ...]:

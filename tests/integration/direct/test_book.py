@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 from codebutler.clock import ManualClock, settle
 from codebutler.direct.book import Book
 from codebutler.errors import StoreError
-from codebutler.intake import journal_file
 from codebutler.intake.journal import Journal
+from codebutler.intake.journal_file import KEPT_DIRECT
 from codebutler.model import Post, React, Update
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.sender import Sender
@@ -64,11 +65,26 @@ async def test_links_lead_to_where_a_message_stands(tmp_path: Path) -> None:
         assert book.relinked(f"<{here}|a> <{there}|b>") == f"<{here.replace('C1', 'D1')}|a> <{there}|b>"
 
 
-def test_only_the_latest_are_kept(tmp_path: Path) -> None:
-    with closing(journal_file.open_file(tmp_path / "journal.db", ManualClock())) as connection:
-        items = [f"{number:010d}.000001" for number in range(journal_file.KEPT_DIRECT + 10)]
-        journal_file.place_direct(connection, HOME, DIRECT, items)
-        assert [row[1] for row in journal_file.placed_direct(connection)] == items[10:]
+async def test_only_the_latest_are_known_and_the_rest_is_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    items = [f"{number:010d}.000001" for number in range(KEPT_DIRECT + 10)]
+    async with Journal.open(path, ManualClock()) as journal:
+        await journal.place_direct(HOME, DIRECT, items)
+        assert [item for _home, item, _channel in await journal.placed_direct()] == items[10:]
+        await journal.forget_old(ManualClock().now())
+        assert [item for _home, item, _channel in await journal.placed_direct()] == items[10:]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT min(item), count(*) FROM direct").fetchall() == [
+            (items[10], KEPT_DIRECT)
+        ]
+
+
+async def test_no_more_is_known_than_is_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path / "journal.db") as book:
+        await book.place(HOME, DIRECT, ["F1", "F2"])
+        await book.place(HOME, DIRECT, [f"{number:010d}.000001" for number in range(KEPT_DIRECT - 1)])
+        assert (book.where(HOME, "F1"), book.home(DIRECT, "F1")) == (HOME, "")
+        assert (book.where(HOME, "F2"), book.home(DIRECT, "F2")) == (DIRECT, HOME)
 
 
 class FullDisk:

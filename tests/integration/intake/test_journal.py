@@ -252,6 +252,22 @@ async def test_a_channel_known_from_before_takes_nothing_older_than_its_newest(p
         assert (gap.since_ts, gap.floor_ts, gap.known) == (a_message(1).ts, a_message(1).ts, ())
 
 
+async def test_messages_are_remembered_for_a_week_back_from_the_newest_or_from_the_gap(
+    journal: Journal,
+) -> None:
+    days = [f"{1700000000 + day * 86400}.000000" for day in range(10)]
+    for channel in ("C1", "C2"):
+        for ts in days[:5]:
+            await journal.append(MessagePosted(channel=channel, ts=ts, user="U1", text="x"), NoRequest())
+    await journal.open_gaps(["C2"])
+    for channel in ("C1", "C2"):
+        for ts in days[5:]:
+            await journal.append(MessagePosted(channel=channel, ts=ts, user="U1", text="x"), NoRequest())
+    await journal.forget_old(ManualClock().now())
+    assert [seen.ts for seen in await journal.seen("C1")] == days[2:]
+    assert [seen.ts for seen in await journal.seen("C2")] == days
+
+
 async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> None:
     async with Journal.open(path, ManualClock()) as journal:
         await put(journal, 1)
