@@ -11,7 +11,7 @@ import typer
 from codebutler.cli.output import print_json, print_table, say
 from codebutler.cli.surroundings import home
 from codebutler.errors import CodeButlerError
-from codebutler.observe.audit import verify_all
+from codebutler.observe.chain import Break, Head, verify_all
 
 
 def run(
@@ -19,19 +19,19 @@ def run(
     lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many lines from the end.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the end of the audit log, or verify that no line of it was changed, removed or inserted."""
+    """Show the end of the audit log, or verify that no line of it was changed, removed or inserted, and that it ends
+    where it was left."""
     path = home().audit
     if action not in ("show", "verify"):
         raise typer.BadParameter("say `codebutler audit` or `codebutler audit verify`")
     if not path.is_file():
+        if Head(path).read():
+            raise CodeButlerError(f"the audit log {path} was taken away")
         raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` begins it")
     if action == "verify":
         broken = verify_all(path)
         if broken is not None:
-            raise CodeButlerError(
-                f"{broken.path}: line {broken.line} does not fit the one before: "
-                "it, or a line before it, was changed, removed or inserted"
-            )
+            raise CodeButlerError(f"{broken.path}: {_told(broken)}")
         say("The audit log is whole.")
         return
     with path.open("rb") as file:
@@ -42,10 +42,16 @@ def run(
         print_table(("TIME", "USER", "KIND", "DECISION", "TEXT"), [_cells(row) for row in last])
 
 
+def _told(broken: Break) -> str:
+    if broken.cut:
+        return f"at line {broken.line} lines were removed or changed: they were on the disk, and are not here"
+    return f"line {broken.line} does not fit the one before: it, or a line before it, was changed, removed or inserted"
+
+
 def _row(raw: bytes) -> dict[str, Any] | None:
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # torn by a crash; `verify` speaks of it
 
 

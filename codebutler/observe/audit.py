@@ -1,18 +1,14 @@
 """The audit log: one JSON object per executed or refused command, each bound to the line before.
 
-``prev`` is the SHA-256 (hex) of the previous line without its newline, "" in the first. The chain shows that
-a line was changed, removed or inserted; it cannot show that the newest lines are missing. A full file is put
-aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next.
+A full file is put aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next. Where the log was taken
+away or cut, the next line says so.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,11 +18,10 @@ from msgspec import Struct, structs
 
 from codebutler.clock import Clock
 from codebutler.model import Event
+from codebutler.observe.chain import CUT, TORN, AuditLine, Head, digest_of, holds, number_of, rotated
 
-TORN = "torn"
 TAIL_BYTES = 2**20
 ROTATE_BYTES = 64 * 2**20
-_ROTATED = re.compile(r"\.(\d{6})\.jsonl$")
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -40,21 +35,6 @@ class Act(Struct, frozen=True, kw_only=True):
     thread: str = ""
     exit_code: int | None = None
     duration_s: float | None = None
-
-
-class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line of the log. ``time``: ISO 8601, UTC."""
-
-    time: str
-    user: str
-    channel: str
-    thread: str
-    kind: str
-    text: str
-    decision: str
-    exit_code: int | None
-    duration_s: float | None
-    prev: str
 
 
 class AuditLog:
@@ -74,16 +54,20 @@ class AuditLog:
         self._lock = threading.Lock()
         self._fd = -1
         self._prev = ""
+        self._head = Head(path)
 
     def __enter__(self) -> AuditLog:
         """Raises OSError if the file cannot be opened."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = self._open()
         last, torn = _last_line(self._fd)
-        self._prev = _digest(last) if last else self._end_of_rotated()
+        self._prev = digest_of(last) if last else self._end_of_rotated()
         if torn:
             os.write(self._fd, b"\n")
-            self.append(Act(kind="audit", user="", channel="", text="the line before is torn", decision=TORN))
+            self.append(_note("the line before is torn", TORN))
+        head = self._head.read()
+        if head not in ("", self._prev) and not holds(self._path, head):
+            self.keep([_note("lines before this one were removed or changed while nothing ran", CUT)])
         return self
 
     def __exit__(
@@ -101,22 +85,36 @@ class AuditLog:
 
     def _append(self, acts: Sequence[Act], *, sync: bool) -> None:
         with self._lock:
+            if self._is_gone():
+                gone, self._fd = self._fd, self._open()
+                os.close(gone)
+                acts = [_note("the log before this line was taken away", CUT), *acts]
             stamp = self._clock.now().isoformat(timespec="milliseconds")
             prev, lines = self._prev, []
             for act in acts:
                 fields = {name: _clean(value) for name, value in structs.asdict(act).items()}
                 fields["text"] = self._redact(fields["text"])
                 lines.append(msgspec.json.encode(AuditLine(time=stamp, prev=prev, **fields)))
-                prev = _digest(lines[-1])
+                prev = digest_of(lines[-1])
             _write_whole(self._fd, b"".join(line + b"\n" for line in lines))
             self._prev = prev
             if sync:
                 os.fsync(self._fd)
+                self._head.write(prev)
             if os.fstat(self._fd).st_size > self._rotate_bytes:
                 self._rotate()
 
+    def _is_gone(self) -> bool:
+        """Whether what we write to is no longer what people find there."""
+        try:
+            there = self._path.lstat()
+        except FileNotFoundError:
+            return True
+        ours = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
     def _rotate(self) -> None:
-        numbers = [0, *map(_number, rotated(self._path))]
+        numbers = [0, *map(number_of, rotated(self._path))]
         self._path.rename(self._path.with_suffix(f".{max(numbers) + 1:06}.jsonl"))
         os.close(self._fd)
         self._fd = self._open()
@@ -134,7 +132,11 @@ class AuditLog:
             last, _ = _last_line(fd)
         finally:
             os.close(fd)
-        return _digest(last) if last else ""
+        return digest_of(last) if last else ""
+
+
+def _note(text: str, decision: str) -> Act:
+    return Act(kind="audit", user="", channel="", text=text, decision=decision)
 
 
 def act_of(event: Event, kind: str, decision: str) -> Act:
@@ -149,80 +151,9 @@ def act_of(event: Event, kind: str, decision: str) -> Act:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
-    """The first line (from 1) that does not fit the one before."""
-
-    path: Path
-    line: int
-
-
-def rotated(path: Path) -> list[Path]:
-    """The full files that were put aside, oldest first."""
-    return sorted(
-        (each for each in path.parent.glob(f"{path.stem}.*.jsonl") if _ROTATED.search(each.name)), key=_number
-    )
-
-
-def verify_all(path: Path) -> Break | None:
-    """The first break of the chain over all its files, None if there is none. Raises OSError."""
-    prev = ""
-    files = [*rotated(path), path]
-    for file in files:
-        number, prev = _verify(file, prev)
-        if number is not None:
-            return Break(file, number)
-    return None
-
-
-def _number(path: Path) -> int:
-    match = _ROTATED.search(path.name)
-    return int(match[1]) if match else 0
-
-
-def verify(path: Path) -> int | None:
-    """The number (from 1) of the first line of a file that begins the chain that does not fit the one before, None
-    if all do. Raises OSError."""
-    return _verify(path, "")[0]
-
-
-def _verify(path: Path, prev: str) -> tuple[int | None, str]:
-    """(the first line that does not fit, the digest of the last).
-
-    An unreadable line is accepted only where the next one is the note of a crash.
-    """
-    unreadable = 0
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            line = _decode(raw)
-            if unreadable and (line is None or line.decision != TORN):
-                return unreadable, prev
-            if line is None:
-                unreadable = number
-            elif line.prev != prev:
-                return unreadable or number, prev
-            else:
-                unreadable = 0
-            prev = _digest(raw.removesuffix(b"\n"))
-    return unreadable or None, prev
-
-
 def _clean(value: Any) -> Any:
     """Lone surrogates, which no JSON can hold, are written as escapes."""
     return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
-
-
-def _decode(raw: bytes) -> AuditLine | None:
-    if not raw.endswith(b"\n"):
-        return None
-    try:
-        return msgspec.json.decode(raw, type=AuditLine)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def _digest(line: bytes) -> str:
-    return hashlib.sha256(line).hexdigest()
 
 
 def _write_whole(fd: int, data: bytes) -> None:

@@ -33,7 +33,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.observe.audit import verify
+from codebutler.observe.chain import verify
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.records import Message
 from codebutler_worker.store import tables

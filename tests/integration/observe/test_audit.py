@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.observe.audit import Act, AuditLog, Break, rotated, verify, verify_all
+from codebutler.observe.audit import Act, AuditLog
+from codebutler.observe.chain import Break, rotated, verify, verify_all
 
 
 def act(text: str = "ls") -> Act:
@@ -134,4 +135,84 @@ def test_what_is_kept_together_is_a_chain_too(tmp_path: Path) -> None:
         audit.keep([])
         audit.append(act("c"))
     assert len(path.read_bytes().splitlines()) == 3
+    assert verify_all(path) is None
+
+
+def keep(path: Path, *texts: str) -> None:
+    with AuditLog(path, ManualClock(), hide) as audit:
+        for text in texts:
+            audit.keep([act(text)])
+
+
+@pytest.mark.parametrize(
+    ("tamper", "line"),
+    [
+        (lambda lines: lines[:-1], 3),
+        (lambda lines: lines[:1], 1),
+        (lambda lines: [*lines[:-1], lines[-1].replace(b"id", b"ls")], 4),
+        (lambda lines: [], 0),
+    ],
+)
+def test_an_end_that_was_taken_away_is_found_also_after_a_restart(
+    tmp_path: Path, tamper: object, line: int
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    keep(path, "ls", "rm -r x", "pwd", "id")
+    assert verify_all(path) is None
+    assert callable(tamper)
+    path.write_bytes(b"".join(raw + b"\n" for raw in tamper(path.read_bytes().splitlines())))
+    assert verify_all(path) == Break(path, line, cut=True)
+    keep(path, "and on")
+    assert verify_all(path) == Break(path, line + 1, cut=True)
+    notes = [json.loads(raw) for raw in path.read_bytes().splitlines()][line:]
+    assert [(note["kind"], note["decision"]) for note in notes] == [("audit", "cut"), ("run", "allowed")]
+
+
+def test_lines_that_need_not_be_on_the_disk_may_be_lost(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path, ManualClock(), hide) as audit:
+        audit.keep([act("make")])
+        audit.append(act("make, done"))
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    assert verify_all(path) is None
+    keep(path, "and on")
+    assert verify_all(path) is None
+
+
+def test_a_log_from_before_there_was_a_head_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    keep(path, "ls", "pwd")
+    (tmp_path / "audit.head").unlink()
+    assert verify_all(path) is None
+    keep(path, "id")
+    assert stat.S_IMODE((tmp_path / "audit.head").stat().st_mode) == 0o600
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert verify_all(path) == Break(path, 2, cut=True)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_log_that_is_taken_away_under_us_goes_on_and_says_so(tmp_path: Path, *, replaced: bool) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path, ManualClock(), hide) as audit:
+        audit.keep([act("rm -r x")])
+        path.rename(tmp_path / "hidden")
+        if replaced:
+            path.touch()
+        audit.keep([act("ls")])
+        audit.keep([act("pwd")])
+    lines = [json.loads(raw) for raw in path.read_bytes().splitlines()]
+    assert [line["text"] for line in lines[1:]] == ["ls", "pwd"]
+    assert lines[0]["decision"] == "cut"
+    assert verify_all(path) == Break(path, 1, cut=True)
+
+
+def test_the_head_is_found_in_a_file_that_was_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path, ManualClock(), hide, rotate_bytes=1) as audit:
+        audit.keep([act("ls")])
+    with AuditLog(path, ManualClock(), hide, rotate_bytes=1):
+        pass
+    assert len(rotated(path)) == 1
+    assert verify_all(path) is None
+    path.write_bytes(b"")
     assert verify_all(path) is None

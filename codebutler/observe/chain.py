@@ -1,0 +1,163 @@
+"""The chain of the audit log: what a line is, and whether all of them are there.
+
+``prev`` is the SHA-256 (hex) of the previous line without its newline, "" in the first: that shows that a line was
+changed, removed or inserted. The digest of the last line that was synced is kept in ``audit.head`` beside the log:
+that shows that its end was. Whoever may write both can forge both: a record against them belongs on another machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+TORN = "torn"
+"""The decision of a line that says: the one before was cut short by a crash."""
+CUT = "cut"
+"""The decision of a line that says: lines before this one were taken away."""
+_ROTATED = re.compile(r"\.(\d{6})\.jsonl$")
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
+
+
+class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of the log. ``time``: ISO 8601, UTC."""
+
+    time: str
+    user: str
+    channel: str
+    thread: str
+    kind: str
+    text: str
+    decision: str
+    exit_code: int | None
+    duration_s: float | None
+    prev: str
+
+
+class Head:
+    """The digest of the last line that is surely on the disk, beside the log at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_suffix(".head")
+
+    def read(self) -> str:
+        """ "" if there is none, or none that can be read."""
+        with suppress(OSError):
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                found = os.pread(fd, 64, 0)
+            finally:
+                os.close(fd)
+            return found.decode() if _DIGEST.fullmatch(found) else ""
+        return ""
+
+    def write(self, digest: str) -> None:
+        """Keep another one. A disk that does not take it leaves an older one, which is in the log, too."""
+        with suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(self._path, flags, 0o600)
+            try:
+                os.pwrite(fd, f"{digest}\n".encode(), 0)
+            finally:
+                os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The first line (from 1) that does not fit the one before; ``cut``: before which, or after which, lines were taken
+    away."""
+
+    path: Path
+    line: int
+    cut: bool = False
+
+
+def rotated(path: Path) -> list[Path]:
+    """The full files that were put aside, oldest first."""
+    return sorted(
+        (each for each in path.parent.glob(f"{path.stem}.*.jsonl") if _ROTATED.search(each.name)),
+        key=number_of,
+    )
+
+
+def number_of(path: Path) -> int:
+    """Which of the files that were put aside it is, from 1."""
+    match = _ROTATED.search(path.name)
+    return int(match[1]) if match else 0
+
+
+def verify_all(path: Path) -> Break | None:
+    """The first break of the chain over all its files, None if there is none. Raises OSError."""
+    head = Head(path).read()  # first: the log may grow meanwhile
+    walk = _Walk(head)
+    for file in (*rotated(path), path):
+        if (broken := walk.through(file)) is not None:
+            return broken
+    return None if walk.head_seen or not head else Break(path, walk.lines, cut=True)
+
+
+def verify(path: Path) -> int | None:
+    """The number (from 1) of the first line of a file that begins the chain that does not fit the one before, None
+    if all do. Raises OSError."""
+    broken = _Walk("").through(path)
+    return broken.line if broken else None
+
+
+def holds(path: Path, digest: str) -> bool:
+    """Whether a line with this digest is in the log, or in the newest file that was put aside. Raises OSError."""
+    for file in (path, *rotated(path)[-1:]):
+        with file.open("rb") as lines:
+            if any(digest_of(raw.removesuffix(b"\n")) == digest for raw in lines):
+                return True
+    return False
+
+
+class _Walk:
+    """Along the chain, one file after the other."""
+
+    def __init__(self, head: str) -> None:
+        self._head = head
+        self._prev = ""
+        self.head_seen = False
+        self.lines = 0
+
+    def through(self, path: Path) -> Break | None:
+        """An unreadable line is accepted only where the next one is the note of a crash."""
+        unreadable = self.lines = 0
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                line = _decode(raw)
+                if unreadable and (line is None or line.decision != TORN):
+                    return Break(path, unreadable)
+                if line is None:
+                    unreadable = number
+                elif line.decision == CUT:
+                    return Break(path, number, cut=True)
+                elif line.prev != self._prev:
+                    return Break(path, unreadable or number)
+                else:
+                    unreadable = 0
+                self._prev = digest_of(raw.removesuffix(b"\n"))
+                self.head_seen = self.head_seen or self._prev == self._head
+                self.lines = number
+        return Break(path, unreadable) if unreadable else None
+
+
+def digest_of(line: bytes) -> str:
+    """What the next line holds of this one."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def _decode(raw: bytes) -> AuditLine | None:
+    if not raw.endswith(b"\n"):
+        return None
+    try:
+        return msgspec.json.decode(raw, type=AuditLine)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
