@@ -7,6 +7,7 @@ address ends up in a browser's arguments, where other users of the machine see i
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import re
@@ -62,6 +63,12 @@ class Keys:
     async def admits(self, key: str) -> bool:
         """Whether it is the key."""
         return _same(await self._known(), key)
+
+    async def proof(self, port: int, nonce: str) -> str:
+        """That whoever listens at ``port`` has the key, in hex. A page asks for it before it sends the key: another
+        program may have taken the port meanwhile, and pass on what we say at ours."""
+        told = f"codebutler dashboard\n{port}\n{nonce}".encode()
+        return hmac.new((await self._known()).encode(), told, hashlib.sha256).hexdigest()
 
     def _forget(self) -> None:
         now_s = self._clock.monotonic()

@@ -5,6 +5,7 @@ The key travels in a header, never in a cookie: cookies go to every port of this
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -37,6 +38,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
+_NONCE = re.compile("[0-9a-f]{32}")
 REFUSED = "This page has no key: run `codebutler dashboard` and open the link it prints."
 USED = "This link was used already or is too old: run `codebutler dashboard` for a new one."
 FULL = "Too many pages look at once: close some of them."
@@ -90,7 +92,14 @@ class Site:
         except (msgspec.DecodeError, UnicodeDecodeError):
             given = {}
         key = await self.keys.redeem(str(given.get("ticket", "")))
-        return JSONResponse({"key": key}) if key else _refusal(USED, 403)
+        return JSONResponse({"key": key, "port": _port(request)}) if key else _refusal(USED, 403)
+
+    async def proof(self, request: Request) -> Response:
+        """That it is us, to a page that has the key."""
+        nonce = request.query_params.get("nonce", "")
+        if not _NONCE.fullmatch(nonce):
+            return _refusal("a nonce is 32 hexadecimal digits", 400)
+        return JSONResponse({"proof": await self.keys.proof(_port(request), nonce)})
 
     async def stream(self, request: Request) -> Response:
         """Server-Sent Events for who has the key."""
@@ -115,10 +124,17 @@ def create_site(feed: Feed, keys: Keys, bound_to: str) -> ASGIApp:
             Route("/", site.index),
             Mount("/static", StaticFiles(directory=static)),
             Route("/dashboard/key", site.key, methods=["POST"]),
+            Route("/dashboard/proof", site.proof),
             Route("/dashboard/stream", site.stream),
         ]
     )
     return Guard(inner, bound_to)
+
+
+def _port(request: Request) -> int:
+    """Where we listen, whatever the way here is called at the other end of a tunnel."""
+    server: tuple[str, int] = request.scope["server"]
+    return server[1]
 
 
 def _refusal(text: str, status: int) -> Response:

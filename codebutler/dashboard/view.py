@@ -190,7 +190,9 @@ def verdict(troubles: int, waiting: int) -> Verdict:
     """What matters most, in a line."""
     if troubles:
         things = "One thing is" if troubles == 1 else f"{troubles} things are"
-        besides = "" if not waiting else ", one waits for you" if waiting == 1 else f", {waiting} wait for you"
+        besides = (
+            "" if not waiting else ", one waits for you" if waiting == 1 else f", {waiting} wait for you"
+        )
         return Verdict(state="trouble", text=f"{things} out of order{besides}", waiting=waiting)
     if waiting:
         things = "One thing waits" if waiting == 1 else f"{waiting} things wait"

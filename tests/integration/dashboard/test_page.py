@@ -160,6 +160,23 @@ async def test_only_who_came_by_a_fresh_link_sees_anything(tmp_path: Path, look:
             await expect(page.locator("#page")).to_be_hidden()
 
 
+async def test_who_has_taken_the_port_does_not_get_the_key(tmp_path: Path, look: Look) -> None:
+    async with watched(tmp_path / "mine") as first:
+        port = int(first.front.url.rstrip("/").rpartition(":")[2])
+        opened = look(first.front.link())
+        page = await opened.__aenter__()
+        await expect(page.locator("#connection")).to_have_text("Live")
+        key = (tmp_path / "mine" / "dashboard.key").read_text().strip()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(f"{request.headers} {request.url} {request.post_data}"))
+    async with watched(tmp_path / "somebody-elses", port):
+        await expect(page.locator("#connection")).to_contain_text("Another supervisor answers here")
+    assert key not in "".join(sent)
+    async with watched(tmp_path / "mine", port):
+        await expect(page.locator("#connection")).to_have_text("Live")
+        await opened.__aexit__(None, None, None)
+
+
 async def test_what_is_told_never_becomes_markup(tmp_path: Path, look: Look) -> None:
     async with watched(tmp_path) as built:
         built.known.repos = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import logging
 import socket
@@ -124,6 +126,21 @@ async def test_a_link_opens_once_and_a_key_stays(built: Watched) -> None:
     kept = built.home / "dashboard.key"
     assert kept.read_text().strip() == key
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+async def test_it_proves_to_have_the_key_at_its_own_port_only(built: Watched) -> None:
+    async with browser(built) as client:
+        key = await key_for(client, built.front.link())
+        port, nonce = client.base_url.port, "0123456789abcdef" * 2
+        given = (await client.get("/dashboard/proof", params={"nonce": nonce})).json()["proof"]
+        elsewhere = {"host": "127.0.0.1:1"}
+        assert (await client.get("/dashboard/proof", params={"nonce": nonce}, headers=elsewhere)).json()[
+            "proof"
+        ] == given
+        told = f"codebutler dashboard\n{port}\n{nonce}".encode()
+        assert given == hmac.new(key.encode(), told, hashlib.sha256).hexdigest()
+        for wrong in ("", "x", nonce[:-1], f"{nonce}0", nonce.upper(), f"{nonce[:-1]}\n"):
+            assert (await client.get("/dashboard/proof", params={"nonce": wrong})).status_code == 400
 
 
 async def test_a_key_outlives_the_supervisor_and_a_damaged_one_is_made_anew(tmp_path: Path) -> None:

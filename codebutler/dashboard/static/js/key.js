@@ -3,6 +3,7 @@
 import { Refused } from "./stream.js";
 
 const NAME = "codebutler.key";
+const NONCE_BYTES = 16;
 
 /** The ticket in the address, which is taken out of it; "" if there is none. */
 export function takeTicket() {
@@ -11,13 +12,36 @@ export function takeTicket() {
   return ticket;
 }
 
-/** The key for a ticket, or the one this tab has; "" without either. Throws Refused, and TypeError without a network. */
+/** The key for a ticket, or the one this tab has; null without either. Throws Refused, and TypeError without a network. */
 export async function keyFor(ticket) {
-  const kept = sessionStorage.getItem(NAME) ?? "";
-  if (!ticket) return kept;
+  const kept = JSON.parse(sessionStorage.getItem(NAME));
+  if (!ticket) return kept && new Key(kept);
   const answer = await fetch("/dashboard/key", { method: "POST", body: JSON.stringify({ ticket }) });
   const told = await answer.json();
   if (!answer.ok && !kept) throw new Refused(told.error);
-  if (answer.ok) sessionStorage.setItem(NAME, told.key);
-  return answer.ok ? told.key : kept;
+  if (answer.ok) sessionStorage.setItem(NAME, JSON.stringify(told));
+  return new Key(answer.ok ? told : kept);
 }
+
+/** A key, and the port of the supervisor that gave it. */
+export class Key {
+  constructor({ key, port }) {
+    this.text = key;
+    this.port = port;
+  }
+
+  /** Does whoever answers here now have it too? Else it is another program that has taken the port: it must not get it. */
+  async isKnownHere(signal) {
+    if (!globalThis.crypto?.subtle) return true; // beyond this machine and without encryption: anybody between us could lie
+    const nonce = hex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)));
+    const answer = await fetch(`/dashboard/proof?nonce=${nonce}`, { signal, cache: "no-store" });
+    if (!answer.ok) return false;
+    const { proof } = await answer.json();
+    const secret = await crypto.subtle.importKey("raw", bytes(this.text), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+    const right = await crypto.subtle.sign("HMAC", secret, bytes(`codebutler dashboard\n${this.port}\n${nonce}`));
+    return proof === hex(new Uint8Array(right));
+  }
+}
+
+const bytes = (text) => new TextEncoder().encode(text);
+const hex = (octets) => Array.from(octets, (octet) => octet.toString(16).padStart(2, "0")).join("");

@@ -1,6 +1,7 @@
 // Server-Sent Events with a key in a header, which EventSource cannot send. It reconnects by itself.
 
 const SILENCE_MS = 45_000; // the supervisor says something every 15 s
+const SOMEBODY_ELSE = "Another supervisor answers here, or one with a new key: run `codebutler dashboard` for a new link.";
 const LONGEST_WAIT_MS = 10_000;
 
 /** Thrown where trying again is pointless: `message` is the supervisor's own line. */
@@ -50,7 +51,8 @@ export class Stream {
     };
     heard();
     try {
-      const headers = { authorization: `Bearer ${this.key}` };
+      if (!(await this.key.isKnownHere(abort.signal))) throw told(SOMEBODY_ELSE);
+      const headers = { authorization: `Bearer ${this.key.text}` };
       const answer = await fetch(`/dashboard/stream?${new URLSearchParams(wish)}`, { headers, signal: abort.signal, cache: "no-store" });
       if (!answer.ok) throw await refusal(answer);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -78,7 +80,10 @@ export class Stream {
 }
 
 async function refusal(answer) {
-  const told = (await answer.json().catch(() => ({}))).error ?? `HTTP ${answer.status}`;
-  if (answer.status === 401 || answer.status === 403) return new Refused(told);
-  return Object.assign(new Error(told), { told });
+  const words = (await answer.json().catch(() => ({}))).error ?? `HTTP ${answer.status}`;
+  if (answer.status === 401 || answer.status === 403) return new Refused(words);
+  return told(words);
 }
+
+/** What can be tried again, and why it did not work. */
+const told = (words) => Object.assign(new Error(words), { told: words });
