@@ -39,6 +39,8 @@ def _unexpected(error: Exception) -> int:
     from typer import Abort
     from typer._click.exceptions import ClickException
 
+    from codebutler.config.files import reason
+
     if isinstance(error, Abort):
         return INTERRUPTED
     if isinstance(error, ClickException):
@@ -51,7 +53,7 @@ def _unexpected(error: Exception) -> int:
         raise error
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{(error.strerror or type(error).__name__).lower()}", EXIT_FAILED)
+        return _fail(f"{where}{reason(error)}", EXIT_FAILED)
     return _fail(
         f"unexpected {type(error).__name__}: please report this bug (set {DEBUG_VARIABLE}=1 for details)",
         EXIT_FAILED,

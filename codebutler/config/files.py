@@ -68,7 +68,7 @@ class PrivateDir:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise ConfigError(f"{full} is a symbolic link: replace it by the file itself") from error
-            raise ConfigError(f"cannot read {full}: {_reason(error)}") from error
+            raise ConfigError(f"cannot read {full}: {reason(error)}") from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise ConfigError(f"{full} is not a regular file: remove it")
@@ -111,8 +111,9 @@ class PrivateDir:
 
 def write_error(path: Path, error: OSError) -> CodeButlerError:
     """What a user is told when ``path`` cannot be written."""
-    return CodeButlerError(f"cannot write {path}: {_reason(error)}")
+    return CodeButlerError(f"cannot write {path}: {reason(error)}")
 
 
-def _reason(error: OSError) -> str:
+def reason(error: OSError) -> str:
+    """Why a file of ours cannot be used, and what to do where that is known."""
     return _HINTS.get(error.errno or 0) or (error.strerror or "unknown error").lower()

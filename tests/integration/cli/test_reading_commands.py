@@ -185,30 +185,24 @@ def test_manifest_is_json_and_its_link_a_url(cli: Cli) -> None:
     assert cli("manifest", "--link").out.startswith("https://api.slack.com/apps?new_app=1")
 
 
-def test_a_read_only_disk_is_one_line(tmp_path: Path) -> None:
-    bwrap = require("bwrap")
-    result = subprocess.run(
-        [
-            *(
-                bwrap,
-                "--ro-bind",
-                "/",
-                "/",
-                "--dev",
-                "/dev",
-                "--setenv",
-                "CODEBUTLER_HOME",
-                tmp_path / "home",
-            ),
-            *(sys.executable, "-m", "codebutler", "setup", "--bot-token", "xoxb-1", "--app-token", "xapp-1"),
-        ],
-        capture_output=True,
-        text=True,
-    )
+@pytest.mark.parametrize(
+    ("words", "is_set_up"),
+    [(("setup", "--bot-token", "xoxb-1", "--app-token", "xapp-1"), False), (("supervise",), True)],
+)
+def test_a_read_only_disk_is_one_line(tmp_path: Path, words: tuple[str, ...], is_set_up: bool) -> None:
+    home = tmp_path / "home"
+    if is_set_up:
+        (home / "logs").mkdir(0o700, parents=True)
+        home.chmod(0o700)
+        (home / "config.json").write_text('{"slack": {"botToken": "xoxb-1", "appToken": "xapp-1"}}')
+        (home / "config.json").chmod(0o600)
+    walls = (require("bwrap"), "--ro-bind", "/", "/", "--dev", "/dev", "--setenv", "CODEBUTLER_HOME", home)
+    program = (sys.executable, "-m", "codebutler")
+    result = subprocess.run([*walls, *program, *words], capture_output=True, text=True)
 
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
-    assert "the disk is read-only" in result.stderr
+    assert "the disk is read-only: make it writable or choose another CODEBUTLER_HOME" in result.stderr
 
 
 def test_help_loads_nothing_heavy() -> None:
