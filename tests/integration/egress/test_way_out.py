@@ -1,4 +1,4 @@
-"""Programs in a namespace without network, behind the real walls, and what they reach."""
+"""The way out of the walls, with real programs: hosts on the list, nothing else, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -8,80 +8,32 @@ import shlex
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
-from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.dial import Dialer
 from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.service import Service
-from codebutler_worker.egress.way import HELD_AT_MOST, Egress, Way
+from codebutler_worker.egress.way import HELD_AT_MOST, Egress
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Door, SandboxPolicy
-from tests.loopback import on_loopback
+from tests.integration.egress.outside import (
+    PUBLIC,
+    TOKEN,
+    Internet,
+    egress,
+    inside,
+    internet,
+    policy,
+    service,
+)
 from tests.programs import require
 from tests.walls import ended
 
-PUBLIC = "93.184.216.34"
-KEY = "sk-the-real-key"
-TOKEN = "codebutler-token"
-
-
-@dataclass
-class Internet:
-    """One server that is every public host; ``seen`` are the requests' heads."""
-
-    port: int = 0
-    seen: list[web.Request] = field(default_factory=list)
-    dialled: list[tuple[str, int]] = field(default_factory=list)
-    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append(request)
-        body = await request.read()
-        if request.path.endswith("/echo"):
-            return web.json_response(dict(request.headers))
-        return web.Response(text=f"{request.method} {request.path_qs} {len(body)} bytes")
-
-    async def resolve(self, host: str, _port: int) -> tuple[str, ...]:
-        return self.names.get(host, (PUBLIC,))
-
-    async def connect(self, host: str, port: int, **more: object) -> Streams:
-        self.dialled.append((host, port))
-        return await asyncio.open_connection("127.0.0.1", self.port, limit=2**16)
-
-
-@pytest.fixture
-async def internet() -> AsyncIterator[Internet]:
-    found = Internet()
-    app = web.Application(client_max_size=2**26)
-    app.router.add_route("*", "/{path:.*}", found.answer)
-    async with on_loopback(app) as found.port:
-        yield found
-
-
-@pytest.fixture
-def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
-    require("curl")
-    return SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
-
-
-@pytest.fixture
-def egress(internet: Internet) -> Egress:
-    return Egress(Dialer({}, internet.resolve, internet.connect))
-
-
-async def inside(
-    way: Way, policy: SandboxPolicy, script: str, sandbox: BwrapSandbox | None = None
-) -> tuple[int, str]:
-    sandbox = sandbox or BwrapSandbox(program=require("bwrap"))
-    asked = replace(policy, network=way.network, env={**policy.env, **way.env})
-    return await ended(sandbox.wrap(("sh", "-c", script), asked))
+__all__ = ["egress", "internet", "policy"]
 
 
 async def test_a_host_on_the_list_is_reached(
@@ -238,79 +190,6 @@ async def test_what_goes_wrong_inside_is_told(
 async def test_its_exit_code_and_a_missing_program_are_told(egress: Egress, policy: SandboxPolicy) -> None:
     async with await egress.open(Rules(), "hosts") as way:
         assert await inside(way, policy, "exit 42") == (42, "")
-
-
-def service(internet: Internet) -> Service:
-    url = f"http://127.0.0.1:{internet.port}/gateway"
-    return Service(base_url=url, token=TOKEN, keys=(("x-api-key", KEY),), extra=(("X-Team", "a"),))
-
-
-async def test_the_key_is_added_outside(egress: Egress, internet: Internet, policy: SandboxPolicy) -> None:
-    served = service(internet)
-    async with await egress.open(Rules(service=served), "hosts") as way:
-        url = f"{served.inside(way.port)}/v1/messages"
-        code, said = await inside(way, policy, f"curl -sS {url} -H 'X-Api-Key: {TOKEN}' -d hello; env")
-    assert code == 0
-    assert said.startswith("POST /gateway/v1/messages 5 bytes")
-    assert internet.seen[0].headers.getall("X-Api-Key") == [KEY]
-    assert internet.seen[0].headers["X-Team"] == "a"
-    assert KEY not in said
-
-
-@pytest.mark.parametrize(
-    "headers",
-    ["-H 'x-api-key: sk-of-an-attacker'", f"-H 'x-api-key: {TOKEN}' -H 'Authorization: Bearer sk-evil'"],
-)
-async def test_nobody_elses_key_gets_out(
-    egress: Egress, internet: Internet, policy: SandboxPolicy, headers: str
-) -> None:
-    served = service(internet)
-    async with await egress.open(Rules(service=served), "hosts") as way:
-        _, said = await inside(
-            way, policy, f"curl -sS {served.inside(way.port)}/v1/files {headers} -d secret"
-        )
-    assert internet.seen == []
-    assert "another key may not be used" in said
-
-
-async def test_a_service_that_repeats_what_it_was_asked_does_not_tell_the_key(
-    egress: Egress, internet: Internet, policy: SandboxPolicy
-) -> None:
-    served = service(internet)
-    async with await egress.open(Rules(service=served), "hosts") as way:
-        ask = f"curl -sS --compressed -H 'X-Api-Key: {TOKEN}' {served.inside(way.port)}/echo"
-        code, both = await inside(way, policy, f"{ask} && echo && {ask} -X TRACE")
-    said, traced = both.split("\n", 1)
-    assert internet.seen[0].headers["X-Api-Key"] == KEY
-    assert (code, "x" * len(KEY) in said, KEY in said) == (0, True, False)
-    assert traced == "CodeButler's proxy: no TRACE here\n"
-    assert len(internet.seen) == 1
-
-
-async def test_only_the_services_own_paths_are_there(
-    egress: Egress, internet: Internet, policy: SandboxPolicy
-) -> None:
-    served = service(internet)
-    async with await egress.open(Rules(service=served), "hosts") as way:
-        _, said = await inside(
-            way, policy, f"curl -sS http://127.0.0.1:{way.port}/admin -H 'x-api-key: {TOKEN}'"
-        )
-    assert internet.seen == []
-    assert "nothing at this address" in said
-
-
-async def test_with_an_open_network_the_key_is_added_outside_too(
-    egress: Egress, internet: Internet, policy: SandboxPolicy
-) -> None:
-    served = service(internet)
-    async with await egress.open(Rules(service=served), "open") as way:
-        assert way.network == "open"
-        url = f"{served.inside(way.port)}/v1/x"
-        good = await inside(way, policy, f"curl -sS {url} -H 'x-api-key: {TOKEN}'")
-        bad = await inside(way, policy, f"curl -sS {url} -H 'x-api-key: guessed'")
-    assert good == (0, "GET /gateway/v1/x 0 bytes")
-    assert "another key may not be used" in bad[1]
-    assert len(internet.seen) == 1
 
 
 async def test_a_flood_of_connections_takes_no_more_than_its_share(

@@ -1,0 +1,85 @@
+"""An internet of our own, and programs behind the walls that try to reach it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.way import Egress, Way
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
+from tests.loopback import on_loopback
+from tests.programs import require
+from tests.walls import ended
+
+PUBLIC = "93.184.216.34"
+
+
+KEY = "sk-the-real-key"
+
+
+TOKEN = "codebutler-token"
+
+
+@dataclass
+class Internet:
+    """One server that is every public host; ``seen`` are the requests' heads."""
+
+    port: int = 0
+    seen: list[web.Request] = field(default_factory=list)
+    dialled: list[tuple[str, int]] = field(default_factory=list)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request)
+        body = await request.read()
+        if request.path.endswith("/echo"):
+            return web.json_response(dict(request.headers))
+        return web.Response(text=f"{request.method} {request.path_qs} {len(body)} bytes")
+
+    async def resolve(self, host: str, _port: int) -> tuple[str, ...]:
+        return self.names.get(host, (PUBLIC,))
+
+    async def connect(self, host: str, port: int, **more: object) -> Streams:
+        self.dialled.append((host, port))
+        return await asyncio.open_connection("127.0.0.1", self.port, limit=2**16)
+
+
+@pytest.fixture
+async def internet() -> AsyncIterator[Internet]:
+    found = Internet()
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{path:.*}", found.answer)
+    async with on_loopback(app) as found.port:
+        yield found
+
+
+@pytest.fixture
+def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
+    require("curl")
+    return SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
+
+
+@pytest.fixture
+def egress(internet: Internet) -> Egress:
+    return Egress(Dialer({}, internet.resolve, internet.connect))
+
+
+async def inside(
+    way: Way, policy: SandboxPolicy, script: str, sandbox: BwrapSandbox | None = None
+) -> tuple[int, str]:
+    sandbox = sandbox or BwrapSandbox(program=require("bwrap"))
+    asked = replace(policy, network=way.network, env={**policy.env, **way.env})
+    return await ended(sandbox.wrap(("sh", "-c", script), asked))
+
+
+def service(internet: Internet) -> Service:
+    url = f"http://127.0.0.1:{internet.port}/gateway"
+    return Service(base_url=url, token=TOKEN, keys=(("x-api-key", KEY),), extra=(("X-Team", "a"),))
