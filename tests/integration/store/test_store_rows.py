@@ -1,0 +1,240 @@
+"""What the store keeps of messages, turns, sessions, operations and approvals, and how it is found again."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from codebutler_worker.store.rows import (
+    ApprovalRow,
+    SessionRow,
+)
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
+
+__all__ = ["path", "store"]
+
+
+def a_session(conversation: str, agent: str, session_id: str, *, updated_at: str = "t1") -> SessionRow:
+    channel, _, thread = conversation.partition(":")
+    return SessionRow(
+        conversation=conversation,
+        channel_id=channel,
+        thread_ts=thread,
+        agent=agent,
+        session_id=session_id,
+        updated_at=updated_at,
+        total_cost_usd=0.5,
+    )
+
+
+async def test_the_inbox_knows_a_key_for_ever(store: Store) -> None:
+    assert await store.run(lambda uow: uow.inbox.accept("message:C1:1.0", 1))
+    assert not await store.run(lambda uow: uow.inbox.accept("message:C1:1.0", 2))
+    assert await store.run(lambda uow: uow.inbox.accept("message:C1:2.0", 1))
+
+
+async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
+    rows = [replace(a_message(ts, "t1"), late=True, is_voice=True, agent="kimi") for ts in ("2.0", "1.0")]
+
+    def work(uow: UnitOfWork) -> None:
+        for row in rows:
+            uow.messages.add(row)
+        uow.messages.set_text("C1", "2.0", "edited")
+
+    await store.run(work)
+    assert await store.run(lambda uow: uow.messages.get("C1", "1.0")) == rows[1]
+    assert await store.run(lambda uow: uow.messages.get("C2", "1.0")) is None
+    edited = replace(rows[0], content="edited")
+    assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [rows[1], edited]
+
+    await store.run(lambda uow: uow.messages.detach("C1", "1.0"))
+    await store.run(lambda uow: uow.messages.acknowledge("t1"))
+    assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [replace(edited, acked=True)]
+    assert await store.run(lambda uow: uow.messages.get("C1", "1.0")) == replace(rows[1], turn_id=None)
+    await store.run(lambda uow: uow.messages.attach("C1", "1.0", "t2"))
+    assert await store.run(lambda uow: uow.messages.of_turn("t2")) == [replace(rows[1], turn_id="t2")]
+    with pytest.raises(IntegrityError):
+        await store.run(lambda uow: uow.messages.add(rows[0]))
+
+
+async def test_turns_move_and_are_found_by_state_and_conversation(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        for turn_id in ("b", "a", "c"):
+            uow.turns.add(a_turn(turn_id))
+        uow.turns.add(a_turn("x", "C1:9.0"))
+        uow.turns.update("b", state="running", started_at="now", cost_usd=0.25, input_tokens=3)
+
+    await store.run(work)
+    found = await store.run(lambda uow: uow.turns.in_states("queued", "running"))
+    assert [turn.id for turn in found] == ["b", "a", "c", "x"]
+    assert found[0] == replace(a_turn("b"), state="running", started_at="now", cost_usd=0.25, input_tokens=3)
+    newest = await store.run(lambda uow: uow.turns.open_of("C1:1.0"))
+    assert newest is not None
+    assert newest.id == "c"
+    await store.run(lambda uow: uow.turns.update("x", state="done"))
+    assert await store.run(lambda uow: uow.turns.open_of("C1:9.0")) is None
+    latest = await store.run(lambda uow: uow.turns.latest_of("C1:9.0"))
+    assert latest is not None
+    assert latest.state == "done"
+    assert await store.run(lambda uow: uow.turns.count("queued")) == 2
+    with pytest.raises(KeyError):
+        await store.run(lambda uow: uow.turns.update("nobody", state="done"))
+
+
+async def test_the_newest_turns_come_first_of_one_conversation_or_of_all(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        for turn_id, conversation in (("a", "C1:1.0"), ("b", "C1:9.0"), ("c", "C1:1.0")):
+            uow.turns.add(a_turn(turn_id, conversation))
+
+    await store.run(work)
+    newest = await store.run(lambda uow: uow.turns.newest(2))
+    assert [turn.id for turn in newest] == ["c", "b"]
+    of_one = await store.run(lambda uow: uow.turns.newest(5, "C1:1.0"))
+    assert [turn.id for turn in of_one] == ["c", "a"]
+
+
+async def test_what_turns_cost_is_summed_from_a_moment_on(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        for turn_id, finished_at, usd in (
+            ("a", "2026-01-01", 1.0),
+            ("b", "2026-01-02", 0.5),
+            ("c", "2026-01-03", None),
+        ):
+            done = replace(a_turn(turn_id), state="done", started_at=finished_at)
+            uow.turns.add(replace(done, finished_at=finished_at, cost_usd=usd))
+        uow.turns.add(a_turn("d"))
+        # Dropped before it ran.
+        uow.turns.add(replace(a_turn("e"), state="stopped", finished_at="2026-01-03"))
+
+    await store.run(work)
+    assert await store.run(lambda uow: uow.turns.cost_since("2026-01-02")) == (2, 0.5)
+    assert await store.run(lambda uow: uow.turns.cost_since("2027")) == (0, 0.0)
+
+
+async def test_a_thread_has_a_session_per_agent(store: Store) -> None:
+    claude, kimi = a_session("C1:1.0", "claude", "s1"), a_session("C1:1.0", "kimi", "k1")
+    await store.run(lambda uow: uow.sessions.put(claude))
+    await store.run(lambda uow: uow.sessions.put(kimi))
+    assert await store.run(lambda uow: uow.sessions.get("C1:1.0", "claude")) == claude
+    assert await store.run(lambda uow: uow.sessions.get("C1:1.0", "kimi")) == kimi
+    assert await store.run(lambda uow: uow.sessions.get("C1:2.0", "claude")) is None
+    newer = replace(claude, session_id="s2", updated_at="t2", total_cost_usd=1.5)
+    await store.run(lambda uow: uow.sessions.put(newer))
+    assert await store.run(lambda uow: uow.sessions.get("C1:1.0", "claude")) == newer
+    assert await store.run(lambda uow: uow.sessions.recent()) == [newer, kimi]
+
+
+async def test_the_channel_follows_the_newest_claude_session_only(store: Store) -> None:
+    await store.run(lambda uow: uow.sessions.put(a_session("C1:1.0", "claude", "s1")))
+    await store.run(lambda uow: uow.sessions.put(a_session("C1:2.0", "kimi", "k1")))
+    channel = await store.run(lambda uow: uow.sessions.get("C1:", "claude"))
+    assert channel is not None
+    assert (channel.session_id, channel.conversation, channel.thread_ts) == ("s1", "C1:", "")
+    assert await store.run(lambda uow: uow.sessions.get("C1:", "kimi")) is None
+
+
+async def test_a_channel_wide_session_lives_in_the_old_table(store: Store, path: Path) -> None:
+    row = a_session("C1:", "claude", "s1")
+    other = a_session("C1:", "kimi", "k1")
+    await store.run(lambda uow: uow.sessions.put(row))
+    await store.run(lambda uow: uow.sessions.put(other))
+    assert await store.run(lambda uow: uow.sessions.get("C1:", "claude")) == row
+    assert await store.run(lambda uow: uow.sessions.get("C1:", "kimi")) == other
+    with closing(sqlite3.connect(path)) as reader:
+        sessions = reader.execute("SELECT channel_id, session_id, updated_at FROM sessions").fetchall()
+    assert sessions == [("C1", "s1", "t1")]
+    await store.run(lambda uow: uow.sessions.forget("C1:"))
+    assert await store.run(lambda uow: uow.sessions.get("C1:", "claude")) is None
+    assert await store.run(lambda uow: uow.sessions.get("C1:", "kimi")) is None
+
+
+async def test_forgetting_a_thread_leaves_the_others(store: Store) -> None:
+    first, second = a_session("C1:1.0", "claude", "s1"), a_session("C1:2.0", "claude", "s2")
+    await store.run(lambda uow: uow.sessions.put(first))
+    await store.run(lambda uow: uow.sessions.put(second))
+    await store.run(lambda uow: uow.sessions.forget("C1:1.0"))
+    assert await store.run(lambda uow: uow.sessions.get("C1:1.0", "claude")) is None
+    assert await store.run(lambda uow: uow.sessions.get("C1:2.0", "claude")) == second
+    channel = await store.run(lambda uow: uow.sessions.get("C1:", "claude"))
+    assert channel is not None
+    assert channel.session_id == "s2"
+    await store.run(lambda uow: uow.sessions.forget("C1:2.0"))
+    assert await store.run(lambda uow: uow.sessions.get("C1:", "claude")) is None
+
+
+async def test_the_outbox_ends_each_operation_once(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        uow.outbox.add(an_operation("a"))
+        uow.outbox.add(replace(an_operation("b"), kind="upload", payload="content"))
+        uow.outbox.add(an_operation("c"))
+
+    await store.run(work)
+    assert await store.run(lambda uow: uow.outbox.count_pending()) == 3
+    await store.run(lambda uow: uow.outbox.posted("a", "7.0"))
+    await store.run(lambda uow: uow.outbox.posted("b", ""))
+    await store.run(lambda uow: uow.outbox.failed("a", "late"))
+    await store.run(lambda uow: uow.outbox.failed("c", "too_long"))
+    first = await store.run(lambda uow: uow.outbox.get("a"))
+    upload = await store.run(lambda uow: uow.outbox.get("b"))
+    refused = await store.run(lambda uow: uow.outbox.get("c"))
+    assert first is not None
+    assert (first.state, first.ts, first.code, first.payload) == ("posted", "7.0", None, "{}")
+    assert upload is not None
+    assert upload.payload == ""
+    assert refused is not None
+    assert (refused.state, refused.code) == ("failed", "too_long")
+    assert await store.run(lambda uow: uow.outbox.pending()) == []
+
+
+async def test_an_update_that_waits_is_overwritten_unless_it_is_on_its_way(store: Store) -> None:
+    await store.run(lambda uow: uow.turns.add(a_turn("t1")))
+    await store.run(lambda uow: uow.outbox.add(replace(an_operation("post"), turn_id="t1")))
+    assert await store.run(lambda uow: uow.outbox.replace_update("post", "1", "u1")) == "u1"
+    assert await store.run(lambda uow: uow.outbox.replace_update("post", "2", "u2")) == "u1"
+    assert await store.run(lambda uow: uow.outbox.replace_update("post", "3", "u3", {"u1"})) == "u3"
+    assert await store.run(lambda uow: uow.outbox.replace_update("post", "4", "u4", {"u1"})) == "u3"
+    pending = await store.run(lambda uow: uow.outbox.pending())
+    assert [(row.op_id, row.payload) for row in pending] == [("post", "{}"), ("u1", "2"), ("u3", "4")]
+    assert (pending[1].turn_id, pending[1].conversation, pending[1].target_op_id) == ("t1", "C1:1.0", "post")
+    await store.run(lambda uow: uow.outbox.posted("u1", ""))
+    await store.run(lambda uow: uow.outbox.posted("u3", ""))
+    assert await store.run(lambda uow: uow.outbox.replace_update("post", "5", "u5")) == "u5"
+    with pytest.raises(KeyError):
+        await store.run(lambda uow: uow.outbox.replace_update("nothing", "6", "u6"))
+
+
+async def test_an_operation_of_an_unknown_turn_is_refused(store: Store) -> None:
+    with pytest.raises(IntegrityError):
+        await store.run(lambda uow: uow.outbox.add(replace(an_operation("a"), turn_id="nobody")))
+    assert await store.run(lambda uow: uow.outbox.count_pending()) == 0
+
+
+async def test_an_approval_is_decided_once(store: Store) -> None:
+    row = ApprovalRow(
+        id="a1",
+        turn_id="t1",
+        conversation="C1:1.0",
+        tool="Bash",
+        action_json="{}",
+        digest="d",
+        requested_at="2026",
+        expires_at="2027",
+    )
+    await store.run(lambda uow: uow.turns.add(a_turn("t1")))
+    await store.run(lambda uow: uow.approvals.add(row))
+    assert await store.run(lambda uow: uow.approvals.pending()) == [row]
+    assert await store.run(lambda uow: uow.approvals.pending("other")) == []
+    assert await store.run(lambda uow: uow.approvals.decide("a1", "allowed", "U1", "fine"))
+    assert not await store.run(lambda uow: uow.approvals.decide("a1", "denied", "U2"))
+    assert not await store.run(lambda uow: uow.approvals.decide("a2", "denied", "U2"))
+    decided = replace(
+        row, state="allowed", decided_by="U1", decided_at="2026-01-01T00:00:00+00:00", reason="fine"
+    )
+    assert await store.run(lambda uow: uow.approvals.get("a1")) == decided
+    assert await store.run(lambda uow: uow.approvals.pending()) == []
