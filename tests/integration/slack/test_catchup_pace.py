@@ -18,7 +18,7 @@ from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 from codebutler.slack.sender import Sender
-from tests.integration.slack.test_catchup import DEADLINE_S, OWNER, START, Life
+from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS, THREADS = 20, 8
 
