@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 
 from codebutler.apphome.publisher import AppHome
 from codebutler.apphome.vain import Vain
-from codebutler.clock import Clock, SystemClock
+from codebutler.clock import SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
-from codebutler.config.resolve import Resolved, resolve_global
-from codebutler.config.secrets import secrets_of
+from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
 from codebutler.control.listeners import Listeners, OverheardRouter
 from codebutler.control.operator import Operator
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
-from codebutler.direct.acquaintance import Acquaintance
-from codebutler.direct.book import Book
-from codebutler.direct.door import DirectDoor
-from codebutler.direct.router import DirectRouter, Known
-from codebutler.disk.backups import Backups, Keeper, open_or_restore
-from codebutler.errors import RegistryError
+from codebutler.inlet import Inlet, connect, door
 from codebutler.intake.entry import EventRouter
-from codebutler.intake.intake import Intake, Repo
-from codebutler.intake.journal import Journal
-from codebutler.observe.audit import AuditLog
-from codebutler.observe.logs import Logs
-from codebutler.parent import Parent, Parts
+from codebutler.intake.intake import Repo
+from codebutler.parent import Parent
+from codebutler.parts import Parts, Surroundings, open_parts
 from codebutler.process import killpoints
 from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
-from codebutler.process.tasks import Tasks, beside
+from codebutler.process.tasks import beside
 from codebutler.process.threads import hand_over_soon
 from codebutler.repos import RepoTable, with_env_file
 from codebutler.routing.audited import AuditedRouter
-from codebutler.routing.holding import HoldingRouter
 from codebutler.routing.router import LocalRouter
 from codebutler.schedule.calls import HookDesk
 from codebutler.schedule.desk import ScheduleDesk
@@ -52,49 +41,13 @@ from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
-from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
-from codebutler.slack.catchup import CatchUp, Shelf
-from codebutler.slack.channels import ChannelMoved, Channels
-from codebutler.slack.connection import Care, SlackConnection
-from codebutler.slack.download import Downloads
-from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
-from codebutler.slack.homecoming import Homecoming
-from codebutler.slack.interactive import FormAsked, PressedInVain
-from codebutler.slack.payloads import HomeOpened, Notice
 from codebutler.slack.reasons import Reasons
-from codebutler.slack.sender import Sender
-from codebutler.slack.status import StatusBoard
-from codebutler.supervisor.forkserver import ForkServer
-from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.orphans import kill_orphans
-from codebutler.supervisor.supervisor import Supervisor
-from codebutler.text.redact import Redactor
 from codebutler.web.front import Front
 from codebutler.web.hooks import Hooks
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a parent is built from."""
-
-    home: Home
-    env: Mapping[str, str]
-    resolved: Resolved
-    clock: Clock
-
-
-@dataclass(frozen=True)
-class Inlet:
-    """Where what Slack tells goes."""
-
-    intake: Intake
-    router: HoldingRouter
-    apphome: AppHome
-    reasons: Reasons
-    vain: Vain
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
@@ -120,7 +73,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     listeners = Listeners()
     api = await stack.enter_async_context(SlackApi(slack.bot_token, slack.api_base_url))
     table = RepoTable.read(around.home, around.env)
-    parts = await _parts(around, api, table, listeners, stack)
+    parts = await open_parts(around, api, table, listeners, stack)
     listeners.redact = parts.redactor.redact
     parent = Parent(parts, table)
     local = OverheardRouter(LocalRouter(parts.supervisor), listeners)
@@ -129,7 +82,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     scheduler, desk, own_words = _schedule(around, parts, parent, voice, audited)
     listeners.add(scheduler)
     apphome = _apphome(around, api, parts, parent)
-    intake, router = _door(around, parts, parent, own_words, apphome)
+    intake, router = door(around, parts, parent, own_words, apphome)
     operator = Operator(
         parent=parent,
         workers=parts.supervisor,
@@ -140,7 +93,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     )
     vain = Vain(apphome, parts.sender, parts.tasks)
     reasons = Reasons(api, intake, parts.services.notice, parts.tasks, vain.pressed)
-    connection = _connection(around, api, parts, parent, Inlet(intake, router, apphome, reasons, vain))
+    connection = connect(around, api, parts, parent, Inlet(intake, router, apphome, reasons, vain))
 
     def status() -> str:
         return f"repositories: {len(parent.table.served)}, Slack {connection.status.state}"
@@ -158,45 +111,6 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     await stack.enter_async_context(beside(scheduler.run(intake, outside), name="schedule"))
     async with notifying(around.env, around.clock, stopping, status):
         await parent.serve(intake, connection, operator, stopping)
-
-
-def _door(
-    around: Surroundings, parts: Parts, parent: Parent, own_words: EventRouter, apphome: AppHome
-) -> tuple[Intake, HoldingRouter]:
-    """The door for events, and the router behind it."""
-    known = Known(parts.book, parent.repos, apphome.cards, partial(_down, parts.supervisor), parts.services)
-    direct = DirectRouter(own_words, known, parts.sender, parts.journal, parts.tasks, around.clock)
-    router = HoldingRouter(direct)
-    intake = Intake(
-        repos=parent.repos,
-        journal=parts.journal,
-        router=router,
-        refusals=parts.services,
-        clock=around.clock,
-    )
-    intake.awaits = apphome.awaits
-    intake.direct = DirectDoor(parts.book, parent.repos, intake)
-    return intake, router
-
-
-def _connection(
-    around: Surroundings, api: SlackApi, parts: Parts, parent: Parent, inlet: Inlet
-) -> SlackConnection:
-    clock, rng = around.clock, random.Random()  # noqa: S311 - back-off
-    shelf = Shelf(intake=inlet.intake, journal=parts.journal, router=inlet.router)
-    catch_up = CatchUp(parts.sender, shelf, clock, rng, parent.listened)
-    echo = Echo(parts.sender, parts.journal, catch_up.channels, clock)
-    homecoming = Homecoming(
-        parts.sender,
-        parts.journal,
-        clock,
-        catch_up.channels,
-        lambda: catch_up.is_busy or parts.supervisor.is_starting,
-    )
-    parts.services.on_interrupted = homecoming.interrupted
-    care = Care(catch_up, echo, homecoming, partial(_heed, inlet, parts.channels))
-    app_token = around.resolved.config.slack.app_token
-    return SlackConnection(api, app_token, inlet.intake, care, clock, rng)
 
 
 def _apphome(around: Surroundings, api: SlackApi, parts: Parts, parent: Parent) -> AppHome:
@@ -246,81 +160,5 @@ def _use(calls: HookDesk, front: Front, watchers: Watchers, found: Found) -> Non
     watchers.use(found.jobs.values())
 
 
-def _heed(inlet: Inlet, channels: Channels, notice: Notice) -> None:
-    match notice:
-        case HomeOpened(user=user):
-            inlet.apphome.opened(user)
-        case PressedInVain():
-            inlet.vain.pressed(notice)
-        case FormAsked():
-            inlet.reasons.asked(notice)
-        case ChannelMoved():
-            channels.moved(notice)
-
-
-def _down(supervisor: Supervisor, repo: str) -> str:
-    try:
-        return supervisor.down(repo)
-    except RegistryError:
-        return ""  # it is being removed just now
-
-
 def _name(repo: Repo | None) -> str:
     return "" if repo is None else repo.name
-
-
-async def _parts(
-    around: Surroundings, api: SlackApi, table: RepoTable, listeners: Listeners, stack: AsyncExitStack
-) -> Parts:
-    """``stack`` closes everything again, in reverse order."""
-    home, clock, config = around.home, around.clock, around.resolved.config
-    # A demo's home is none that our own environment names.
-    spawner = ForkServer(given={"CODEBUTLER_HOME": str(home.root)})
-    spawner.start()
-    redactor = Redactor(secrets_of(config) | table.secrets(around.env))
-    redact = redactor.redact
-    logs = stack.enter_context(
-        Logs(home.log_file, config.logs.level, redact, retention_days=config.logs.retention_days)
-    )
-    audit = stack.enter_context(AuditLog(home.audit, clock, redact))
-    backups = Backups(home.backups / "journal", home.journal)
-    journal, restored = open_or_restore(
-        partial(Journal.open, home.journal, clock), backups, home.journal, clock
-    )
-    await stack.enter_async_context(journal)
-    await stack.enter_async_context(Keeper(backups, clock, partial(logs.record, "", "WRN")))
-    book = Book(journal)
-    await book.load()
-    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=book, notes=journal))
-    statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
-    tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
-    channels = Channels(clock)
-    services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), channels, statuses),
-        journal=journal,
-        audit=audit,
-        logs=logs,
-        listeners=listeners,
-        tasks=tasks,
-    )
-    if restored is not None:
-        await journal.open_gaps(table.by_channel(), since=restored.taken_at)
-        services.restored(restored, table.by_channel())
-    supervisor = await stack.enter_async_context(Supervisor(Kit(spawner, services, clock, random.random)))
-    return Parts(
-        home=home,
-        env=around.env,
-        clock=clock,
-        api=api,
-        redactor=redactor,
-        logs=logs,
-        journal=journal,
-        audit=audit,
-        sender=sender,
-        book=book,
-        acquaintance=Acquaintance(api, book, journal, clock),
-        services=services,
-        channels=channels,
-        supervisor=supervisor,
-        tasks=tasks,
-    )

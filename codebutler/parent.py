@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,57 +13,24 @@ import msgspec
 
 from codebutler.apphome.scene import Shown, cards_for
 from codebutler.apphome.view import RepoCard
-from codebutler.clock import Clock
-from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import secrets_of
 from codebutler.config_notes import ConfigNotes
 from codebutler.control.wire import Control, control_server
-from codebutler.direct.acquaintance import Acquaintance
-from codebutler.direct.book import Book
 from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake, Repo
-from codebutler.intake.journal import Journal
 from codebutler.model import TurnNote
-from codebutler.observe.audit import AuditLog
-from codebutler.observe.logs import Logs
+from codebutler.parts import Parts
 from codebutler.process.stopping import Stopping
-from codebutler.process.tasks import Tasks
 from codebutler.repos import RepoTable, Served
-from codebutler.services import ParentServices
-from codebutler.slack.api import SlackApi
-from codebutler.slack.channels import Channels
 from codebutler.slack.connection import SlackConnection
 from codebutler.slack.endpoint import check_app_token, check_bot_token
-from codebutler.slack.sender import Sender
-from codebutler.supervisor.supervisor import RepoRow, Supervisor
-from codebutler.text.redact import Redactor
+from codebutler.supervisor.supervisor import RepoRow
 from codebutler.web.front import Front
 
 GRACE_S = 30.0
 FLUSH_S = 5.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a parent works with; who closes them is the composition root's business."""
-
-    home: Home
-    env: Mapping[str, str]
-    clock: Clock
-    api: SlackApi
-    redactor: Redactor
-    logs: Logs
-    journal: Journal
-    audit: AuditLog
-    sender: Sender
-    book: Book
-    acquaintance: Acquaintance
-    services: ParentServices
-    channels: Channels
-    supervisor: Supervisor
-    tasks: Tasks
 
 
 class Parent:
