@@ -1,0 +1,58 @@
+"""The port to Slack: messages that grow while they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from codebutler.errors import (
+    ChatError,
+)
+from codebutler.model import Post
+from codebutler.slack.metadata import op_id_of
+from tests.contract.chats import Rig, replies, rig
+
+__all__ = ["rig"]
+
+
+async def test_a_stream_grows_and_bears_no_operation(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    ts = await rig.chat.start_stream(place, root, "It is")
+    await rig.chat.append_stream(place, ts, " all fine")
+    (message,) = await replies(rig, place, root)
+    assert (message["ts"], message["text"], op_id_of(message)) == (ts, "It is all fine", None)
+    assert message["bot_id"] == (await rig.chat.identity()).bot_id
+
+
+async def test_a_stream_that_has_ended_takes_no_more(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    ts = await rig.chat.start_stream(place, root, "It is")
+    await rig.chat.stop_stream(place, ts)
+    for late in (rig.chat.append_stream(place, ts, " more"), rig.chat.stop_stream(place, ts)):
+        with pytest.raises(ChatError) as refused:
+            await late
+        assert refused.value.code == "message_not_in_streaming_state"
+
+
+async def test_an_answer_takes_a_stream_s_place_once_it_has_ended(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    post = Post(text="Fine.", thread_ts=root, blocks=({"type": "markdown", "text": "Fine."},))
+    ts = await rig.chat.start_stream(place, root, "It is")
+    with pytest.raises(ChatError) as refused:
+        await rig.chat.replace(place, ts, post, "op-1")
+    assert refused.value.code == "streaming_state_conflict"
+    await rig.chat.stop_stream(place, ts)
+    for _ in range(2):
+        await rig.chat.replace(place, ts, post, "op-1")
+    (message,) = await replies(rig, place, root)
+    assert (message["ts"], message["text"], op_id_of(message)) == (ts, "Fine.", "op-1")
+    assert "It is" not in str(message)
+
+
+async def test_a_message_that_was_taken_away_is_gone(rig: Rig) -> None:
+    place, root = rig.asked_directly()
+    ts = await rig.chat.start_stream(place, root, "It is")
+    await rig.chat.delete(place, ts)
+    assert await replies(rig, place, root) == []
+    with pytest.raises(ChatError) as refused:
+        await rig.chat.delete(place, ts)
+    assert refused.value.code == "message_not_found"
