@@ -25,9 +25,9 @@ export function showFacts(system, slack) {
   const facts = [
     { name: "Slack", value: words, mark: slack.is_well ? "well" : "trouble", note: "heard {} ago", at: slack.heard_at },
     { name: "Reconnects", value: String(slack.reconnects) },
-    { name: "Not handed on", value: String(system.journal), hint: "received from Slack, not yet with a worker" },
-    { name: "Not yet posted", value: String(system.outbox), hint: "said by workers, not yet in Slack" },
-    { name: "Supervisor", value: `pid ${system.pid}`, note: "up {}", at: system.since },
+    { name: "In the journal", value: String(system.journal), hint: "received from Slack, not yet with a worker" },
+    { name: "To be sent", value: String(system.outbox), hint: "said by workers, not yet in Slack" },
+    { name: "Process", value: `pid ${system.pid}`, note: "up {}", at: system.since },
     { name: "Version", value: system.version },
   ];
   sync($("facts"), facts, ({ name }) => name, fact);
@@ -50,7 +50,7 @@ export function showTroubles(troubles) {
 
 export function showNeeds(needs) {
   fill("needs", needs, ({ key }) => key, (turn) =>
-    tag("li", "turn", head(turn), tag("p", "what", turn.what), tag("p", "text quoted", turn.text), foot(turn, "since {}", "Open the thread")));
+    tag("li", "turn", head(turn), tag("p", "what", turn.what), tag("p", "text quoted", turn.text), foot(turn, "for {}", "Open the thread")));
 }
 
 export function showWork(work) {
