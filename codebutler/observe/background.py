@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
+from contextlib import suppress
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -20,7 +22,26 @@ CLOSE_S = 5.0
 
 
 class PrivateFileHandler(RotatingFileHandler):
-    """Rotates by size; the file is its owner's alone and is never opened through a symlink."""
+    """Rotates by size; the file is its owner's alone and is never opened through a symlink. Of lines that it cannot
+    write the first one is told on stderr, which has them all."""
+
+    _lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record. Raises nothing."""
+        before = self._lost
+        super().emit(record)
+        if self._lost == before:
+            self._lost = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - they are logging's
+        """Instead of a traceback for each line, with the line as it was before it was redacted."""
+        self._lost += 1
+        if self._lost == 1 and sys.stderr is not None:
+            error = sys.exc_info()[1]
+            why = getattr(error, "strerror", None) or type(error).__name__
+            with suppress(OSError, ValueError):
+                sys.stderr.write(f"codebutler: {self.baseFilename} cannot be written: {why}\n")
 
     def _open(self) -> TextIOWrapper:
         binary = open(self.baseFilename, "ab", opener=_open_private)  # noqa: SIM115 - logging closes it

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,27 @@ def test_the_ring_gives_the_newest_of_one_repository() -> None:
             logs.record("b", "INF", f"b{number}")
         assert [line.text for line in logs.ring.recent(2, "a")] == ["a3", "a4"]
         assert logs.ring.recent(0) == []
+
+
+def test_a_disk_that_takes_no_line_is_one_line_until_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = private_file(Path("/dev/full"), 10**6, 1)
+    full, healed = handler.stream, io.StringIO()
+    assert full is not None
+
+    def write(text: str) -> None:
+        handler.emit(logging.LogRecord("codebutler", logging.INFO, "", 0, text, None, None))
+
+    try:
+        for _ in range(2):
+            handler.stream = full
+            write("a secret")
+            write("another")
+            told = "codebutler: /dev/full cannot be written: No space left on device\n"
+            assert capsys.readouterr().err == told
+            handler.stream = healed  # type: ignore[assignment]  # any stream of text does
+            write("again")
+        assert healed.getvalue() == "again\n" * 2
+    finally:
+        handler.close()
+        with suppress(OSError):
+            full.close()
