@@ -113,6 +113,23 @@ def test_arguments_are_judged(machine: str, name: str, arguments: tuple[int, ...
 
 
 @pytest.mark.parametrize("machine", TABLES)
+@pytest.mark.parametrize(("mode", "expected"), [(0o755, ALLOW), (0o1777, ALLOW), (0o4755, EPERM), (0o2775, EPERM),
+                                                (0o106711, EPERM), (1 << 32 | 0o644, ALLOW)])  # fmt: skip
+def test_no_file_makes_who_runs_it_somebody_else(machine: str, mode: int, expected: int) -> None:
+    table = TABLES[machine]
+    for call, place in table.modes.items():
+        assert verdict(machine, call, *(2**64 - 1,) * place, mode) == expected
+    for call, (flags, place) in table.opening.items():
+        for making in (0x40, 0x40 | 1, 0x410000, 0x410002):
+            assert (
+                verdict(machine, call, *(0,) * flags, making, *(0,) * (place - flags - 1), mode) == expected
+            )
+        # Without a file to make it is no mode, whatever stands there.
+        assert verdict(machine, call, *(0,) * flags, 0x8000, *(0,) * (place - flags - 1), mode) == ALLOW
+    assert verdict(machine, table.numbers["openat2"]) == ENOSYS
+
+
+@pytest.mark.parametrize("machine", TABLES)
 def test_a_call_nobody_has_judged_does_not_exist(machine: str) -> None:
     assert verdict(machine, LAST) == ALLOW
     assert verdict(machine, LAST + 1) == ENOSYS

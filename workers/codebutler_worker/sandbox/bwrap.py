@@ -72,7 +72,9 @@ class BwrapSandbox:
             argv, quiet = self._through(policy.network, argv)
             inside = replace(inside, env=(*inside.env, *quiet))
         return Launch(
-            argv=self.filter.before(bwrap_argv(argv, inside, checkout, self._system)),
+            argv=self.filter.before(
+                bwrap_argv(argv, inside, checkout, self._system), shared=checkout.shared_git
+            ),
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
             guard=Pins(self._watcher, checkout.lasting, checkout.fleeting),

@@ -33,7 +33,7 @@ class Checkout:
 
     ``pinned`` are bound onto themselves, so that they cannot be renamed away; ``fixed`` are read-only; ``closed`` are
     directories in which nothing can be made or taken away, but what is pinned there can be written. ``private`` is
-    hidden but for ``shared``.
+    hidden but for ``shared``. ``shared_git``: git gives what it makes to a group (core.sharedRepository).
 
     Whatever is named here is named for every program in the directory, also while another one is started: else the
     first could put a link into its place between our look and the mount.
@@ -47,6 +47,7 @@ class Checkout:
     closed: tuple[Path, ...] = ()
     private: Path | None = None
     shared: tuple[Path, ...] = ()
+    shared_git: bool = False
 
     @property
     def lasting(self) -> frozenset[Path]:
@@ -87,6 +88,7 @@ def inspect_checkout(workdir: Path) -> Checkout:
         closed=closed,
         private=private,
         shared=shared,
+        shared_git=any(path.stat().st_mode & stat.S_ISGID for path in pinned[:1]),
     )
 
 

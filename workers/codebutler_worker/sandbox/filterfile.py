@@ -23,14 +23,17 @@ class FilterFile:
         machine = machine or platform.machine()
         self.missing = machine not in machines()
         self.machine = machine
-        self._path = ""
-        if not self.missing:
+        self._paths: dict[bool, str] = {}
+
+    def before(self, argv: tuple[str, ...], *, shared: bool = False) -> tuple[str, ...]:
+        """``argv`` with the filter open as ``FD``; ``shared``: see ``seccomp.program``."""
+        return argv if self.missing else ("/bin/sh", "-c", OPEN, self._path(shared=shared), *argv)
+
+    def _path(self, *, shared: bool) -> str:
+        if shared not in self._paths:
             fd = os.memfd_create("codebutler-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             weakref.finalize(self, os.close, fd)
-            os.write(fd, program(machine))
+            os.write(fd, program(self.machine, shared=shared))
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-            self._path = f"/proc/{os.getpid()}/fd/{fd}"
-
-    def before(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """``argv`` with the filter open as ``FD``."""
-        return argv if self.missing else ("/bin/sh", "-c", OPEN, self._path, *argv)
+            self._paths[shared] = f"/proc/{os.getpid()}/fd/{fd}"
+        return self._paths[shared]

@@ -38,6 +38,11 @@ SEIZING = (16, 0x4206)
 """PTRACE_ATTACH and PTRACE_SEIZE, ptrace(2): tracing what has not asked for it. A debugger's own child has."""
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into a terminal, ioctl_tty(2)."""
+SETUID, SETGID = 0o4000, 0o2000
+"""Bits of a file's mode: whoever runs it becomes its owner, or of its group, inode(7). No mount that is nosuid inside
+keeps somebody outside from that."""
+MAKING = 0x40 | 0x400000
+"""O_CREAT and the bit of O_TMPFILE that is its own, open(2): only with them is there a mode."""
 UNIX, INET, NETLINK, INET6 = 1, 2, 16, 10
 """The families of sockets there are (socket(2)). No AF_VSOCK and its like: no network namespace holds those."""
 ROUTE = 0
@@ -51,8 +56,9 @@ def machines() -> tuple[str, ...]:
     return tuple(TABLES)
 
 
-def program(machine: str) -> bytes:
-    """The filter for ``machine``. Raises KeyError for one that is not in ``machines()``."""
+def program(machine: str, *, shared: bool = False) -> bytes:
+    """The filter for ``machine``. ``shared``: git gives its directories to a group, which takes SETGID
+    (core.sharedRepository). Raises KeyError for one that is not in ``machines()``."""
     table = TABLES[machine]
     number = table.numbers
     code = [
@@ -72,6 +78,13 @@ def program(machine: str) -> bytes:
     code += _when(number["ioctl"], _none_of(1, TERMINAL_INPUT))
     for name in ("socket", "socketpair"):
         code += _when(number[name], _sockets())
+    bits = SETUID if shared else SETUID | SETGID
+    for call, mode in table.modes.items():
+        code += _when(call, _without_bits(mode, bits))
+    for call, (flags, mode) in table.opening.items():
+        code += _when(call, _making(flags, mode))
+    # Its mode, too, lies in memory. Programs fall back on openat(2).
+    code += _when(number["openat2"], [_op(RETURN, ENOSYS)])
     return b"".join((*code, _op(RETURN, ALLOW)))
 
 
@@ -109,6 +122,11 @@ def _none_of(index: int, values: Iterable[int]) -> Code:
 
 def _without_bits(index: int, mask: int) -> Code:
     return (_argument(index), _op(ANY_BIT, mask, no=1), _op(RETURN, EPERM), _op(RETURN, ALLOW))
+
+
+def _making(flags: int, mode: int) -> Code:
+    judged = _without_bits(mode, SETUID | SETGID)
+    return (_argument(flags), _op(ANY_BIT, MAKING, no=len(judged)), *judged, _op(RETURN, ALLOW))
 
 
 def _sockets() -> Code:

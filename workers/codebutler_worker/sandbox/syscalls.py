@@ -53,11 +53,15 @@ AARCH64 = {
 @dataclass(frozen=True, slots=True)
 class Table:
     """``architecture``: what the kernel calls it (linux/audit.h); ``numbers``: of the calls whose arguments are
-    judged; ``refused``: those that are refused whatever theirs; ``x32``: a second ABI shares the architecture."""
+    judged; ``refused``: those that are refused whatever theirs; ``modes``: which argument of a call is a file's mode;
+    ``opening``: which are the flags and, where they make a file, its mode; ``x32``: a second ABI shares the
+    architecture."""
 
     architecture: int
     numbers: Mapping[str, int]
     refused: tuple[int, ...]
+    modes: Mapping[int, int]
+    opening: Mapping[int, tuple[int, int]]
     x32: bool = False
 
 
@@ -66,15 +70,21 @@ TABLES: Mapping[str, Table] = MappingProxyType(
         "x86_64": Table(
             0xC000003E,
             {"ioctl": 16, "socket": 41, "socketpair": 53, "clone": 56, "ptrace": 101, "personality": 135,
-             "unshare": 272, "clone3": 435},
+             "unshare": 272, "clone3": 435, "openat2": 437},
             tuple(X86_64.values()),
+            # creat, chmod, fchmod, mknod, mknodat, fchmodat, fchmodat2; open, openat.
+            modes=MappingProxyType({85: 1, 90: 1, 91: 1, 133: 1, 259: 2, 268: 2, 452: 2}),
+            opening=MappingProxyType({2: (1, 2), 257: (2, 3)}),
             x32=True,
         ),
         "aarch64": Table(
             0xC00000B7,
             {"ioctl": 29, "personality": 92, "unshare": 97, "ptrace": 117, "socket": 198, "socketpair": 199,
-             "clone": 220, "clone3": 435},
+             "clone": 220, "clone3": 435, "openat2": 437},
             tuple(AARCH64.values()),
+            # mknodat, fchmod, fchmodat, fchmodat2; openat.
+            modes=MappingProxyType({33: 2, 52: 1, 53: 2, 452: 2}),
+            opening=MappingProxyType({56: (2, 3)}),
         ),
     }
 )  # fmt: skip

@@ -1,0 +1,7 @@
+"""The walls that the battery is tried against."""
+
+from __future__ import annotations
+
+from tests.integration.sandbox.test_attacks import attacker, base
+
+__all__ = ["attacker", "base"]
