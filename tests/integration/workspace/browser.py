@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest_asyncio
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from codebutler.workspace.offers import Offers, Shortcut, SlashCommand
@@ -112,3 +112,21 @@ async def stage() -> AsyncIterator[Stage]:
         expect.set_options(timeout=PATIENCE_MS)
         yield Stage(server, app, browser)
         await handler.close_async()
+
+
+def box_of(page: Page, name: str) -> Locator:
+    """Where one writes in the channel."""
+    return page.get_by_label(f"Message #{name}")
+
+
+async def write(page: Page, name: str, text: str) -> None:
+    """Say it in the channel, and see it there."""
+    await box_of(page, name).fill(text)
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#messages .message", has_text=text)).to_be_visible()
+    await expect(box_of(page, name)).to_have_value("")
+
+
+async def fits(page: Page) -> None:
+    """Nothing stands beyond the page's right edge."""
+    assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth")
