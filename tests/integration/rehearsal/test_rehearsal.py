@@ -30,6 +30,8 @@ from codebutler_worker.sandbox.port import Sandbox
 from tests.programs import require
 from tests.walls import as_it_is
 
+LONG = "needle " + 293 * "x"
+
 
 @pytest.fixture(params=["none", "bwrap"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
@@ -71,6 +73,20 @@ async def test_it_lists_reads_and_searches(backend: RehearsalBackend, git_repo: 
     assert "A sample repository." in await answer(backend, git_repo, "read README.md")
     assert "src/app.py:1:def greet(name):" in await answer(backend, git_repo, "search for greet in src")
     assert "nowhere" in await answer(backend, git_repo, "search for zebra")
+
+
+async def test_what_is_too_much_is_not_counted_wrongly(backend: RehearsalBackend, git_repo: Path) -> None:
+    # 1000 times 300 bytes: more than the 256 KiB that are read.
+    (git_repo / "long.txt").write_text("\n".join([LONG] * 1000))
+    assert "more lines at least" in await answer(backend, git_repo, "read long.txt")
+    assert "lines at least** with `needle`" in await answer(backend, git_repo, "search for needle")
+    many = git_repo / "many"
+    many.mkdir()
+    for number in range(1300):
+        (many / f"{'x' * 200}{number:04}").touch()
+    listing = await answer(backend, git_repo, "list the files")
+    assert "files at least** here" in listing
+    assert "more at least" in listing
 
 
 async def test_it_edits(backend: RehearsalBackend, git_repo: Path) -> None:

@@ -45,17 +45,19 @@ async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> s
     """Do it; the answer. Raises ToolError and SandboxUnavailableError."""
     match intent:
         case ListFiles(path):
-            return wording.listing(path, await tools.files(path))
-        case Read(path):
-            return wording.content(path, await tools.read(path))
+            found = await tools.files(path)
+            return wording.listing(path, found.lines, cut=found.cut)
         case Attached(path, kind) if kind.startswith(("image/", "audio/", "video/", "application/pdf")):
             return wording.arrived(path, kind)
-        case Attached(path, _):
-            return wording.content(path, await tools.read(path))
+        case Read(path) | Attached(path, _):
+            read = await tools.read(path)
+            return wording.content(path, read.text, cut=read.cut)
         case Search(text, path):
-            return wording.hits(text, await tools.search(text, path))
+            found = await tools.search(text, path)
+            return wording.hits(text, found.lines, cut=found.cut)
         case Git(question):
-            return wording.git(question, await tools.git(intent))
+            said = await tools.git(intent)
+            return wording.git(question, said.text, cut=said.cut)
         case Wait(seconds):
             await tools.wait(seconds)
             return f"I waited {seconds} seconds."

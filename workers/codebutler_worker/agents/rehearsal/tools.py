@@ -35,10 +35,18 @@ class ToolError(CodeButlerError):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a program said: its exit code, and stdout or, on failure, stderr."""
+    """What a program said: its exit code, and stdout or, on failure, stderr. ``cut``: there was more of it."""
 
     code: int
     text: str
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Lines of what a program found. ``cut``: there are more."""
+
+    lines: list[str]
     cut: bool = False
 
 
@@ -63,29 +71,33 @@ class Tools:
             workdir=workdir, home=home, env=ENV, network="none", conversation=conversation
         )
 
-    async def files(self, path: str) -> list[str]:
+    async def files(self, path: str) -> Found:
         """The files below ``path``, sorted."""
         skip = [word for name in SKIPPED for word in ("-name", name, "-prune", "-o")]
         found = await self._run("find", self._target(path), *skip, "-type", "f", "-print")
-        return sorted(line.removeprefix("./") for line in _checked(found).splitlines())
+        lines = _whole_lines(found)
+        return Found(sorted(line.removeprefix("./") for line in lines), found.cut)
 
-    async def read(self, path: str) -> str:
+    async def read(self, path: str) -> Output:
         """The text of a file."""
-        text = _checked(await self._run("cat", self._target(path)))
-        if "\0" in text:
+        output = await self._run("cat", self._target(path))
+        if "\0" in _checked(output):
             raise ToolError(f"{path} is not a text file.")
-        return text
+        return output
 
-    async def search(self, text: str, path: str) -> list[str]:
+    async def search(self, text: str, path: str) -> Found:
         """Lines that contain ``text``, as file:line:text."""
         skip = (f"--exclude-dir={name}" for name in SKIPPED)
         found = await self._run("grep", "-rnIF", *skip, "-e", text, self._target(path))
         # grep(1): 1 = no line was selected.
-        return [] if found.code == 1 else [line.removeprefix("./") for line in _checked(found).splitlines()]
+        lines = [] if found.code == 1 else _whole_lines(found)
+        return Found([line.removeprefix("./") for line in lines], found.cut)
 
-    async def git(self, ask: Git) -> str:
+    async def git(self, ask: Git) -> Output:
         """What git says to status, diff or log."""
-        return _checked(await self._run(*GIT, *QUESTIONS[ask.question]))
+        output = await self._run(*GIT, *QUESTIONS[ask.question])
+        _checked(output)
+        return output
 
     async def write(self, path: str, text: str) -> None:
         """Make ``text`` the whole content of a file, and its directory if it is missing."""
@@ -143,6 +155,12 @@ class Tools:
         code = process.returncode if process.returncode is not None else 1
         text = b"\n".join(lines).decode(errors="replace") if code == 0 else process.stderr_tail
         return Output(code, (code and process.limit_hit) or text)
+
+
+def _whole_lines(output: Output) -> list[str]:
+    """The last one of what was cut may be half of one."""
+    lines = _checked(output).splitlines()
+    return lines[:-1] if output.cut else lines
 
 
 def _checked(output: Output) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MAX_LINES = 200
+AT_LEAST = " at least"
 
 INTRODUCTION = (
     "_I am the rehearsal agent: scripted, offline, no model behind me. Say `help` to see what I can do._"
@@ -27,19 +28,25 @@ no model behind me, but I really work in this repository. I understand sentences
 For a real agent set `"agent": {"default": "claude"}` in the configuration, or begin a message with `claude:`."""
 
 
-def listing(path: str, files: Sequence[str]) -> str:
-    """The files that were found."""
+def listing(path: str, files: Sequence[str], *, cut: bool = False) -> str:
+    """The files that were found; ``cut``, here and below: there are more of them."""
     where = "here" if path in (".", "./") else f"in `{path}`"
     if not files:
         return f"There are no files {where}."
     return "\n".join(
-        [f"**{_count(len(files), 'file')}** {where}:", "", *_bullets([f"`{name}`" for name in files])]
+        [
+            f"**{_count(len(files), 'file', cut=cut)}** {where}:",
+            "",
+            *_bullets([f"`{name}`" for name in files], cut=cut),
+        ]
     )
 
 
-def content(path: str, text: str) -> str:
+def content(path: str, text: str, *, cut: bool = False) -> str:
     """A file's text."""
-    return f"`{path}` is empty." if not text.strip() else f"**`{path}`**\n\n{fenced(text, _language(path))}"
+    if not text.strip():
+        return f"`{path}` is empty."
+    return f"**`{path}`**\n\n{fenced(text, _language(path), cut=cut)}"
 
 
 def arrived(path: str, kind: str) -> str:
@@ -47,18 +54,19 @@ def arrived(path: str, kind: str) -> str:
     return f"`{path}` has arrived ({kind}). I read text only; a real agent looks at it."
 
 
-def hits(text: str, lines: Sequence[str]) -> str:
+def hits(text: str, lines: Sequence[str], *, cut: bool = False) -> str:
     """The lines in which a text was found."""
     if not lines:
         return f"`{text}` is nowhere to be found."
-    return f"**{_count(len(lines), 'line')}** with `{text}`:\n\n{fenced(chr(10).join(lines))}"
+    count = _count(len(lines), "line", cut=cut)
+    return f"**{count}** with `{text}`:\n\n{fenced(chr(10).join(lines), cut=cut)}"
 
 
-def git(question: str, text: str) -> str:
+def git(question: str, text: str, *, cut: bool = False) -> str:
     """What git answered."""
     silence = "Nothing has changed." if question == "diff" else "git has nothing to say."
     return (
-        f"`git {question}`:\n\n{fenced(text, 'diff' if question == 'diff' else '')}"
+        f"`git {question}`:\n\n{fenced(text, 'diff' if question == 'diff' else '', cut=cut)}"
         if text.strip()
         else silence
     )
@@ -79,23 +87,25 @@ def recalled(earlier: Sequence[str]) -> str:
     return f"Before this you said, in this conversation:\n\n{quotes}"
 
 
-def fenced(text: str, language: str = "") -> str:
+def fenced(text: str, language: str = "", *, cut: bool = False) -> str:
     """A code block that its content cannot end."""
     lines = text.rstrip("\n").split("\n")
-    more = [f"… {_count(len(lines) - MAX_LINES, 'more line')}"] if len(lines) > MAX_LINES else []
+    left_out = len(lines) - MAX_LINES
+    more = [f"… {_count(left_out, 'more line', cut=cut)}"] if left_out > 0 else ["…"] if cut else []
     fence = "```"
     while any(fence in line for line in lines):
         fence += "`"
     return "\n".join([fence + language, *lines[:MAX_LINES], *more, fence])
 
 
-def _bullets(items: Sequence[str]) -> list[str]:
-    more = [f"- … {len(items) - MAX_LINES} more"] if len(items) > MAX_LINES else []
+def _bullets(items: Sequence[str], *, cut: bool) -> list[str]:
+    left_out = len(items) - MAX_LINES
+    more = [f"- … {left_out} more{AT_LEAST * cut}"] if left_out > 0 else []
     return [*(f"- {item}" for item in items[:MAX_LINES]), *more]
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _count(number: int, noun: str, *, cut: bool = False) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}{AT_LEAST * cut}"
 
 
 def _language(path: str) -> str:
