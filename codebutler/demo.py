@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import msgspec
 from codebutler.bootstrap import supervise
 from codebutler.config.env import VARIABLES
 from codebutler.config.paths import Home
+from codebutler.control.wire import DashboardReply, DashboardRequest, ask
 from codebutler.errors import CodeButlerError
 from codebutler.process.stopping import Stopping
 from codebutler.words import ALL, SLASH, usage_hint
@@ -38,7 +40,7 @@ SAMPLE = {
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a running demo is."""
+    """Where a running demo is. ``dashboard``: a link that opens it once, "" where there is none."""
 
     url: str
     api_url: str
@@ -46,6 +48,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     repo: str
     path: str
     sandboxed: bool
+    dashboard: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,19 +98,29 @@ async def run_demo(
             path=str(repo),
             sandboxed=sandboxed,
         )
-        await _supervise(home, own_env, lambda: started(demo))
+        await _supervise(home, own_env, lambda link: started(msgspec.structs.replace(demo, dashboard=link)))
 
 
-async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[], None]) -> None:
+async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str], None]) -> None:
     """Serve, and say so once everything is up."""
     stopping = Stopping()
     serving = asyncio.create_task(supervise(home, env, stopping), name="supervise")
     ready = asyncio.create_task(stopping.ready.wait(), name="ready")
     await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
     if ready.done():
-        started()
+        started(await _dashboard(home))
     ready.cancel()
     await serving
+
+
+async def _dashboard(home: Home) -> str:
+    """A demo goes on without it: its port, and all those after it, may be taken."""
+    with suppress(CodeButlerError):
+        async with aclosing(ask(home.socket, DashboardRequest())) as replies:
+            async for reply in replies:
+                if isinstance(reply, DashboardReply):
+                    return reply.link
+    return ""
 
 
 def _repository(path: Path | None, scratch: Path) -> Path:

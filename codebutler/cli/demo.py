@@ -59,6 +59,8 @@ class _Announcement:
             return
         say(f"Open {demo.url}")
         say(f"You talk to the agent of {demo.path}, a throw-away copy. Ctrl-C ends the demo.")
+        if demo.dashboard:
+            say(f"Watch it work: {demo.dashboard} (the link opens once)")
         say(
             f"Or talk at another terminal: CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])} chat"
         )

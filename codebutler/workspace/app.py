@@ -51,6 +51,8 @@ def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
     inner = Starlette(
         routes=[
             Route("/", site.index),
+            # Where links to messages lead; a tab without a key says what to do.
+            Route("/archives/{place:path}", site.index),
             Mount("/static", StaticFiles(directory=static)),
             WebSocketRoute("/link/", site.link),
             Route("/api/{method}", api.call, methods=["GET", "POST"]),

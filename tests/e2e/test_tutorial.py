@@ -85,6 +85,7 @@ async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
     listing, reading, replacing, status, helping, running, remembering = asked[:7]
     async with demo() as reader:
         repo = Path(reader.told["path"])
+        assert reader.told["dashboard"].startswith("http://127.0.0.1:")
         root, said = await reader.writes(listing)
         assert "greet.py" in said
         _, said = await reader.writes(reading, root)

@@ -64,6 +64,7 @@ async def test_the_page_and_its_files_are_served_with_a_strict_policy(server: Wo
     async with httpx.AsyncClient(base_url=server.house.url, trust_env=False) as stranger:
         index = await stranger.get("/")
         assert "default-src 'self'" in index.headers["content-security-policy"]
+        assert (await stranger.get("/archives/C1/p1700000000000001")).text == index.text
         assert (await stranger.get("/static/js/main.js")).status_code == 200
         assert (await stranger.get("/static/../server.py")).status_code == 404
 
