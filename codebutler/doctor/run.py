@@ -34,7 +34,8 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
     except ConfigError as error:
         yield fail("home", "configuration", str(error))
         return
-    yield ok("home", "configuration", f"{home.config} can be used")
+    told = "{} can be used" if home.config.exists() else "there is no {} yet: every key has its default"
+    yield ok("home", "configuration", told.format(home.config))
     async for finding in check_slack(config.slack, table, clock):
         yield finding
     for finding in check_repos(home, table):

@@ -129,6 +129,17 @@ def test_before_setup_it_says_where_to_begin(cli: Cli) -> None:
     assert "codebutler setup" in next(iter(found.values()))["text"]
 
 
+def test_a_home_without_a_configuration_is_not_said_to_have_one(cli: Cli) -> None:
+    cli.home.ensure()
+
+    _, found = examined(cli)
+
+    assert (
+        found["home", "configuration"]["text"]
+        == f"there is no {cli.home.config} yet: every key has its default"
+    )
+
+
 def test_a_configuration_that_cannot_be_used_is_one_line(connected: Cli) -> None:
     connected.home.config.write_text('{"slack": 3}')
     code, found = examined(connected)
