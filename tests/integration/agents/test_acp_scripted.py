@@ -33,6 +33,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.running import BUSY
 from codebutler_worker.agents.watch import Limits
 from codebutler_worker.tools.plan import PlanStep
+from tests.turns import end, heard, undecided
 from tests.walls import NoWalls
 
 AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"
@@ -58,22 +59,11 @@ def turn(repo: Path, prompt: str = "go", session_id: str | None = None, **more: 
 
 
 async def run(
-    agent: AcpBackend, request: TurnRequest, decide: Callable[[AgentEvent], Answer | None] = lambda _: None
+    agent: AcpBackend, request: TurnRequest, decide: Callable[[AgentEvent], Answer | None] = undecided
 ) -> list[AgentEvent]:
-    events = []
-    async with asyncio.timeout(DEADLINE_S):
-        async for event in agent.start(request):
-            events.append(event)
-            if isinstance(event, Approval | Question) and (answer := decide(event)) is not None:
-                assert await agent.answer(request.turn_id, event.id, answer)
+    events = await heard(agent, request, decide)
     await agent.close()
     return events
-
-
-def end(events: list[AgentEvent]) -> Finished:
-    assert isinstance(events[-1], Finished)
-    assert sum(isinstance(event, Finished) for event in events) == 1
-    return events[-1]
 
 
 async def test_what_it_does_is_told_in_order(tmp_path: Path, git_repo: Path) -> None:

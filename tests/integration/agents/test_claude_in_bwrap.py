@@ -11,7 +11,7 @@ import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
-from codebutler_worker.agents.backend import AgentEvent, Finished, Started, ToolResult, ToolUse, TurnRequest
+from codebutler_worker.agents.backend import Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
@@ -20,6 +20,7 @@ from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
+from tests.turns import heard
 
 
 @dataclass
@@ -58,17 +59,12 @@ async def cell(tmp_path: Path, git_repo: Path) -> AsyncIterator[Cell]:
         yield Cell(binary, model, home, git_repo)
 
 
-async def run(backend: ClaudeBackend, turn: TurnRequest) -> list[AgentEvent]:
-    async with asyncio.timeout(60):
-        return [event async for event in backend.start(turn)]
-
-
 async def test_it_works_in_the_repository_and_nowhere_else(cell: Cell) -> None:
     backend = cell.backend()
     spoil = f"echo evil > {cell.home}/.claude/settings.json"
     cell.shell(f"echo done > work.txt; {spoil}; cat {cell.home}/diary; echo user $(id -u)")
     cell.model.play(Reply("Finished."))
-    events = await run(backend, cell.turn())
+    events = await heard(backend, cell.turn())
     assert isinstance(events[-1], Finished)
     assert (events[-1].ok, events[-1].text) == (True, "Finished.")
     assert (cell.repo / "work.txt").read_text() == "done\n"
@@ -86,7 +82,7 @@ async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
     identity = "-c user.name=t -c user.email=t@example.invalid"
     cell.shell(f"echo done > work.txt; git add work.txt; git {identity} commit -qm Work; ls {main}")
     cell.model.play(Reply("Finished."))
-    first = await run(backend, cell.turn())
+    first = await heard(backend, cell.turn())
     assert isinstance(first[-1], Finished)
     assert (first[-1].ok, first[-1].text) == (True, "Finished.")
     assert (cell.repo / "work.txt").read_text() == "done\n"
@@ -96,7 +92,7 @@ async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
     [started] = [event for event in first if isinstance(event, Started)]
     cell.shell("git log -1 --format=%s; git branch --show-current")
     cell.model.play(Reply("Still here."))
-    second = await run(backend, cell.turn(started.session_id))
+    second = await heard(backend, cell.turn(started.session_id))
     assert Started(started.session_id) in second
     assert [event.text.split() for event in second if isinstance(event, ToolResult)] == [
         ["Work", "codebutler/c"]
@@ -111,7 +107,7 @@ async def test_its_key_is_nowhere_inside(cell: Cell, network: AgentNetwork) -> N
     look = "tr '\\0' '\\n' < /proc/$PPID/environ; env; cat /proc/*/environ | tr '\\0' '\\n'"
     cell.shell(f"({look}) | grep -a -e dummy -e BASE_URL -e '^HTTPS_PROXY' | sort -u")
     cell.model.play(Reply("Finished."))
-    events = await run(backend, cell.turn())
+    events = await heard(backend, cell.turn())
     assert isinstance(events[-1], Finished)
     assert events[-1].ok
     assert set(cell.model.keys) == {"sk-ant-dummy"}
@@ -131,7 +127,7 @@ async def test_it_reaches_its_model_and_nobody_else(cell: Cell, caplog: pytest.L
     )
     page = Call("WebFetch", {"url": "https://example.net/page", "prompt": "What is there?"})
     cell.model.play(Reply("", (page,)), Reply("Finished."))
-    events = await run(backend, cell.turn())
+    events = await heard(backend, cell.turn())
     assert isinstance(events[-1], Finished)
     assert events[-1].ok
     assert events[-1].text == (
@@ -155,7 +151,7 @@ async def test_its_session_outlives_its_process(cell: Cell) -> None:
     for prompt in ("one", "two"):
         backend = cell.backend()
         cell.model.play(Reply(prompt))
-        events = await run(backend, cell.turn(session or None))
+        events = await heard(backend, cell.turn(session or None))
         started = [event for event in events if isinstance(event, Started)]
         assert [event.fresh for event in started] == [False]
         session = session or started[0].session_id
@@ -206,7 +202,7 @@ async def test_what_is_asked_beside_it_counts(cell: Cell) -> None:
     for _ in range(3):
         cell.model.play(Reply("More.", input_tokens=400_000, output_tokens=10_000))
     cell.model.play(Reply("Finished."))
-    finished = (await run(backend, cell.turn()))[-1]
+    finished = (await heard(backend, cell.turn()))[-1]
     assert isinstance(finished, Finished)
     assert (finished.ok, finished.text) == (True, "Finished.")
     assert finished.usage.input_tokens >= 1_200_000

@@ -20,6 +20,7 @@ from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.watch import Limits
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from tests.turns import end
 from tests.walls import NoWalls
 
 # It plays one scene of ./script for each message it hears; a scene is a list of lines to write, or a sign.
@@ -103,12 +104,6 @@ async def stage(tmp_path: Path, git_repo: Path) -> AsyncIterator[Stage]:
     backend = backend_of(tmp_path)
     yield Stage(backend, git_repo)
     await backend.close()
-
-
-def end(events: list[AgentEvent]) -> Finished:
-    assert isinstance(events[-1], Finished)
-    assert sum(isinstance(event, Finished) for event in events) == 1
-    return events[-1]
 
 
 def is_gone(pid: int) -> bool:

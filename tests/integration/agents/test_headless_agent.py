@@ -19,6 +19,7 @@ from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.e2e.test_sessions import running
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import path_with_node, require
+from tests.turns import end
 from tests.walls import as_it_is
 
 DEADLINE_S = 60.0
@@ -49,11 +50,6 @@ async def turn(backend: HeadlessBackend, repo: Path, prompt: str, session_id: st
     )
     async with asyncio.timeout(DEADLINE_S):
         return [event async for event in backend.start(request)]
-
-
-def end(events: list[AgentEvent]) -> Finished:
-    assert isinstance(events[-1], Finished)
-    return events[-1]
 
 
 async def told(repo: Path, prompt: str, *args: str, session_id: str = "") -> tuple[list[str], str, str]:

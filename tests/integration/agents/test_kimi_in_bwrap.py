@@ -32,6 +32,7 @@ from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.tools.plan import PlanStep
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
+from tests.turns import end, heard, undecided
 
 KEY = "sk-kept-outside-0123456789abcdef"
 DEADLINE_S = 90
@@ -78,22 +79,11 @@ async def cell(tmp_path: Path, git_repo: Path) -> AsyncIterator[Cell]:
 
 
 async def run(
-    backend: AcpBackend, turn: TurnRequest, decide: Callable[[AgentEvent], Answer | None] = lambda _: None
+    backend: AcpBackend, turn: TurnRequest, decide: Callable[[AgentEvent], Answer | None] = undecided
 ) -> list[AgentEvent]:
-    """Every event of the turn; what is asked is answered as ``decide`` says."""
-    events = []
-    async with asyncio.timeout(DEADLINE_S):
-        async for event in backend.start(turn):
-            events.append(event)
-            if isinstance(event, Approval | Question) and (answer := decide(event)) is not None:
-                assert await backend.answer(turn.turn_id, event.id, answer)
+    events = await heard(backend, turn, decide)
     await backend.close()
     return events
-
-
-def end(events: list[AgentEvent]) -> Finished:
-    assert isinstance(events[-1], Finished)
-    return events[-1]
 
 
 def shell(command: str) -> Reply:

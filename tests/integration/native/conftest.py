@@ -13,7 +13,7 @@ import pytest
 
 from codebutler.clock import SystemClock
 from codebutler.config.schema import Config, NativeSection
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest
+from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.made import tools
@@ -101,13 +101,6 @@ class Studio:
         """What the results said that the model was asked with."""
         messages = self.model.asked[at].messages
         return [message.content for message in messages if isinstance(message, Told)]
-
-
-def end(events: Sequence[AgentEvent]) -> Finished:
-    """The end of a turn, which is the last event and the only one of its kind."""
-    assert [event for event in events if isinstance(event, Finished)] == [events[-1]]
-    assert isinstance(events[-1], Finished)
-    return events[-1]
 
 
 def session_of(events: Sequence[AgentEvent]) -> str:

@@ -10,7 +10,8 @@ from codebutler_worker.agents.backend import Answer, Question, ToolUse
 from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import Exit, Limits
 from codebutler_worker.agents.native.model import Reply
-from tests.integration.native.conftest import Studio, end, says
+from tests.integration.native.conftest import Studio, says
+from tests.turns import end
 
 ROOMY = Limits(most_turns=9)
 

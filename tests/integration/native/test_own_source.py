@@ -15,9 +15,10 @@ from codebutler_worker.agents.native.model import Prompt, Reply, Told
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
-from tests.integration.native.conftest import PATH, Studio, end, says
+from tests.integration.native.conftest import PATH, Studio, says
 from tests.integration.native.tasks import do, edit, read, run, search
 from tests.programs import require
+from tests.turns import end
 
 SOURCE = Path(__file__).parents[3]
 COPIED = ("AGENTS.md", "pyproject.toml", "codebutler", "docs", "tests", "workers")

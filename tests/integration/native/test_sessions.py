@@ -27,8 +27,9 @@ from codebutler_worker.agents.native.model import (
 )
 from codebutler_worker.agents.native.sessions import Journal, Sessions
 from codebutler_worker.agents.native.wire import body
-from tests.integration.native.conftest import Studio, end, says, session_of
+from tests.integration.native.conftest import Studio, says, session_of
 from tests.integration.native.tasks import Calls
+from tests.turns import end
 
 NOW_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 

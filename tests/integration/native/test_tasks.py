@@ -14,9 +14,10 @@ from codebutler_worker.agents.backend import AgentEvent
 from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.agents.native.model import Assistant, Told
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from tests.integration.native.conftest import Studio, end
+from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import CANARY, TASKS, Task
 from tests.programs import require
+from tests.turns import end
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])

@@ -23,7 +23,8 @@ from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.model import ModelError, System, User
 from codebutler_worker.tools.plan import PlanStep
-from tests.integration.native.conftest import Studio, end, says, session_of
+from tests.integration.native.conftest import Studio, says, session_of
+from tests.turns import end
 
 EDIT = ("edit_file", {"path": "src/app.py", "old": "hello", "new": "good day"})
 LOOK = ("read_files", {"paths": ["src/app.py"]})

@@ -28,6 +28,7 @@ from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Sandbox
 from tests.programs import require
+from tests.turns import end, heard
 from tests.walls import as_it_is
 
 LONG = "needle " + 293 * "x"
@@ -47,22 +48,10 @@ def turn(repo: Path, prompt: str, session_id: str | None = None, turn_id: str = 
     return TurnRequest(turn_id=turn_id, conversation="c", prompt=prompt, workdir=repo, session_id=session_id)
 
 
-async def run(backend: RehearsalBackend, request: TurnRequest) -> list[AgentEvent]:
-    async with asyncio.timeout(30):
-        return [event async for event in backend.start(request)]
-
-
-def finished(events: list[AgentEvent]) -> Finished:
-    """The end, of which there is exactly one."""
-    ends = [event for event in events if isinstance(event, Finished)]
-    assert ends == [events[-1]]
-    return ends[0]
-
-
 async def answer(backend: RehearsalBackend, repo: Path, prompt: str) -> str:
-    end = finished(await run(backend, turn(repo, prompt)))
-    assert end.ok, end.text
-    return end.text
+    last = end(await heard(backend, turn(repo, prompt)))
+    assert last.ok, last.text
+    return last.text
 
 
 async def test_it_lists_reads_and_searches(backend: RehearsalBackend, git_repo: Path) -> None:
@@ -108,13 +97,13 @@ async def test_it_shows_diff_and_log(backend: RehearsalBackend, git_repo: Path) 
 
 
 async def test_its_events_are_those_of_an_agent(backend: RehearsalBackend, git_repo: Path) -> None:
-    events = await run(backend, turn(git_repo, "read README.md"))
+    events = await heard(backend, turn(git_repo, "read README.md"))
     assert [type(event) for event in events] == [Started, ToolUse, ToolResult, Text, Usage, Finished]
-    assert finished(events).usage.turns == 2
+    assert end(events).usage.turns == 2
 
 
 async def test_several_requests_have_a_plan(backend: RehearsalBackend, git_repo: Path) -> None:
-    events = await run(backend, turn(git_repo, "list the files\n\nread README.md"))
+    events = await heard(backend, turn(git_repo, "list the files\n\nread README.md"))
     plans = [[step.state for step in event.steps] for event in events if isinstance(event, Plan)]
     assert plans == [["in_progress", "pending"], ["done", "in_progress"], ["done", "done"]]
 
@@ -127,10 +116,10 @@ async def test_it_says_what_it_is(backend: RehearsalBackend, git_repo: Path) -> 
 
 
 async def test_a_failed_tool_fails_the_turn(backend: RehearsalBackend, git_repo: Path) -> None:
-    events = await run(backend, turn(git_repo, "read missing.txt"))
-    assert not finished(events).ok
-    assert finished(events).reason == "failed"
-    assert "missing.txt" in finished(events).text
+    events = await heard(backend, turn(git_repo, "read missing.txt"))
+    assert not end(events).ok
+    assert end(events).reason == "failed"
+    assert "missing.txt" in end(events).text
     assert [event.ok for event in events if isinstance(event, ToolResult)] == [False]
 
 
@@ -141,23 +130,23 @@ async def test_it_stays_in_the_repository(backend: RehearsalBackend, git_repo: P
     secret = git_repo.parent / "secret"
     secret.write_text("the secret")
     (git_repo / "link").symlink_to(secret)
-    end = finished(await run(backend, turn(git_repo, prompt)))
-    assert "the secret" not in end.text
+    last = end(await heard(backend, turn(git_repo, prompt)))
+    assert "the secret" not in last.text
     assert secret.read_text() == "the secret"
 
 
 async def test_a_session_is_remembered(backend: RehearsalBackend, git_repo: Path) -> None:
-    first = await run(backend, turn(git_repo, "list the files"))
+    first = await heard(backend, turn(git_repo, "list the files"))
     assert isinstance(first[0], Started)
     assert not first[0].fresh
-    again = await run(backend, turn(git_repo, "what did I say?", first[0].session_id))
+    again = await heard(backend, turn(git_repo, "what did I say?", first[0].session_id))
     assert again[0] == Started(first[0].session_id)
-    assert "list the files" in finished(again).text
-    assert "rehearsal agent" not in finished(again).text
+    assert "list the files" in end(again).text
+    assert "rehearsal agent" not in end(again).text
 
 
 async def test_a_session_of_somebody_else_is_a_fresh_one(backend: RehearsalBackend, git_repo: Path) -> None:
-    events = await run(backend, turn(git_repo, "help", "0198f0aa-0000-7000-8000-000000000000"))
+    events = await heard(backend, turn(git_repo, "help", "0198f0aa-0000-7000-8000-000000000000"))
     assert isinstance(events[0], Started)
     assert events[0].fresh
 
@@ -165,11 +154,11 @@ async def test_a_session_of_somebody_else_is_a_fresh_one(backend: RehearsalBacke
 async def test_stop_ends_a_running_program(backend: RehearsalBackend, git_repo: Path) -> None:
     before = (await descendants(os.getpid())).keys()
     async with asyncio.timeout(20):
-        running = asyncio.create_task(run(backend, turn(git_repo, "wait 500 seconds")))
+        running = asyncio.create_task(heard(backend, turn(git_repo, "wait 500 seconds")))
         while not (programs := (await descendants(os.getpid())).keys() - before):
             pass
         await backend.stop("t1")
-        assert finished(await running).reason == "stopped"
+        assert end(await running).reason == "stopped"
     assert not programs & (await descendants(os.getpid())).keys()
 
 
@@ -180,7 +169,7 @@ async def test_stop_ends_a_program_that_only_starts(backend: RehearsalBackend, g
             events.append(event)
             if isinstance(event, ToolUse):
                 await backend.stop("t1")
-    assert finished(events).reason == "stopped"
+    assert end(events).reason == "stopped"
 
 
 async def test_closing_the_stream_ends_the_turn(backend: RehearsalBackend, git_repo: Path) -> None:
@@ -201,8 +190,8 @@ async def test_closing_the_stream_ends_the_turn(backend: RehearsalBackend, git_r
 
 async def test_without_walls_to_stand_behind_nothing_runs(sandbox: Sandbox, tmp_path: Path) -> None:
     backend = RehearsalBackend(sandbox, tmp_path / "home", SystemClock())
-    end = finished(await run(backend, turn(tmp_path / "gone", "list the files")))
-    assert (end.ok, end.reason) == (False, "unavailable")
+    last = end(await heard(backend, turn(tmp_path / "gone", "list the files")))
+    assert (last.ok, last.reason) == (False, "unavailable")
 
 
 def scripted(script: Script, clock: ManualClock, tmp_path: Path) -> RehearsalBackend:
@@ -211,9 +200,9 @@ def scripted(script: Script, clock: ManualClock, tmp_path: Path) -> RehearsalBac
 
 async def test_a_script_decides_what_happens(tmp_path: Path, git_repo: Path) -> None:
     hold, clock = Hold(), ManualClock()
-    end = Finished(False, "broken", "limit")
+    broken = Finished(False, "broken", "limit")
     script = Script(
-        [[Emit(Text("one")), hold, Delay(5), Emit(Text("two")), Emit(end)], [Emit(Text("other"))]]
+        [[Emit(Text("one")), hold, Delay(5), Emit(Text("two")), Emit(broken)], [Emit(Text("other"))]]
     )
     backend = scripted(script, clock, tmp_path)
     events: list[AgentEvent] = []
@@ -230,9 +219,9 @@ async def test_a_script_decides_what_happens(tmp_path: Path, git_repo: Path) -> 
     assert events[1:] == [Text("one")]
     await clock.advance(2)
     await consumer
-    assert events[1:] == [Text("one"), Text("two"), end]
-    assert finished(await run(backend, turn(git_repo, "x"))).ok
-    assert "rehearsal agent" in finished(await run(backend, turn(git_repo, "x"))).text
+    assert events[1:] == [Text("one"), Text("two"), broken]
+    assert end(await heard(backend, turn(git_repo, "x"))).ok
+    assert "rehearsal agent" in end(await heard(backend, turn(git_repo, "x"))).text
 
 
 async def test_a_script_asks_and_waits(tmp_path: Path, git_repo: Path) -> None:
@@ -252,7 +241,7 @@ async def test_a_script_asks_and_waits(tmp_path: Path, git_repo: Path) -> None:
 async def test_a_held_script_is_stopped(tmp_path: Path, git_repo: Path) -> None:
     hold = Hold()
     backend = scripted(Script([[hold]]), ManualClock(), tmp_path)
-    running = asyncio.create_task(run(backend, turn(git_repo, "x")))
+    running = asyncio.create_task(heard(backend, turn(git_repo, "x")))
     await hold.reached.wait()
     await backend.stop("t1")
-    assert finished(await running).reason == "stopped"
+    assert end(await running).reason == "stopped"
