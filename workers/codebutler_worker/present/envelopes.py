@@ -25,8 +25,10 @@ def posts(
     """The envelope's text behind its sign, in posts of ``limit`` characters at most; none for an empty one."""
     if not envelope.body:
         return ()
-    signs = [SIGNS.get(envelope.type, ""), "" if envelope.complete else INCOMPLETE]
-    text = " ".join(part for part in (*signs, envelope.body) if part)
+    said = envelope.body if envelope.complete else f"{INCOMPLETE} {envelope.body}"
+    sign = SIGNS.get(envelope.type, "")
+    # Models like to write the sign themselves, too.
+    text = said if not sign or said.startswith(sign) else f"{sign} {said}"
     # Before it is cut: the second half of a key does not look like one any more.
     parts = split_markdown(neutralise((redactor or Redactor()).redact(text)), limit)
     return tuple(
