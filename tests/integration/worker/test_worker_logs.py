@@ -86,6 +86,19 @@ async def test_the_list_names_todays_sessions_with_state_and_duration(tmp_path: 
         assert old not in told
 
 
+async def test_of_a_long_list_the_newest_are_shown_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LISTED", 2)
+    async with worker(settings(tmp_path)) as parent:
+        sessions = [await ran(parent, tmp_path, f"{n}00.1", b"x") for n in (1, 2)]
+        assert texts(await ask(parent, "list", "300.1")).startswith("Sessions of the last 24 hours:\n")
+        sessions.append(await ran(parent, tmp_path, "400.1", b"x"))
+        told = texts(await ask(parent, "list", "500.1"))
+        assert told.startswith("Sessions of the last 24 hours, the newest 2:\n")
+        assert [session in told for session in sessions] == [False, True, True]
+
+
 async def test_what_is_sent_holds_no_secret_and_the_disk_keeps_it(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         secret = b"ghp_" + b"a" * 36

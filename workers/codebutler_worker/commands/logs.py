@@ -47,11 +47,13 @@ def run(asked: Asked) -> Todo:
 def _list(asked: Asked) -> str:
     since = (asked.draft.now - timedelta(hours=LISTED_HOURS)).isoformat()
     turns = [
-        turn for turn in asked.newest(LISTED) if turn.started_at is not None and turn.created_at >= since
+        turn for turn in asked.newest(LISTED + 1) if turn.started_at is not None and turn.created_at >= since
     ]
     if not turns:
         return NONE_LISTED
-    return "\n".join(["Sessions of the last 24 hours:", *(_line(asked, turn) for turn in turns)])
+    rest = f", the newest {LISTED}" if len(turns) > LISTED else ""
+    lines = [_line(asked, turn) for turn in turns[:LISTED]]
+    return "\n".join([f"Sessions of the last {LISTED_HOURS} hours{rest}:", *lines])
 
 
 def _line(asked: Asked, turn: TurnRow) -> str:
