@@ -21,6 +21,7 @@ from codebutler.text.links import ANY_WORKSPACE, message_url
 
 MAX_NEEDS = 50
 MAX_WORK = 50
+MAX_RECENT = 8
 MAX_JOBS = 50
 MAX_ERRORS = 5
 TEXT_CHARS = 200
@@ -30,6 +31,7 @@ NEEDS = {
     "interrupted": "was interrupted: continue or drop it",
     "parked": "waits for its limit: try now or drop it",
 }
+ENDED = ("done", "failed", "stopped")
 DOWN = {
     "quarantined": "its worker keeps failing and is tried again every ten minutes",
     "stopped": "its worker is stopped",
@@ -147,6 +149,7 @@ class Page(Struct, frozen=True, kw_only=True):
     troubles: tuple[Trouble, ...]
     needs: tuple[TurnView, ...]
     work: tuple[TurnView, ...]
+    recent: tuple[TurnView, ...]
     repos: tuple[RepoView, ...]
     jobs: tuple[JobView, ...]
     errors: tuple[LineView, ...]
@@ -172,6 +175,7 @@ def page_of(facts: Facts) -> Page:
     troubles = tuple(_troubles(slack, repos))
     placed = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())]
     needs = [_need(row, turn) for row, turn in placed if turn.state == "waiting" or turn.state in NEEDS]
+    ended = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ENDED]
     work = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ("running", "queued")]
     return Page(
         verdict=verdict(len(troubles), len(needs)),
@@ -180,6 +184,7 @@ def page_of(facts: Facts) -> Page:
         troubles=troubles,
         needs=tuple(sorted(needs, key=lambda turn: turn.since)[:MAX_NEEDS]),
         work=tuple(sorted(work, key=lambda turn: (turn.state != "running", turn.since))[:MAX_WORK]),
+        recent=tuple(sorted(ended, key=lambda turn: turn.since, reverse=True)[:MAX_RECENT]),
         repos=tuple(_repo(row, facts.served.get(row["name"], ("", ""))) for row in repos),
         jobs=tuple(sorted(map(_job, facts.jobs), key=_soonest)[:MAX_JOBS]),
         errors=tuple(line_view(line) for line in facts.errors[-MAX_ERRORS:]),

@@ -71,7 +71,7 @@ def busy(built: Watched) -> None:
             turn("running", "why does it fail?", 3),
             turn("queued", "x" * 190, 1),
         ),
-        LONG: (turn("interrupted", "translate it", 55),),
+        LONG: (turn("interrupted", "translate it", 55), turn("failed", "count to ten", 80)),
     }
     states = {"next": None, "last": None, "last_ok": None, "running": False, "paused": "by the operator"}
     built.known.jobs = [{"name": "nightly", "repo": "shop", "cron": "0 3 * * *", **states}]
@@ -94,6 +94,7 @@ async def test_it_can_be_read_by_everybody_everywhere(
                 "href", re.compile("^https://acme.slack.com/")
             )
             await expect(page.locator("#work li")).to_have_count(2)
+            await expect(page.locator("#recent")).to_contain_text("failedcount to ten")
             await expect(page.locator("#repos tbody tr")).to_have_count(3)
             await expect(page.locator("#repos")).to_contain_text("$1.20 of $5.00")
             await expect(page.locator("#jobs")).to_contain_text("paused: by the operator")

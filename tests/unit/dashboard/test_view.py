@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from codebutler.dashboard.feed import Wish, changes
-from codebutler.dashboard.view import MAX_ERRORS, TEXT_CHARS, Facts, page_of
+from codebutler.dashboard.view import MAX_ERRORS, MAX_RECENT, TEXT_CHARS, Facts, page_of
 from codebutler.model import Asked, TurnNote
 from codebutler.observe.ring import Line
 
@@ -99,6 +99,22 @@ def test_work_is_what_runs_and_then_what_is_in_line_with_its_cost() -> None:
     ]
     assert len(page.work[0].text) == TEXT_CHARS
     assert page.verdict.state == "well"
+
+
+def test_of_what_has_ended_the_latest_is_shown() -> None:
+    ended = [turn(state, minutes=minutes) for minutes, state in enumerate(("done", "failed", "stopped") * 4)]
+    page = page_of(facts(turns={"shop": (turn("running"), *ended)}))
+    assert [each.state for each in page.recent] == [
+        "done",
+        "failed",
+        "stopped",
+        "done",
+        "failed",
+        "stopped",
+        "done",
+        "failed",
+    ]
+    assert len(page.recent) == MAX_RECENT
 
 
 def test_trouble_comes_before_everything_else() -> None:

@@ -4,7 +4,7 @@ import { tick, when } from "./dom.js";
 import { keyFor, takeTicket } from "./key.js";
 import { Log } from "./log.js";
 import { Repos } from "./repos.js";
-import { showConnection, showErrors, showFacts, showJobs, showNeeds, showTroubles, showVerdict, showWork } from "./sections.js";
+import { showConnection, showErrors, showFacts, showJobs, showNeeds, showRecent, showTroubles, showVerdict, showWork } from "./sections.js";
 import { Refused, Stream } from "./stream.js";
 
 const AGES_MS = 5000;
@@ -51,6 +51,7 @@ class Page {
     if (told.troubles) showTroubles(told.troubles);
     if (told.needs) showNeeds(told.needs);
     if (told.work) showWork(told.work);
+    if (told.recent) showRecent(told.recent);
     if (told.jobs) showJobs(told.jobs);
     if (told.errors) showErrors(told.errors);
     if (told.names) this.log.offer(told.names);

@@ -58,10 +58,17 @@ export function showWork(work) {
     tag("li", `turn ${turn.state}`, head(turn, turn.state), tag("p", "text", turn.text), foot(turn, turn.state === "running" ? "for {}" : "in line for {}", "Thread")));
 }
 
+export function showRecent(recent) {
+  fill("recent", recent, ({ key }) => key, (turn) =>
+    tag("li", "turn", head(turn, turn.state), tag("p", "text", turn.text), foot(turn, "{} ago", "Thread")));
+}
+
 function head(turn, state = "") {
   const shown = tag("p", "over", tag("strong", "name", turn.repo));
-  if (state) shown.append(Object.assign(tag("span", "state", state), { }));
-  if (state) shown.lastChild.dataset.state = state;
+  if (!state) return shown;
+  const badge = tag("span", "state", state);
+  badge.dataset.state = state;
+  shown.append(badge);
   return shown;
 }
 
