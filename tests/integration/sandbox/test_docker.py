@@ -19,6 +19,7 @@ from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.containers import OWNER
 from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox
 from codebutler_worker.sandbox.docker_client import MISSING, Docker
+from codebutler_worker.sandbox.docker_filter import profile
 from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
@@ -62,7 +63,9 @@ async def test_a_container_is_made_as_promised(
     [made] = json.loads(docker(docker_host, "inspect", *running(docker_host)))
     host, config = made["HostConfig"], made["Config"]
     assert (host["ReadonlyRootfs"], host["CapDrop"], host["CapAdd"]) == (True, ["ALL"], None)
-    assert host["SecurityOpt"] == ["no-new-privileges"]
+    privileges, calls = host["SecurityOpt"]
+    assert (privileges, calls.partition("=")[0]) == ("no-new-privileges", "seccomp")
+    assert json.loads(calls.partition("=")[2]) == json.loads(profile())
     assert (host["PidsLimit"], host["NanoCpus"], host["Memory"]) == (128, 10**9, 512 * 2**20)
     assert (host["NetworkMode"], host["Privileged"], host["PidMode"]) == ("none", False, "")
     assert (config["User"], config["WorkingDir"]) == ("1000:1000", "/workspace")

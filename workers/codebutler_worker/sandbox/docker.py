@@ -17,6 +17,7 @@ from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.containers import Container, Containers, Recipe
 from codebutler_worker.sandbox.docker_argv import AGENT, PLACE, Identity, exec_argv, run_options, words
 from codebutler_worker.sandbox.docker_client import Docker
+from codebutler_worker.sandbox.filterfile import ProfileFile
 from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.limits import Limits, explain
 from codebutler_worker.sandbox.mounts import look
@@ -66,6 +67,7 @@ class DockerSandbox:
         self._docker = Docker(program, host or usual_host())
         self._containers = Containers(self._docker, idle_s)
         self._watcher = Watcher()
+        self._profile = ProfileFile(self._containers)
         self._view = View.of(hidden, readable)
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
@@ -79,7 +81,8 @@ class DockerSandbox:
         behind_door = isinstance(policy.network, Door)
         if isinstance(policy.network, Door):
             argv = through(policy.network, PYTHON, argv)
-        options = run_options(inside, checkout, who, self.limits)
+        profile = self._profile.option(shared=checkout.shared_git)
+        options = (*run_options(inside, checkout, who, self.limits), profile)
         recipe = Recipe(policy.conversation, words(options), look(options), reusable=not behind_door)
         command, env = exec_argv(
             self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal

@@ -1,10 +1,12 @@
-"""The filter of system calls where bubblewrap can read it: in memory, sealed, opened anew for each start."""
+"""The filter of system calls where bubblewrap, or docker's client, can read it: in memory, sealed."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import platform
+import sys
+import tempfile
 import weakref
 
 from codebutler_worker.sandbox.seccomp import machines, program
@@ -13,7 +15,6 @@ FD = 9
 """The descriptor that bubblewrap reads it from. Shells know only those of one digit."""
 # With the filter's path as $0: opened before anything of the agent's runs, closed by bubblewrap itself.
 OPEN = f'exec "$@" {FD}<"$0"'
-SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 class FilterFile:
@@ -31,9 +32,37 @@ class FilterFile:
 
     def _path(self, *, shared: bool) -> str:
         if shared not in self._paths:
-            fd = os.memfd_create("codebutler-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            weakref.finalize(self, os.close, fd)
-            os.write(fd, program(self.machine, shared=shared))
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-            self._paths[shared] = f"/proc/{os.getpid()}/fd/{fd}"
+            self._paths[shared] = kept(self, program(self.machine, shared=shared))
         return self._paths[shared]
+
+
+class ProfileFile:
+    """The same for docker's client. Lives as long as ``owner``, who starts containers later."""
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+        self._paths: dict[bool, str] = {}
+
+    def option(self, *, shared: bool = False) -> str:
+        """For `docker run`; ``shared``: see ``seccomp.program``."""
+        if shared not in self._paths:
+            from codebutler_worker.sandbox.docker_filter import profile  # most workers never need it
+
+            self._paths[shared] = kept(self._owner, profile(shared=shared))
+        return f"--security-opt=seccomp={self._paths[shared]}"
+
+
+def kept(owner: object, content: bytes) -> str:
+    """Where ``content`` can be read, and nobody can change it, as long as ``owner`` lives."""
+    if sys.platform == "linux":
+        fd = os.memfd_create("codebutler-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        weakref.finalize(owner, os.close, fd)
+        os.write(fd, content)
+        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+    fd, path = tempfile.mkstemp(prefix="codebutler-filter-")
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+    weakref.finalize(owner, os.unlink, path)
+    return path

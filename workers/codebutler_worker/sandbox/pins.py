@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codebutler.disk.identity import identity
+
 IN_MOVED, IN_CREATE, IN_DELETE = 0x40 | 0x80, 0x100, 0x200
 IN_OVERFLOW, IN_IGNORED, IN_ONLYDIR, IN_DONT_FOLLOW = 0x4000, 0x8000, 0x1000000, 0x2000000
 WATCHED = IN_MOVED | IN_CREATE | IN_DELETE | IN_ONLYDIR | IN_DONT_FOLLOW
@@ -52,7 +54,7 @@ class Hold:
     def look(self) -> None:
         """Compare what is there with what was there at the last look."""
         for path in sorted(self.pins):
-            now = _identity(path)
+            now = identity(path)
             was = self.seen.setdefault(path, now)
             if now != was and not (now is None and path in self.fleeting):
                 self.lift(path)
@@ -184,14 +186,6 @@ class Pins:
     def begin(self) -> Hold:
         """From now on."""
         return self.watcher.hold(self.paths, self.fleeting)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _checked(result: int) -> int:
