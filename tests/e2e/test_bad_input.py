@@ -323,6 +323,9 @@ async def test_b12_what_send_says(tmp_path: Path, git_repo: Path) -> None:
         code = await exit_code(built, "send", "sample", "read no-such-file.md", "--wait")
         assert code == 1
         assert await exit_code(built, "send", "sample", "read README.md", "--wait") == 0
+        # What no turn comes of: the reason is printed, nobody waits for ever.
+        assert "nothing that checks" in await built.run("send", "sample", "!checks", "--wait", check=False)
+        assert await exit_code(built, "send", "sample", "rehearsal:", "--wait") == 1
 
 
 async def test_b13_the_log_and_the_audit(tmp_path: Path, git_repo: Path) -> None:

@@ -23,7 +23,7 @@ from codebutler.model import (
 )
 from codebutler.words import WORDS
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.commands.checks import NO_CHECKS, resolved
+from codebutler_worker.commands.checks import NO_CHECKS, NOTHING, resolved
 from codebutler_worker.commands.sending import withdraw
 from codebutler_worker.commands.skills import taught
 from codebutler_worker.commands.table import run_command, understood
@@ -113,6 +113,8 @@ class Inbox:
             return todo.logged("MSG", note)
         elif isinstance(request, Command) and event.stale:
             draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
+        elif request == NO_CHECKS:
+            self._decline(draft, event, NOTHING)
         elif isinstance(request, Command):
             return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
@@ -120,8 +122,7 @@ class Inbox:
     def _decline(self, draft: Draft, event: MessagePosted, why: str) -> None:
         """No turn comes of it. Whoever waits for an outcome, a script perhaps, sees that there is none to come."""
         place = Place(f"{event.channel}:{event.root_ts}", event.root_ts)
-        draft.post(place, why)
-        draft.react(place, event.ts, FAILED)
+        draft.react(place, event.ts, FAILED, after=draft.post(place, why))
 
     def _is_overheard(self, event: Event, request: Request) -> bool:
         """Plain talk that does not call us where we want to be called: let in because its thread waits for words."""
@@ -173,10 +174,7 @@ class Inbox:
         reply_ts = event.thread_ts or event.ts
         conversation = self._conversation(event.channel, event.thread_ts)
         place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
-        todo = run_command(Asked(draft, self.settings, command, place, conversation, event.user))
-        if command == NO_CHECKS:
-            draft.react(place, event.ts, FAILED)
-        return todo
+        return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
 
     def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
         """A slash command: Slack shows no message to answer, so whoever typed it is told, or the channel."""

@@ -35,8 +35,7 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     if turn is None and live and config.agent.busy == "reject":
         keep_message(draft, said, None)
         place = Place(conversation, said.root_ts or None)
-        draft.post(place, BUSY)
-        draft.react(place, said.ts, FAILED)
+        draft.react(place, said.ts, FAILED, after=draft.post(place, BUSY))
         return Todo()
     turn = _joined(draft, config, turn, said) if turn else opened(draft, config, said, conversation)
     keep_message(draft, said, turn.id)
