@@ -19,6 +19,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from codebutler.disk.identity import identity
 from codebutler.errors import StoreDamagedError, StoreError
 
 BUSY_TIMEOUT_S = 2.0
@@ -258,11 +259,11 @@ class Anchor:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._identity = _identity(path)
+        self._identity = identity(path)
 
     def check(self) -> None:
         """Raise StoreError if the path no longer leads to the file that was opened."""
-        if _identity(self._path) != self._identity:
+        if identity(self._path) != self._identity:
             raise StoreError(f"{self._path} was removed or replaced while it was in use: restart CodeButler")
 
 
@@ -273,14 +274,6 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
