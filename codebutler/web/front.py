@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -100,8 +100,7 @@ class Front:
 
     async def _serve(self, listener: socket.socket) -> None:
         try:
-            app, serving = await asyncio.to_thread(self._loaded)
-            async with serving(app, listener):
+            async with await asyncio.to_thread(self._loaded, listener):
                 try:
                     await asyncio.Event().wait()
                 finally:
@@ -109,17 +108,17 @@ class Front:
         finally:
             self.url = ""
 
-    def _loaded(
-        self,
-    ) -> tuple[ASGIApp, Callable[[ASGIApp, socket.socket], AbstractAsyncContextManager[None]]]:
+    def _loaded(self, listener: socket.socket) -> AbstractAsyncContextManager[None]:
         """In a thread: the loop does not wait for what has to be read from disk."""
         from starlette.applications import Starlette
         from starlette.routing import Mount
 
+        from codebutler.web.bounded import BoundedProtocol
         from codebutler.web.serving import serving
 
         hooks, page = self._hooks.app(), self._site.app(self._place.host)
-        return Starlette(routes=[Mount("/hooks", hooks), Mount("/", page)]), serving
+        app = Starlette(routes=[Mount("/hooks", hooks), Mount("/", page)])
+        return serving(app, listener, BoundedProtocol)
 
     def _tell_hooks(self) -> None:
         if not self._place.enabled:

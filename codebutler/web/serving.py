@@ -12,12 +12,15 @@ import uvicorn
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve an ASGI application on ``listener`` while the context lives; it has a second to finish its answers."""
+async def serving(
+    app: Any, listener: socket.socket, protocol: type[asyncio.Protocol] | None = None
+) -> AsyncIterator[None]:
+    """Serve an ASGI application on ``listener`` while the context lives; it has a second to finish its answers.
+    ``protocol``: in place of uvicorn's own for HTTP/1.1."""
     server = _Server(
         uvicorn.Config(
             app,
-            http="h11",
+            http=protocol or "h11",
             ws="websockets-sansio",
             ws_per_message_deflate=False,
             lifespan="off",
