@@ -25,6 +25,9 @@ MAX_RECENT = 8
 MAX_JOBS = 50
 MAX_ERRORS = 5
 TEXT_CHARS = 200
+WORD_CHARS = 80
+MAX_TURNS = 100
+"""Of one repository: what is beyond these a worker made up."""
 SEEN_S = 10
 """The last sign of Slack is told no finer than that: not everything is to change with every look."""
 NEEDS = {
@@ -173,7 +176,7 @@ def page_of(facts: Facts) -> Page:
     repos = facts.status["repos"]
     slack = _slack(facts.status["slack"], facts.now)
     troubles = tuple(_troubles(slack, repos))
-    placed = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())]
+    placed = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())[:MAX_TURNS]]
     needs = [_need(row, turn) for row, turn in placed if turn.state == "waiting" or turn.state in NEEDS]
     ended = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ENDED]
     work = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ("running", "queued")]
@@ -271,27 +274,27 @@ def _asks(asked: Sequence[Asked]) -> str:
 
 def _plain(mrkdwn: str) -> str:
     """A card's text in a line, without its marks."""
-    text = unescape(mrkdwn).replace("```", " ").replace("*", "").replace("`", "")
+    text = unescape(mrkdwn[: TEXT_CHARS * 10]).replace("```", " ").replace("*", "").replace("`", "")
     return _cut(text.lstrip("🔐🤔⚠️ "))
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(text[: TEXT_CHARS * 10].split())
     return line if len(line) <= TEXT_CHARS else f"{line[: TEXT_CHARS - 1]}…"
 
 
 def _turn(row: Mapping[str, Any], turn: TurnNote, what: str) -> TurnView:
     channel = row["channel_id"]
     return TurnView(
-        key=f"{row['name']}/{turn.id or turn.thread_ts}",
+        key=f"{row['name']}/{(turn.id or turn.thread_ts)[:WORD_CHARS]}",
         repo=row["name"],
         state=turn.state,
         what=what,
         text=_cut(turn.text) or "…",
-        agent=turn.agent,
-        since=turn.at,
+        agent=turn.agent[:WORD_CHARS],
+        since=turn.at[:WORD_CHARS],
         cost="" if turn.cost_usd is None else _money(turn.cost_usd),
-        url=message_url(channel, turn.thread_ts) if channel and turn.thread_ts else "",
+        url=message_url(channel, turn.thread_ts[:WORD_CHARS]) if channel and turn.thread_ts else "",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from codebutler.dashboard.feed import Wish, changes
-from codebutler.dashboard.view import MAX_ERRORS, MAX_RECENT, TEXT_CHARS, Facts, page_of
+from codebutler.dashboard.view import MAX_ERRORS, MAX_RECENT, MAX_WORK, TEXT_CHARS, Facts, page_of
 from codebutler.model import Asked, TurnNote
 from codebutler.observe.ring import Line
 
@@ -99,6 +99,17 @@ def test_work_is_what_runs_and_then_what_is_in_line_with_its_cost() -> None:
     ]
     assert len(page.work[0].text) == TEXT_CHARS
     assert page.verdict.state == "well"
+
+
+def test_a_worker_that_makes_things_up_fills_no_page() -> None:
+    huge = "x" * 1_000_000
+    turns = tuple(
+        TurnNote(state="running", thread_ts=huge, text=huge, agent=huge, at=huge, id=huge)
+        for _ in range(1000)
+    )
+    page = page_of(facts(turns={"shop": turns}))
+    assert len(page.work) == MAX_WORK
+    assert len(msgspec.json.encode(page)) < 50_000
 
 
 def test_of_what_has_ended_the_latest_is_shown() -> None:
