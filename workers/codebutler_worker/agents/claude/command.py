@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from codebutler.config.schema import ClaudeSection, PermissionMode
+from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.claude.translate import COST, INITIALIZE
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.port import Network, SandboxPolicy
@@ -55,6 +56,9 @@ PASSED_ON = frozenset(
         "TZ",
     }
 )
+
+NAME_CHARS = 200
+"""The longest name of a directory's sessions that is not a hash (Claude Code 2.1.328)."""
 
 # Tools that would start work of their own between turns, or talk to other sessions on the machine.
 UNATTENDED = "CronCreate,CronDelete,CronList,ScheduleWakeup,RemoteTrigger,ListAgents,SendMessage"
@@ -122,8 +126,15 @@ def policy(
 
     The settings are not writable, because the user's own `claude` runs the hooks they name outside any
     sandbox. ``~/.claude.json`` stays hidden: it holds every project's history and the keys of its servers.
+
+    Raises AgentUnavailableError where the sessions of this directory cannot be told from those of others.
     """
     claude = around.home / ".claude"
+    if sessions(claude, workdir) == claude / "projects":
+        raise AgentUnavailableError(
+            f"the path of {workdir.name} has more than {NAME_CHARS} characters, and behind it Claude Code's sessions of "
+            "other directories would show: register it where the path is shorter"
+        )
     readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
     readable.append(program_root(around.binary, around.home))
     writable = (sessions(claude, workdir), tasks(claude, session_id), claude / ".credentials.json")
@@ -143,7 +154,7 @@ def sessions(claude: Path, workdir: Path) -> Path:
     Very long names get a hash we do not know: then all projects (Claude Code 2.1.328).
     """
     name = re.sub(r"[^a-zA-Z0-9]", "-", os.path.realpath(workdir))
-    return claude / "projects" / name if len(name) <= 200 else claude / "projects"
+    return claude / "projects" / name if len(name) <= NAME_CHARS else claude / "projects"
 
 
 def tasks(claude: Path, session_id: str) -> Path:
