@@ -24,6 +24,10 @@ from codebutler.supervisor.limits import OPERATION_BYTES, SEND_BYTES_IN_FLIGHT, 
 from codebutler.supervisor.port import Services
 
 RETRY_S = 5.0
+# Rounds of the loop until a request is on its way: our task, the sender's, the HTTP client's, and its writing.
+HEAD_START = 4
+# With more under way than these, Slack's limits are what holds them up.
+FEW = 8
 OP_ID_CHARS = 100
 
 Answer = Sent | SendFailed
@@ -72,7 +76,10 @@ class Sends:
         return not self._room.is_set()
 
     async def room(self) -> None:
-        """Wait until more may be started."""
+        """Wait until more may be started. What was started is on its way by then, if nothing holds it up: a worker
+        notes a lot down once it has given its answer."""
+        for _ in range(HEAD_START if len(self._tasks) <= FEW else 0):
+            await asyncio.sleep(0)
         await self._room.wait()
 
     async def close(self) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
+from codebutler.clock import ManualClock
 from codebutler.model import Command, MessageDeleted, MessageEdited, MessagePosted, Prompt, React, Upload
 from codebutler.protocol.messages import Heartbeat, Send, Stored
-from codebutler_worker.agents.backend import Finished, Started, Usage
-from tests.worker_kit import CHANNEL, USER, settings, worker
+from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest, Usage
+from tests.worker_kit import CHANNEL, USER, OneAgent, ScriptedBackend, settings, worker
 
 
 async def test_a_message_is_answered_in_its_thread(tmp_path: Path) -> None:
@@ -219,3 +223,29 @@ async def test_a_failed_turn_says_what_to_do(tmp_path: Path) -> None:
         )
         assert (await parent.post_with("❌")).text == "❌ Log in again: run `claude login`."
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
+
+
+async def test_an_answer_is_on_disk_before_its_agent_is_ended(tmp_path: Path) -> None:
+    """To end its processes takes as long as to tell the answer."""
+
+    class Watched(ScriptedBackend):
+        left: list[str] | None = None
+
+        async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+            async for event in super().start(turn):
+                yield event
+                if isinstance(event, Finished):
+                    self.left = states()
+
+    def states() -> list[str]:
+        with closing(sqlite3.connect(tmp_path / ".codebutler" / "store.db")) as store:
+            return [state for (state,) in store.execute("SELECT state FROM turns")]
+
+    backend = Watched(ManualClock())
+    async with worker(settings(tmp_path), agents=lambda told, _clock: OneAgent(backend, told)) as parent:
+        parent.backend = backend
+        parent.says("hello", "100.1")
+        run = await parent.run(0)
+        run.finish("Done.")
+        await run.closed.wait()
+        assert backend.left == ["done"]

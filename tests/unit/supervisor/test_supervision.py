@@ -23,6 +23,7 @@ from codebutler.protocol.messages import (
     Heartbeat,
     Hello,
     Log,
+    LogTag,
     Ready,
     Send,
     SendFailed,
@@ -221,6 +222,25 @@ async def test_a_broken_frame_ends_one_worker_and_no_other() -> None:
         assert on.state("shop") == "backoff"
         assert on.state("other") == "running"
         assert "unreadable" in on.services.log_text("shop")
+
+
+async def test_what_a_worker_says_is_on_its_way_before_what_it_notes() -> None:
+    class Watched(RecordingServices):
+        under_way = 0
+
+        def log(self, repo: str, tag: LogTag, text: str) -> None:
+            if text == "it has answered":
+                self.under_way = len(self.sent)
+
+    services, clock, spawner = Watched(), ManualClock(), FakeSpawner()
+    async with Supervisor(Kit(spawner, services, clock, lambda: 0.0)) as supervisor:
+        supervisor.add(repo())
+        supervisor.start()
+        await settle()
+        spawner.last.say(Send(op_id="a", operation=Post(text="x")))
+        spawner.last.say(Log(tag="INF", text="it has answered"))
+        await settle()
+        assert services.under_way == 1
 
 
 async def test_an_audit_that_cannot_be_written_stops_the_worker() -> None:

@@ -47,6 +47,8 @@ from codebutler_worker.store.rows import TurnRow
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
+# Ending the agent's processes takes about as long as telling its answer, which goes first.
+ANSWER_FIRST_S = 3.0
 SESSION_LOST = (
     "⚠️ The earlier session could not be resumed, so this is a fresh one: it knows this message only."
 )
@@ -65,6 +67,7 @@ class Turn:
         self._backend: AgentBackend | None = None
         self._drive: asyncio.Task[None] | None = None
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+        self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, load_changed)
@@ -96,6 +99,7 @@ class Turn:
             watching.cancel()
             await self._display.settle()
             await self._conclude(self._verdict(drive))
+            self._told.set_result(None)
             await asyncio.wait({drive}, timeout=STREAM_END_S)
             self._display.clear()
             await self._trees.end()
@@ -186,6 +190,7 @@ class Turn:
                     await self._heard(backend, event)
                 elif not self._outcome.done():
                     self._outcome.set_result(await self._parcels.finish(event))
+                    await asyncio.wait({self._told}, timeout=ANSWER_FIRST_S)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
