@@ -84,7 +84,7 @@ def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
     assert command.sessions(claude, Path("/srv/my.repo_x")) == claude / "projects" / "-srv-my-repo-x"
     assert command.sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
     around = command.Surroundings(BINARY, tmp_path, "/usr/bin", {})
-    with pytest.raises(AgentUnavailableError, match="of other directories would show"):
+    with pytest.raises(AgentUnavailableError, match="other directories would show"):
         command.policy(around, Path("/" + "x" * 250), "s", "none", {})
 
 

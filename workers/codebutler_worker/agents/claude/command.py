@@ -132,8 +132,8 @@ def policy(
     claude = around.home / ".claude"
     if sessions(claude, workdir) == claude / "projects":
         raise AgentUnavailableError(
-            f"the path of {workdir.name} has more than {NAME_CHARS} characters, and behind it Claude Code's sessions of "
-            "other directories would show: register it where the path is shorter"
+            f"the path of {workdir.name} has more than {NAME_CHARS} characters, so Claude Code's sessions of "
+            "other directories would show there: register it where the path is shorter"
         )
     readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
     readable.append(program_root(around.binary, around.home))
