@@ -20,7 +20,7 @@ from pathlib import Path
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import Finished
-from codebutler_worker.sandbox.destinations import open_beneath
+from codebutler_worker.sandbox.destinations import make_beneath, open_beneath, remove_old
 from codebutler_worker.store.state_dir import STATE_DIR
 
 SESSIONS = f"{STATE_DIR}/logs/sessions"
@@ -111,13 +111,13 @@ class SessionLogs:
         (``failed``). Removes what is too old, once a day."""
         session = session_of(turn_id)
         try:
-            directory = self._directory()
+            directory = make_beneath(self._repo, STATE_DIR, "logs", "sessions")
         except OSError as error:
             return SessionLog(None, session, error.strerror or str(error))
         try:
             if now.timestamp() - self._swept_s > SECONDS_A_DAY:
                 self._swept_s = now.timestamp()
-                _sweep(directory, now.timestamp() - self._retention_s)
+                remove_old(directory, ".log", now.timestamp() - self._retention_s)
             if not NAME.fullmatch(session):
                 raise OSError(errno.EINVAL, "no name for a log")
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -155,19 +155,6 @@ class SessionLogs:
             raise FileNotFoundError(errno.ENOENT, "not a log", session)
         return descriptor
 
-    def _directory(self) -> int:
-        """A descriptor of the directory, made if it is missing; no step of the way may be a link."""
-        at = open_beneath(self._repo, STATE_DIR, os.O_RDONLY | os.O_DIRECTORY)
-        for name in ("logs", "sessions"):
-            try:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=at)
-                deeper = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-            finally:
-                os.close(at)
-            at = deeper
-        return at
-
 
 @asynccontextmanager
 async def recording(logs: SessionLogs | None, turn_id: str, clock: Clock) -> AsyncIterator[SessionLog]:
@@ -181,10 +168,3 @@ async def recording(logs: SessionLogs | None, turn_id: str, clock: Clock) -> Asy
         yield log
     finally:
         await asyncio.to_thread(log.close, clock.monotonic() - began_s, clock.now())
-
-
-def _sweep(directory: int, before_s: float) -> None:
-    for name in os.listdir(directory):
-        with contextlib.suppress(OSError):
-            if name.endswith(".log") and os.lstat(name, dir_fd=directory).st_mtime < before_s:
-                os.unlink(name, dir_fd=directory)

@@ -7,6 +7,7 @@ O_NOFOLLOW. ``relative`` has no leading slash and no "..".
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -49,6 +50,30 @@ def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = Fals
         raise
     finally:
         os.close(top)
+
+
+def make_beneath(root: Path, relative: str, *names: str) -> int:
+    """A descriptor for a directory below ``root/relative``, which is there: each of ``names`` within the one before,
+    made if it is missing. The caller closes it. Raises UnsafePathError and other OSError."""
+    at = open_beneath(root, relative, os.O_RDONLY | os.O_DIRECTORY)
+    for name in names:
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=at)
+            deeper = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        finally:
+            os.close(at)
+        at = deeper
+    return at
+
+
+def remove_old(directory: int, suffix: str, before_s: float) -> None:
+    """Remove the files of the directory whose names end so and that nobody has written since (Unix time). What
+    cannot be removed stays. Raises OSError if the directory cannot be read."""
+    for name in os.listdir(directory):
+        with contextlib.suppress(OSError):
+            if name.endswith(suffix) and os.lstat(name, dir_fd=directory).st_mtime < before_s:
+                os.unlink(name, dir_fd=directory)
 
 
 def status_beneath(root: Path, relative: str) -> os.stat_result | None:

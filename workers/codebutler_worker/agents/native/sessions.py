@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from codebutler.errors import StoreError
 from codebutler_worker.agents.native.history import History, Opened, Record, line, read
-from codebutler_worker.sandbox.destinations import open_beneath
+from codebutler_worker.sandbox.destinations import make_beneath, remove_old
 from codebutler_worker.store.state_dir import STATE_DIR
 
 DIRECTORY = "native"
@@ -39,6 +39,7 @@ class Journal:
             raise StoreError(f"the agent's session cannot be kept: {error.strerror}: make room") from error
 
     def close(self) -> None:
+        """Close the file. May be called twice."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -58,7 +59,7 @@ class Sessions:
         with self._directory() as directory:
             if now_s - self._swept_s > SECONDS_A_DAY:
                 self._swept_s = now_s
-                _sweep(directory, now_s - self._retention_s)
+                remove_old(directory, ".jsonl", now_s - self._retention_s)
             journal = Journal(_open(directory, session_id, os.O_CREAT | os.O_EXCL), session_id)
         journal.append([Opened(at)])
         return journal
@@ -82,14 +83,7 @@ class Sessions:
     def _directory(self) -> Iterator[int]:
         """A descriptor of the directory, made if it is missing; no step of the way may be a link."""
         try:
-            parent = open_beneath(self._repo, STATE_DIR, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(DIRECTORY, 0o700, dir_fd=parent)
-                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-                found = os.open(DIRECTORY, flags, dir_fd=parent)
-            finally:
-                os.close(parent)
+            found = make_beneath(self._repo, STATE_DIR, DIRECTORY)
         except OSError as error:
             raise StoreError(f"the agent's session cannot be kept: {error.strerror or error}") from error
         try:
@@ -122,10 +116,3 @@ def _content(descriptor: int) -> bytes:
         with contextlib.suppress(OSError):
             os.write(descriptor, b"\n")
     return content
-
-
-def _sweep(directory: int, before_s: float) -> None:
-    for name in os.listdir(directory):
-        with contextlib.suppress(OSError):
-            if name.endswith(".jsonl") and os.lstat(name, dir_fd=directory).st_mtime < before_s:
-                os.unlink(name, dir_fd=directory)
