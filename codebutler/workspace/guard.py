@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+from codebutler.web.visitors import admits
+
+HERE = "127.0.0.1"
 TRANSPORT = "codebutler.transport"
 
 
@@ -28,7 +29,8 @@ class LoopbackGuard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        if not _is_local(HTTPConnection(scope)):
+        headers = HTTPConnection(scope).headers
+        if not admits(headers.get("host", ""), headers.get("origin"), HERE):
             refusal = WebSocketClose(1008) if scope["type"] == "websocket" else _FORBIDDEN
             await refusal(scope, receive, send)
             return
@@ -43,18 +45,3 @@ def transport_of(connection: HTTPConnection) -> asyncio.Transport | None:
     """The connection's transport; None under a server that does not show it."""
     transport = connection.scope.get(TRANSPORT)
     return transport if isinstance(transport, asyncio.Transport) else None
-
-
-def _is_local(connection: HTTPConnection) -> bool:
-    host = connection.headers.get("host", "")
-    if _name(f"//{host}") not in LOCAL_NAMES:
-        return False
-    origin = connection.headers.get("origin")
-    return origin is None or origin == f"http://{host}"
-
-
-def _name(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
