@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -85,7 +86,12 @@ class Dashboard:
 
     async def _cleaned(self, told: Any) -> Any:
         url = await self._sources.workspace_url()
-        return _every_text(msgspec.to_builtins(told), lambda text: at_home(self._sources.clean(text), url))
+
+        def clean(text: str) -> str:
+            return at_home(self._sources.clean(text), url)
+
+        # The first picture of many repositories takes a while to be searched for secrets.
+        return await asyncio.to_thread(_every_text, msgspec.to_builtins(told), clean)
 
 
 def _every_text(value: Any, change: Callable[[str], str]) -> Any:

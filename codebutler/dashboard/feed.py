@@ -15,6 +15,9 @@ from codebutler.observe.ring import Line, Ring
 from codebutler.process.waiting import wait_for
 
 PACE_S = 1.0
+REST = 20
+"""A look that takes long (a hundred workers' memory) is followed by so many times as long a rest."""
+LONGEST_REST_S = 10.0
 KEEP_ALIVE_S = 15.0
 MAX_VIEWERS = 20
 PAST_LINES = 300
@@ -52,6 +55,7 @@ class Feed:
         self._clock = clock
         self._looking = asyncio.Lock()
         self._newest: tuple[float, Page] | None = None
+        """Good until that moment."""
         self._closed = asyncio.Event()
         self.viewers = 0
 
@@ -97,9 +101,11 @@ class Feed:
     async def _page(self) -> Page:
         """Shared by all who look."""
         async with self._looking:
-            now_s = self._clock.monotonic()
-            if self._newest is None or now_s - self._newest[0] >= PACE_S / 2:
-                self._newest = (now_s, await self._look())
+            began_s = self._clock.monotonic()
+            if self._newest is None or began_s >= self._newest[0]:
+                page = await self._look()
+                took_s = self._clock.monotonic() - began_s
+                self._newest = (began_s + max(PACE_S / 2, min(took_s * REST, LONGEST_REST_S)), page)
             return self._newest[1]
 
     async def _log(self, lines: list[Line], lost: int, *, is_past: bool) -> str:

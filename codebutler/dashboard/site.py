@@ -80,6 +80,7 @@ class Site:
     static: Path
 
     async def index(self, _: Request) -> Response:
+        """The page, for anybody: it shows nothing without the key."""
         return FileResponse(self.static / "index.html")
 
     async def key(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from codebutler.clock import ManualClock, settle
-from codebutler.dashboard.feed import KEEP_ALIVE_S, PACE_S, Feed, Wish
+from codebutler.dashboard.feed import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, Wish
 from codebutler.dashboard.view import Page, page_of
 from codebutler.observe.format import LineFormatter
 from codebutler.observe.ring import FOLLOWER_LINES, Ring
@@ -32,10 +32,12 @@ class Scene:
         self.logger.addHandler(self.ring)
         self.repos = [repo()]
         self.looks = 0
+        self.look_s = 0.0
         self.feed = Feed(self._look, self._clean, self.ring, self.clock)
 
     async def _look(self) -> Page:
         self.looks += 1
+        await self.clock.sleep(self.look_s)
         given = facts()
         return page_of(replace(given, status={**given.status, "repos": self.repos}))
 
@@ -80,6 +82,19 @@ async def test_all_who_look_share_one_look() -> None:
             await scene.next(stream)
             assert data(await scene.next(stream))["names"] == ["shop"]
         assert scene.looks == 1
+
+
+async def test_a_look_that_takes_long_is_followed_by_a_rest() -> None:
+    scene = Scene()
+    scene.look_s = 0.5
+    async with aclosing(follow(scene)) as stream:
+        await scene.next(stream)
+        await scene.next(stream)
+        scene.repos = []
+        before_s = scene.clock.monotonic()
+        assert data(await scene.next(stream))["names"] == []
+        assert scene.clock.monotonic() - before_s >= min(0.5 * REST, LONGEST_REST_S) - 1
+    assert scene.looks == 2
 
 
 async def test_what_changed_meanwhile_is_told_at_once_and_only_that() -> None:
