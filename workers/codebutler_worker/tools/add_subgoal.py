@@ -29,9 +29,11 @@ class AddSubgoal:
     arguments = AddSubgoalArguments
 
     def describe(self, args: AddSubgoalArguments) -> Described:
+        """See the port."""
         return Described(args.text, self.name, {"text": args.text})
 
     async def run(self, context: Context, args: AddSubgoalArguments) -> Result:
+        """See the port. Raises ToolError once the plan has all the steps it may have."""
         if len(context.plan) >= MOST:
             raise ToolError(f"the plan has {MOST} steps already: bring some of them to an end")
         steps = (*context.plan, PlanStep(" ".join(args.text.split()), "pending"))

@@ -31,7 +31,9 @@ class AskUser:
     arguments = AskUserArguments
 
     def describe(self, args: AskUserArguments) -> Described:
+        """See the port."""
         return Described(args.question, self.name, {"question": args.question})
 
     async def run(self, context: Context, args: AskUserArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        """See the port. The effect asks; what the person answers is put in the result's place."""
         return Result("", effect=Ask(args.question, args.options))

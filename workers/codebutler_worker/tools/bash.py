@@ -38,9 +38,11 @@ class Bash:
         )
 
     def describe(self, args: BashArguments) -> Described:
+        """See the port."""
         return Described(args.command, "Bash", {"command": args.command})
 
     async def run(self, context: Context, args: BashArguments) -> Result:
+        """See the port. Raises ToolError for a program that is not allowed and for what only a shell could read."""
         words = split(args.command)
         if words[0] not in self._allowed:
             raise ToolError(f"{words[0]} may not be run here (native.allowedPrograms): use another tool")

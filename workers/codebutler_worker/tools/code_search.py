@@ -69,10 +69,12 @@ class CodeSearch:
     arguments = CodeSearchArguments
 
     def describe(self, args: CodeSearchArguments) -> Described:
+        """See the port."""
         where = "" if args.path == "." else f" in {args.path}"
         return Described(f"{args.pattern}{where}", "Grep", {"pattern": args.pattern, "path": args.path})
 
     async def run(self, context: Context, args: CodeSearchArguments) -> Result:
+        """See the port. Raises ToolError for a path outside the repository and a pattern that is none."""
         found = relative(context.workdir, args.path)
         is_directory(context.workdir, args.path)
         words = (

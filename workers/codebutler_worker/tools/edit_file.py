@@ -36,10 +36,15 @@ class EditFile:
     arguments = EditFileArguments
 
     def describe(self, args: EditFileArguments) -> Described:
+        """See the port."""
         given = {"file_path": args.path, "old_string": args.old, "new_string": args.new}
         return Described(args.path, "Edit", {**given, "replace_all": True} if args.all else given)
 
     async def run(self, context: Context, args: EditFileArguments) -> Result:
+        """See the port.
+
+        Raises ToolError unless the file is UTF-8 and has the old text exactly once (or ``all`` is set).
+        """
         path = writable(context.workdir, args.path)
         before = await read_text(context, path, MAX_BYTES)
         if "\ufffd" in before:

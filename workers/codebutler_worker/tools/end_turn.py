@@ -30,7 +30,9 @@ class EndTurn:
     arguments = EndTurnArguments
 
     def describe(self, args: EndTurnArguments) -> Described:
+        """See the port."""
         return Described("", self.name, {"needs_user": args.needs_user})
 
     async def run(self, context: Context, args: EndTurnArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        """See the port."""
         return Result("The turn is over.", effect=End(args.answer, args.needs_user))

@@ -40,9 +40,11 @@ class ListFiles:
     arguments = ListFilesArguments
 
     def describe(self, args: ListFilesArguments) -> Described:
+        """See the port."""
         return Described(args.path, "List", {"path": args.path})
 
     async def run(self, context: Context, args: ListFilesArguments) -> Result:
+        """See the port. Raises ToolError for a path that is no directory of the repository."""
         found = relative(context.workdir, args.path)
         if not is_directory(context.workdir, args.path):
             raise ToolError(f"{args.path}: a file, not a directory")

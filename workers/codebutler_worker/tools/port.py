@@ -171,17 +171,20 @@ class Tool(Protocol):
     """Something the model may call."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What the model calls it by; unique among the tools it is offered."""
 
     @property
     def description(self) -> str:
         """For the model: what it does, and when to use it."""
 
     @property
-    def kind(self) -> Kind: ...
+    def kind(self) -> Kind:
+        """What it does to the world: decides whether somebody is asked first."""
 
     @property
-    def arguments(self) -> type[Arguments]: ...
+    def arguments(self) -> type[Arguments]:
+        """The type its arguments are read as; the model is told its JSON schema."""
 
     def describe(self, args: Any) -> Described:
         """The call in people's terms; ``args`` is an instance of ``arguments``."""

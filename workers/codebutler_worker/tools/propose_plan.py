@@ -27,7 +27,9 @@ class ProposePlan:
     arguments = ProposePlanArguments
 
     def describe(self, args: ProposePlanArguments) -> Described:
+        """See the port."""
         return Described("a plan", "ExitPlanMode", {"plan": args.plan})
 
     async def run(self, context: Context, args: ProposePlanArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        """See the port. The effect shows the plan; what the person decides is put in the result's place."""
         return Result("", effect=Propose(args.plan))

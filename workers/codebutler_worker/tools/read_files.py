@@ -40,9 +40,11 @@ class ReadFiles:
     arguments = ReadFilesArguments
 
     def describe(self, args: ReadFilesArguments) -> Described:
+        """See the port."""
         return Described(", ".join(args.paths), "Read", {"file_path": ", ".join(args.paths)})
 
     async def run(self, context: Context, args: ReadFilesArguments) -> Result:
+        """See the port. A file that cannot be read is told in its place, and the others are shown."""
         shown, failed, cut = [], 0, False
         left = MAX_CHARS
         for path in args.paths:

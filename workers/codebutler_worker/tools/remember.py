@@ -34,9 +34,11 @@ class Remember:
     arguments = RememberArguments
 
     def describe(self, args: RememberArguments) -> Described:
+        """See the port."""
         return Described(f"{args.key}: {args.value}", "Remember", {"key": args.key, "value": args.value})
 
     async def run(self, context: Context, args: RememberArguments) -> Result:
+        """See the port. What was kept under the same name is replaced. Raises ToolError."""
         kept = await _notes(context).remember(args.key, args.value, for_person=args.whose == "person")
         return Result(f"Kept: {kept}")
 
@@ -57,9 +59,11 @@ class Forget:
     arguments = ForgetArguments
 
     def describe(self, args: ForgetArguments) -> Described:
+        """See the port."""
         return Described(args.key, "Forget", {"key": args.key})
 
     async def run(self, context: Context, args: ForgetArguments) -> Result:
+        """See the port. A name that is not there is no error, but a result that says so."""
         gone = await _notes(context).forget(args.key, for_person=args.whose == "person")
         return Result("Forgotten." if gone else "Nothing is kept under that name.", ok=gone)
 

@@ -46,6 +46,7 @@ class RunTerminalCommand:
     arguments = RunTerminalCommandArguments
 
     def describe(self, args: RunTerminalCommandArguments) -> Described:
+        """See the port."""
         if args.command:
             return Described(" ".join(args.command.split()), "Bash", {"command": args.command})
         if args.type:
@@ -54,6 +55,7 @@ class RunTerminalCommand:
         return Described(words, "Bash", {"signal": args.signal}, again=True, kind="own")
 
     async def run(self, context: Context, args: RunTerminalCommandArguments) -> Result:
+        """See the port. Raises ToolError where more than one thing is asked for at once."""
         if bool(args.command) + bool(args.type) + bool(args.signal) > 1:
             raise ToolError("give a command, or something to type, or a signal: not two at once")
         terminal = context.terminal

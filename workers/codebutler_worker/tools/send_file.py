@@ -28,9 +28,15 @@ class SendFile:
     arguments = SendFileArguments
 
     def describe(self, args: SendFileArguments) -> Described:
+        """See the port."""
         return Described(args.path, self.name, {"path": args.path})
 
     async def run(self, context: Context, args: SendFileArguments) -> Result:
+        """See the port.
+
+        Raises ToolError for what is no regular file of the repository, and for names an envelope cannot
+        hold.
+        """
         path = relative(context.workdir, args.path)
         if "\n" in path or "<<<" in path:
             raise ToolError("give the file another name first")

@@ -147,6 +147,7 @@ class Backlog:
             del self._data[:-BACKLOG_BYTES]
 
     def take(self) -> bytes:
+        """All of it, oldest first; it is empty then."""
         with self._lock:
             data, self._data = self._data, bytearray()
         return bytes(data)

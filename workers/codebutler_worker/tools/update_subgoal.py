@@ -30,11 +30,13 @@ class UpdateSubgoal:
     arguments = UpdateSubgoalArguments
 
     def describe(self, args: UpdateSubgoalArguments) -> Described:
+        """See the port."""
         return Described(
             f"{args.number} {args.state}", self.name, {"number": args.number, "state": args.state}
         )
 
     async def run(self, context: Context, args: UpdateSubgoalArguments) -> Result:
+        """See the port. Raises ToolError for a number that the plan does not have."""
         steps = list(context.plan)
         if args.number > len(steps):
             raise ToolError(f"the plan has {len(steps)} steps: add_subgoal adds one")

@@ -48,9 +48,11 @@ class UseSkill:
         self.description = f"Learn how something is done here before you do it. The skills:\n{listed}"
 
     def describe(self, args: UseSkillArguments) -> Described:
+        """See the port."""
         return Described(args.name, "Skill", {"skill": args.name, "arguments": args.arguments})
 
     async def run(self, context: Context, args: UseSkillArguments) -> Result:
+        """See the port. Raises ToolError for a skill that is not there or switched off."""
         skills = await asyncio.to_thread(self._library.enabled)
         skill = skills.get(args.name)
         if skill is None:

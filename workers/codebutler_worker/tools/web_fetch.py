@@ -39,9 +39,14 @@ class WebFetch:
         self._redactor = Redactor(secrets)
 
     def describe(self, args: WebFetchArguments) -> Described:
+        """See the port."""
         return Described(args.url, "WebFetch", {"url": args.url})
 
     async def run(self, context: Context, args: WebFetchArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        """See the port.
+
+        Raises ToolError for an address that holds a secret or is not public, and for what does not answer.
+        """
         refuse_secrets(args.url, self._redactor)
         try:
             page = await self._internet.fetch(args.url)

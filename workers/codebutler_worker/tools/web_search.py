@@ -38,9 +38,11 @@ class WebSearch:
         self._redactor = Redactor(secrets)
 
     def describe(self, args: WebSearchArguments) -> Described:
+        """See the port."""
         return Described(args.query, "WebSearch", {"query": args.query, "depth": args.depth})
 
     async def run(self, context: Context, args: WebSearchArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        """See the port. Raises ToolError for words that hold a secret, and where the service does not answer."""
         refuse_secrets(args.query, self._redactor)
         try:
             hits = await self._service.search(args.query, args.depth, args.most)

@@ -42,9 +42,11 @@ class WriteFile:
     arguments = WriteFileArguments
 
     def describe(self, args: WriteFileArguments) -> Described:
+        """See the port."""
         return Described(args.path, "Write", {"file_path": args.path, "content": args.content})
 
     async def run(self, context: Context, args: WriteFileArguments) -> Result:
+        """See the port. What was there is replaced; its result shows the difference."""
         path = writable(context.workdir, args.path)
         try:
             before = await read_text(context, path, MAX_CHARS)
