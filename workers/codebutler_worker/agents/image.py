@@ -41,9 +41,11 @@ class ImageBackend:
             await asyncio.gather(task, return_exceptions=True)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
+        """See the port."""
         return False
 
     async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - a picture cannot be steered
+        """See the port."""
         return False
 
     async def stop(self, turn_id: str) -> None:

@@ -16,6 +16,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
+        """Whether the turn was done; stopped and interrupted ones were not."""
         return self.reason == "done"
 
 

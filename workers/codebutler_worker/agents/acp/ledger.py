@@ -29,6 +29,8 @@ class Used(Struct, rename="camel"):
 
 
 class Failure(Struct):
+    """Why a turn failed, in Kimi Code's own words; ``code`` is one of its names for errors."""
+
     code: str = ""
     message: str = ""
 

@@ -26,6 +26,8 @@ class Block(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
+    """What the API's message consists of, as far as we look."""
+
     content: str | list[Block] = ""
     model: str = ""
 
@@ -60,6 +62,8 @@ class BackgroundTask(Struct, frozen=True):
 
 
 class AssistantLine(Struct, frozen=True):
+    """A message of the model, or of the CLI in its place. ``parent_tool_use_id`` is set within a sub-agent."""
+
     message: Message = Message()
     parent_tool_use_id: str | None = None
     error: str | None = None
@@ -79,6 +83,8 @@ class UserLine(Struct, frozen=True):
 
 
 class TokenUsage(Struct, frozen=True):
+    """Tokens of one API message; ``input_tokens`` leaves out what was written to the cache or read from it."""
+
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -108,6 +114,8 @@ class CommandLifecycle(Struct, frozen=True):
 
 
 class ControlAsk(Struct, frozen=True):
+    """A question of the CLI: for leave (``can_use_tool``), for which ``tool_use_id`` names the call."""
+
     subtype: str = ""
     tool_name: str = ""
     input: dict[str, Any] = {}
@@ -122,10 +130,14 @@ class ControlRequest(Struct, frozen=True):
 
 
 class ControlCancel(Struct, frozen=True):
+    """The CLI takes its question ``request_id`` back."""
+
     request_id: str
 
 
 class ControlReply(Struct, frozen=True):
+    """The CLI's answer to one of our requests; ``error`` is set where it refuses."""
+
     subtype: str = ""
     request_id: str = ""
     error: str | None = None
@@ -139,6 +151,8 @@ class ControlResponse(Struct, frozen=True):
 
 
 class RateLimitInfo(Struct, frozen=True):
+    """How the account stands with its limits; ``resetsAt`` is in seconds of the epoch."""
+
     status: str = ""
     resetsAt: float | None = None  # noqa: N815 - the wire's spelling
     rateLimitType: str | None = None  # noqa: N815 - the wire's spelling
@@ -151,14 +165,20 @@ class RateLimitLine(Struct, frozen=True):
 
 
 class StreamedMessage(Struct, frozen=True):
+    """The message that begins to be streamed."""
+
     usage: TokenUsage = TokenUsage()
 
 
 class StreamedDelta(Struct, frozen=True):
+    """A piece of a streamed block; ``text`` is empty for what is no text."""
+
     text: str = ""
 
 
 class StreamedBlock(Struct, frozen=True):
+    """The block that begins to be streamed: text, thinking or a call."""
+
     type: str = ""
 
 
@@ -195,6 +215,8 @@ Line = (
 
 
 class Head(Struct, frozen=True):
+    """Which kind of line it is; looked at first."""
+
     type: str = ""
 
 

@@ -57,9 +57,11 @@ class HeadlessBackend:
         return self._running.run(turn, self.logs, self._events)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
+        """See the port."""
         return False
 
     async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - it reads one prompt
+        """See the port."""
         return False
 
     async def stop(self, turn_id: str) -> bool | None:

@@ -46,9 +46,11 @@ class Gauge:
     """Tokens of what is sent with every request: the tools."""
 
     def of(self, messages: Sequence[Message]) -> int:
+        """Tokens of all of them, together with what goes along with every request."""
         return self.fixed + sum(self.one(message) for message in messages)
 
     def one(self, message: Message) -> int:
+        """Tokens of one message, an estimate."""
         return PER_MESSAGE + int(_bytes(message) / self.bytes_per_token)
 
     def counted(self, messages: Sequence[Message], tokens: int) -> Gauge:

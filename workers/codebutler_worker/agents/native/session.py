@@ -19,10 +19,12 @@ class Session:
 
     @property
     def id(self) -> str:
+        """What later turns ask for to go on with it."""
         return self._journal.session_id
 
     @property
     def messages(self) -> tuple[Message, ...]:
+        """What the model is given again, oldest first; what was cleaned away is not among it."""
         return self.history.messages
 
     async def keep(self, *records: Record) -> None:
@@ -42,4 +44,5 @@ class Session:
         await self.keep(Cleaned(messages))
 
     async def close(self) -> None:
+        """Close its file; what was said is on disk already."""
         await asyncio.to_thread(self._journal.close)

@@ -26,17 +26,23 @@ END = "[DONE]"
 
 
 class FunctionPart(msgspec.Struct):
+    """A piece of a call: the name comes once, the arguments (JSON) in pieces of any size."""
+
     name: str | None = None
     arguments: str | None = None
 
 
 class CallPart(msgspec.Struct):
+    """A piece of the call at ``index``; some services leave the index out and send a call at once."""
+
     index: int | None = None
     id: str | None = None
     function: FunctionPart = msgspec.field(default_factory=FunctionPart)
 
 
 class Said(msgspec.Struct):
+    """What an answer, or a piece of one, holds; services name reasoning in either of two ways."""
+
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -44,10 +50,14 @@ class Said(msgspec.Struct):
 
 
 class CachedTokens(msgspec.Struct):
+    """How many tokens of the prompt came from the service's cache."""
+
     cached_tokens: int | None = None
 
 
 class UsagePart(msgspec.Struct):
+    """What the service counts, in tokens; ``cached_tokens`` is Kimi's place for what others put into the details."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
@@ -55,6 +65,8 @@ class UsagePart(msgspec.Struct):
 
 
 class Choice(msgspec.Struct):
+    """One answer: whole (``message``) or a piece (``delta``). Kimi tells the usage here."""
+
     delta: Said | None = None
     message: Said | None = None
     finish_reason: str | None = None
@@ -62,6 +74,8 @@ class Choice(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
+    """One event of the stream, or a whole answer; ``error`` is what a service says in mid-stream."""
+
     choices: list[Choice] | None = None
     usage: UsagePart | None = None
     error: Any = None

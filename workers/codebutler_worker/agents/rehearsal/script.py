@@ -52,4 +52,5 @@ class Script:
         self._turns = deque(turns)
 
     def next_turn(self) -> Sequence[Step] | None:
+        """The steps of the turn that starts now; None once there is no script left."""
         return self._turns.popleft() if self._turns else None
