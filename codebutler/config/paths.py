@@ -54,6 +54,7 @@ class Home:
 
     @property
     def dashboard_key(self) -> Path:
+        """Whoever holds what is in it may look at the dashboard; kept so that open pages come back."""
         return self.root / "dashboard.key"
 
     @property

@@ -163,6 +163,7 @@ class HomeHandler(logging.Handler):
         self._loop = asyncio.get_running_loop()
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Queue the record as one line; an exception becomes its repr, without a traceback."""
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]!r}"

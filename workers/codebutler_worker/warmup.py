@@ -57,6 +57,7 @@ class HurriedClock(SystemClock):
     """Nobody is kept waiting."""
 
     async def sleep(self, seconds: float) -> None:
+        """Ten milliseconds at most, whatever is asked for."""
         await super().sleep(min(seconds, 0.01))
 
 
@@ -66,20 +67,25 @@ class Understudy:
     name = "claude"
 
     async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        """See the port."""
         yield Started(turn.turn_id)
         yield Text("**Here.**")
         yield Finished(ok=True, text="**Here.**", reason="done")
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
+        """See the port."""
         return False
 
     async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - it has one line
+        """See the port."""
         return False
 
     async def stop(self, turn_id: str) -> bool | None:  # noqa: ARG002 - it has ended already
+        """See the port."""
         return None
 
     async def close(self) -> None:
+        """See the port."""
         return
 
 
@@ -87,21 +93,27 @@ class Understudies:
     """The agents of a rehearsal."""
 
     async def get(self, name: str) -> AgentBackend:  # noqa: ARG002 - they are all alike
+        """See the port. One for every name."""
         return Understudy()
 
     async def workdir(self, conversation: str, *, make: bool = False) -> Path:  # noqa: ARG002 - none is made
+        """See the port."""
         return Path()
 
     async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002 - there is none
+        """See the port. Always raises."""
         raise SandboxUnavailableError("there is no working tree to rehearse with")
 
     async def survey(self) -> tuple[Survey, ...]:
+        """See the port."""
         return ()
 
     def release(self, conversation: str) -> None:  # noqa: ARG002 - nothing is kept
+        """See the port."""
         return
 
     async def close(self) -> None:
+        """See the port."""
         return
 
 

@@ -66,9 +66,11 @@ class Reporter:
         self.send = send
 
     def log(self, tag: LogTag, text: str) -> None:
+        """One line for the log, under the repository's name. Never blocks."""
         self.send(Log(tag=tag, text=text))
 
     def audit(self, record: Audit) -> None:
+        """A line for the audit log, which the parent writes. Never blocks."""
         self.send(record)
 
 

@@ -54,4 +54,5 @@ class Todo:
     audit: tuple[Audit, ...] = ()
 
     def logged(self, tag: LogTag, text: str) -> Todo:
+        """The same, with one line more for the log."""
         return replace(self, log=(*self.log, (tag, text)))

@@ -42,6 +42,7 @@ class Gauge:
 
     @property
     def total(self) -> int:
+        """Tokens in and out together; what came from a cache is counted as any other."""
         return self.input + self.output
 
     def reading(self, path: str) -> Reading | None:

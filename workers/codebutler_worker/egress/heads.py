@@ -54,6 +54,7 @@ class Head:
         return Head(self.method, target, (("Host", host), *kept, ("Connection", "close")))
 
     def encode(self) -> bytes:
+        """The bytes to send, up to the empty line that ends a head."""
         lines = (f"{self.method} {self.target} HTTP/1.1", *(f"{key}: {value}" for key, value in self.headers))
         return "\r\n".join((*lines, "", "")).encode("latin-1")
 

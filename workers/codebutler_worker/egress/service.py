@@ -41,6 +41,7 @@ class Service:
 
     @property
     def secure(self) -> bool:
+        """Whether it is reached by TLS."""
         return urlsplit(self.base_url).scheme == "https"
 
     @property

@@ -76,6 +76,7 @@ class Program(ABC):
 
     @property
     def pid(self) -> int:
+        """Of what was started outside; behind walls the program itself has another."""
         return self._process.pid
 
     @property

@@ -29,6 +29,7 @@ class Incoming:
 
     @property
     def root_ts(self) -> str:
+        """The thread it belongs to; its own ts where it begins one."""
         return self.thread_ts or self.ts
 
 

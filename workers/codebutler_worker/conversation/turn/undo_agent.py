@@ -34,9 +34,11 @@ class UndoBackend:
         yield await asyncio.shield(task)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
+        """See the port."""
         return False
 
     async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - there is nothing to steer
+        """See the port."""
         return False
 
     async def stop(self, turn_id: str) -> None:
