@@ -22,7 +22,8 @@ import msgspec
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
-from codebutler.control.wire import StatusReply, StatusRequest, ask
+from codebutler.control.messages import StatusReply, StatusRequest
+from codebutler.control.wire import ask
 from codebutler.errors import NotRunningError
 from codebutler.workspace.server import Options, WorkspaceServer
 

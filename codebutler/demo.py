@@ -17,7 +17,8 @@ import msgspec
 from codebutler.bootstrap import supervise
 from codebutler.config.env import VARIABLES
 from codebutler.config.paths import Home
-from codebutler.control.wire import DashboardReply, DashboardRequest, ask
+from codebutler.control.messages import DashboardReply, DashboardRequest
+from codebutler.control.wire import ask
 from codebutler.errors import CodeButlerError
 from codebutler.process.stopping import Stopping
 from codebutler.words import ALL, SLASH, usage_hint

@@ -9,7 +9,7 @@ import typer
 
 from codebutler.cli.output import notice, print_json, say
 from codebutler.cli.talk import talk
-from codebutler.control.wire import ControlReply, DashboardReply, DashboardRequest
+from codebutler.control.messages import ControlReply, DashboardReply, DashboardRequest
 
 
 def run(

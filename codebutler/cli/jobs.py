@@ -9,7 +9,7 @@ import typer
 
 from codebutler.cli.output import print_json, print_table, say
 from codebutler.cli.talk import talk
-from codebutler.control.wire import JobsReply, JobsRequest
+from codebutler.control.messages import JobsReply, JobsRequest
 
 ACTIONS = ("run", "pause", "resume")
 

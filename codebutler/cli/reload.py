@@ -12,7 +12,7 @@ def reload_supervisor() -> bool:
     if not home().socket.exists():
         return False
     from codebutler.cli.talk import talk
-    from codebutler.control.wire import ReloadRequest
+    from codebutler.control.messages import ReloadRequest
 
     try:
         done = talk(ReloadRequest(), _ignore)

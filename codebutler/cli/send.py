@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.talk import talk
-from codebutler.control.wire import SendRequest
+from codebutler.control.messages import SendRequest
 from codebutler.errors import EXIT_FAILED
 
 

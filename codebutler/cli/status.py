@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from codebutler.cli.talk import talk
-from codebutler.control.wire import ControlReply, StatusReply, StatusRequest
+from codebutler.control.messages import ControlReply, StatusReply, StatusRequest
 from codebutler.text.amounts import used_of
 
 

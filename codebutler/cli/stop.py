@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.talk import talk
-from codebutler.control.wire import StopRequest
+from codebutler.control.messages import StopRequest
 
 
 def run(repo: Annotated[str, typer.Argument(help="A repository's name, or `all`.")]) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from codebutler.config.paths import Home
-from codebutler.control.wire import ControlReply, ControlRequest, Done, Failed, ask
+from codebutler.control.messages import ControlReply, ControlRequest, Done, Failed
+from codebutler.control.wire import ask
 from codebutler.errors import CodeButlerError
 
 

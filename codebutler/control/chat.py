@@ -10,8 +10,7 @@ from uuid import uuid4
 from codebutler.actions import REASON_ACTION
 from codebutler.control.ear import Ear
 from codebutler.control.listeners import ChatListener, Listeners
-from codebutler.control.past import as_operator, read_past
-from codebutler.control.wire import (
+from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
     Ended,
@@ -22,6 +21,7 @@ from codebutler.control.wire import (
     Say,
     Wish,
 )
+from codebutler.control.past import as_operator, read_past
 from codebutler.errors import ChatError, CodeButlerError
 from codebutler.intake.intake import Outcome
 from codebutler.model import OPERATOR, ButtonClicked, Command, Event, MessagePosted, Operation, Post

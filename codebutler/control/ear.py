@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from codebutler.actions import PICK_ACTION, REASON_ACTION, STOP_ACTION
-from codebutler.control.wire import Choice, Said, SaidKind
+from codebutler.control.messages import Choice, Said, SaidKind
 from codebutler.model import Operation, Post, Update, Upload
 from codebutler.text.escape import ZERO_WIDTH_SPACE, unescape
 

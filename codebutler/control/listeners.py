@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from codebutler.control.ear import Ear, Spoken
-from codebutler.control.wire import ControlReply, Done, Ended, Heard, Past, Said
+from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said
 from codebutler.intake.entry import Entry, EventRouter
 from codebutler.model import MessagePosted, Operation, Post, React
 from codebutler.protocol.messages import Live

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from codebutler.control.chat import Chat, Mouth, is_command
 from codebutler.control.listeners import Listener, Listeners
-from codebutler.control.wire import (
+from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
     ControlRequest,

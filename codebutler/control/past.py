@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from codebutler.control.ear import Ear, Spoken, choices_of
-from codebutler.control.wire import Past, Said
+from codebutler.control.messages import Past, Said
 from codebutler.model import OPERATOR, Post
 from codebutler.slack.metadata import op_id_of
-from codebutler.slack.threads import MAX_PAGES, Reader
+from codebutler.slack.port import History
+from codebutler.slack.threads import MAX_PAGES
 from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, unescape
 
 MAX_CHARS = 4_000
@@ -26,7 +27,7 @@ def as_operator(text: str) -> str:
 
 
 async def read_past(
-    reader: Reader, channel: str, thread_ts: str, most: int, ear: Ear
+    reader: History, channel: str, thread_ts: str, most: int, ear: Ear
 ) -> tuple[Past | Said, ...]:
     """At most ``most`` messages of the thread, oldest first; what still waits for a decision or can be stopped is Said,
     as ``ear`` hears it. Raises ChatError."""

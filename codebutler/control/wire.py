@@ -1,7 +1,5 @@
 """The control socket: how `codebutler status`, `stop`, `send` and `chat` talk to the running supervisor.
 
-One JSON object per line. A request is answered by any number of Said, then by Done, Failed or a status. A chat goes
-both ways: after its request come wishes, until one side closes.
 The socket is the owner's alone (0600 in a 0700 directory), and the peer's user ID is checked besides.
 """
 
@@ -15,181 +13,16 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 import msgspec
-from msgspec import Struct
 
 from codebutler.config.paths import SOCKET_PATH_BYTES
+from codebutler.control.messages import ChatRequest, ControlReply, ControlRequest, Failed, Wish
 from codebutler.errors import CodeButlerError, NotRunningError, ProtocolError
-from codebutler.protocol.messages import LiveKind
 
-SaidKind = Literal["text", "progress", "card"]
 LINE_LIMIT_BYTES = 4 * 2**20
 _PEER = struct.Struct("3i")
-
-
-class _Request(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """From a command."""
-
-
-class StatusRequest(_Request, frozen=True, tag="status"):
-    """What runs?"""
-
-
-class StopRequest(_Request, frozen=True, tag="stop"):
-    """End the turns of one repository, or of ``all``."""
-
-    repo: str
-
-
-class SendRequest(_Request, frozen=True, tag="send"):
-    """Say ``text`` in the repository's channel as the operator; ``wait`` streams what is answered."""
-
-    repo: str
-    text: str
-    wait: bool = False
-    thread_ts: str | None = None
-
-
-class ReloadRequest(_Request, frozen=True, tag="reload"):
-    """The registry or a configuration changed: read them again."""
-
-
-class JobsRequest(_Request, frozen=True, tag="jobs"):
-    """What is scheduled; or run, pause or resume the job ``name`` (``repo/name`` where several have it)."""
-
-    action: Literal["list", "run", "pause", "resume"] = "list"
-    name: str = ""
-
-
-class DashboardRequest(_Request, frozen=True, tag="dashboard"):
-    """A link that opens the dashboard."""
-
-
-class ChatRequest(_Request, frozen=True, tag="chat"):
-    """Say and hear everything in one thread, a new one if none is named. First come its last ``past`` messages."""
-
-    repo: str
-    thread_ts: str | None = None
-    past: int = 0
-
-
-class Say(_Request, frozen=True, tag="say"):
-    """In a chat: the operator says this."""
-
-    text: str
-
-
-class Press(_Request, frozen=True, tag="press"):
-    """In a chat: press a button of the message ``ts``; ``picked`` are the boxes ticked beside it."""
-
-    ts: str
-    action_id: str
-    value: str
-    picked: tuple[str, ...] = ()
-
-
-class _Reply(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """From the supervisor."""
-
-
-class StatusReply(_Reply, frozen=True, tag="status"):
-    """The contract's status object."""
-
-    status: dict[str, Any]
-
-
-class JobsReply(_Reply, frozen=True, tag="jobs"):
-    """One row for each job."""
-
-    jobs: list[dict[str, Any]]
-
-
-class DashboardReply(_Reply, frozen=True, tag="dashboard"):
-    """The dashboard's address, and the same with what lets a browser in, once."""
-
-    url: str
-    link: str
-
-
-class Posted(_Reply, frozen=True, tag="posted"):
-    """The operator's message stands in the channel; its ts starts or continues the thread."""
-
-    channel: str
-    ts: str
-    thread_ts: str
-
-
-class Choice(Struct, frozen=True, kw_only=True):
-    """A button of a card, or a ``box`` to tick before the button below it is pressed."""
-
-    label: str
-    action_id: str
-    value: str
-    box: bool = False
-
-
-class Said(_Reply, frozen=True, tag="said"):
-    """Something was said in the thread; the same ``ts`` again replaces it. ``progress`` is of passing interest: where
-    a turn is in line, or what it does. A ``card`` waits for one of its ``choices`` while it has any; those of anything
-    else end what it tells of."""
-
-    text: str
-    kind: SaidKind = "text"
-    ts: str = ""
-    choices: tuple[Choice, ...] = ()
-
-
-class Heard(_Reply, frozen=True, tag="heard"):
-    """What the turn that runs in a chat's thread says and does, as it comes. The answer says the text again."""
-
-    kind: LiveKind
-    text: str
-
-
-class Past(_Reply, frozen=True, tag="past"):
-    """An earlier message of a chat's thread, or one that somebody else writes there; ``who`` is "" for our own."""
-
-    who: str
-    text: str
-
-
-class Opened(_Reply, frozen=True, tag="opened"):
-    """The chat can begin; what was to be told of the past is told. ``thread_ts`` is None if a new one begins."""
-
-    repo: str
-    agent: str
-    thread_ts: str | None = None
-
-
-class Ended(_Reply, frozen=True, tag="ended"):
-    """In a chat: the operator's message ``ts`` has had its outcome; "" where it got nowhere."""
-
-    ts: str
-    outcome: Literal["done", "failed", "stopped"]
-
-
-class Done(_Reply, frozen=True, tag="done"):
-    """That was all. ``ok`` is the turn's verdict where one was waited for."""
-
-    ok: bool = True
-    text: str = ""
-
-
-class Failed(_Reply, frozen=True, tag="failed"):
-    """It cannot be done; ``text`` is the line to show."""
-
-    text: str
-
-
-ControlRequest = (
-    StatusRequest | StopRequest | SendRequest | ReloadRequest | JobsRequest | DashboardRequest | ChatRequest
-)
-Wish = Say | Press
-ControlReply = (
-    StatusReply | JobsReply | DashboardReply | Posted | Said | Heard | Past | Opened | Ended | Done | Failed
-)
 
 
 class Control(Protocol):

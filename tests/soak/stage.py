@@ -15,7 +15,8 @@ from typing import Any
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
-from codebutler.control.wire import StatusReply, StatusRequest, ask
+from codebutler.control.messages import StatusReply, StatusRequest
+from codebutler.control.wire import ask
 from codebutler.errors import CodeButlerError
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing

@@ -14,7 +14,7 @@ from codebutler.cli.chatroom.room import Line, Room
 from codebutler.cli.output import notice, printable
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
-from codebutler.control.wire import ChatRequest, ControlReply, Opened, Posted
+from codebutler.control.messages import ChatRequest, ControlReply, Opened, Posted
 from codebutler.errors import CodeButlerError
 from codebutler.words import WORDS
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from codebutler.actions import ALLOW_ACTION
-from codebutler.control.wire import Choice, Press
+from codebutler.control.messages import Choice, Press
 from codebutler.errors import CodeButlerError
 
 _NUMBERS = re.compile(r"\d{1,3}(?:[\s,]+\d{1,3})*")

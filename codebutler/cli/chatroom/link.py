@@ -9,7 +9,8 @@ from typing import Self
 
 import msgspec
 
-from codebutler.control.wire import LINE_LIMIT_BYTES, ChatRequest, ControlReply, Failed, Wish
+from codebutler.control.messages import ChatRequest, ControlReply, Failed, Wish
+from codebutler.control.wire import LINE_LIMIT_BYTES
 from codebutler.errors import CodeButlerError, NotRunningError, ProtocolError
 
 LOST = "the supervisor has ended: see `codebutler status`. What you said is kept and is answered when it runs again"

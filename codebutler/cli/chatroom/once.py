@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from codebutler.cli.chatroom.answer import apart
 from codebutler.cli.output import notice, printable_lines, say
 from codebutler.cli.talk import talk
-from codebutler.control.wire import ControlReply, Posted, Said, SendRequest
+from codebutler.control.messages import ControlReply, Posted, Said, SendRequest
 
 ASKS = "(a decision is asked for: take it in the thread in Slack, or in `codebutler chat`)"
 

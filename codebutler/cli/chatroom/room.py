@@ -11,7 +11,7 @@ from typing import Literal
 
 from codebutler.cli.chatroom.answer import bare, footed
 from codebutler.cli.chatroom.card import decided, menu
-from codebutler.control.wire import (
+from codebutler.control.messages import (
     Choice,
     ControlReply,
     Ended,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.control.wire import (
+from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
     ControlRequest,
@@ -17,8 +17,8 @@ from codebutler.control.wire import (
     Failed,
     ReloadRequest,
     Wish,
-    control_server,
 )
+from codebutler.control.wire import control_server
 from tests.integration.cli.conftest import Cli
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.cli.chatroom.link import Link
-from codebutler.control.wire import (
+from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
     ControlRequest,
@@ -18,8 +18,8 @@ from codebutler.control.wire import (
     Said,
     Say,
     Wish,
-    control_server,
 )
+from codebutler.control.wire import control_server
 from codebutler.errors import CodeButlerError, NotRunningError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.control.wire import (
+from codebutler.control.messages import (
     ChatRequest,
     ControlReply,
     ControlRequest,
@@ -24,9 +24,8 @@ from codebutler.control.wire import (
     StatusRequest,
     StopRequest,
     Wish,
-    ask,
-    control_server,
 )
+from codebutler.control.wire import ask, control_server
 from codebutler.errors import CodeButlerError, NotRunningError
 
 

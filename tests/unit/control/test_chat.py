@@ -14,7 +14,7 @@ from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Mouth
 from codebutler.control.listeners import Listeners, OverheardRouter
-from codebutler.control.wire import (
+from codebutler.control.messages import (
     ChatRequest,
     Choice,
     ControlReply,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from codebutler.control.ear import Ear, Spoken
-from codebutler.control.wire import Choice, Said
+from codebutler.control.messages import Choice, Said
 from codebutler.model import Post, React, Update, Upload
 from codebutler_worker.present.progress import running
 from codebutler_worker.present.reducer import View

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.control.listeners import Listener, Listeners
-from codebutler.control.wire import Choice, Done, Said
+from codebutler.control.messages import Choice, Done, Said
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.redact import Redactor
 
