@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from random import Random
-from typing import Protocol
 
 from codebutler.clock import Clock
 from codebutler.errors import (
@@ -17,7 +16,7 @@ from codebutler.intake.catchup import Shown
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.fields import PayloadError
 from codebutler.slack.payloads import shown
-from codebutler.slack.port import Identity, Page
+from codebutler.slack.port import History, Identity, Page
 
 MAX_PAGES = 50
 BACKOFF_BASE_S = 1.0
@@ -28,18 +27,10 @@ PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, 
 log = logging.getLogger("codebutler.slack.catchup")
 
 
-class Reader(Protocol):
-    """History, within the rate limits."""
-
-    async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
-    ) -> Page: ...
-
-
 class Bygone:
     """``read`` is patient; ``glance`` is not."""
 
-    def __init__(self, reader: Reader, clock: Clock, rng: Random) -> None:
+    def __init__(self, reader: History, clock: Clock, rng: Random) -> None:
         self._reader = reader
         self._clock = clock
         self._rng = rng

@@ -20,9 +20,9 @@ from codebutler.intake.catchup import Gap, Shown, Window, earlier, missed, threa
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.routing.holding import HoldingRouter
-from codebutler.slack.bygone import PASSING, Bygone, Reader
+from codebutler.slack.bygone import PASSING, Bygone
 from codebutler.slack.link import cancel
-from codebutler.slack.port import Identity
+from codebutler.slack.port import History, Identity
 
 AT_ONCE = 4
 MAX_THREADS = 200
@@ -64,7 +64,7 @@ class CatchUp:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: History,
         shelf: Shelf,
         clock: Clock,
         rng: Random,

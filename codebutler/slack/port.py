@@ -33,6 +33,14 @@ class Download(Struct, frozen=True, kw_only=True):
     transcript: str = ""
 
 
+class History(Protocol):
+    """What was said, a page at a time, within the rate limits."""
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page: ...
+
+
 class ChatPort(Protocol):
     """Every call raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError or
     ChatError (refused for good). ``op_id`` travels in the message's metadata."""

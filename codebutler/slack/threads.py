@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from codebutler.model import Quoted
 from codebutler.slack.metadata import op_id_of
-from codebutler.slack.port import Page
+from codebutler.slack.port import History
 from codebutler.text.escape import unescape
 
 MOST = 50
@@ -17,16 +17,8 @@ MAX_CHARS = 4_000
 """Of one message."""
 
 
-class Reader(Protocol):
-    """History, within the rate limits."""
-
-    async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
-    ) -> Page: ...
-
-
 async def read_thread(
-    reader: Reader, channel: str, thread_ts: str, before_ts: str, may: Callable[[str], bool]
+    reader: History, channel: str, thread_ts: str, before_ts: str, may: Callable[[str], bool]
 ) -> tuple[tuple[Quoted, ...], int]:
     """The thread's first message and the newest ones before ``before_ts``, oldest first, without our own; and how
     many in between are left out. ``may`` says whether a user may instruct agents here. Raises ChatError."""
