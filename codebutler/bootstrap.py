@@ -26,6 +26,7 @@ from codebutler.intake.intake import Repo
 from codebutler.parent import Parent
 from codebutler.parts import Parts, Surroundings, open_parts
 from codebutler.process import killpoints
+from codebutler.process.allocator import give_back_what_is_large
 from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import beside
@@ -60,6 +61,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     check_bot_token(resolved.config.slack.bot_token)
     check_app_token(resolved.config.slack.app_token)
     hand_over_soon()
+    give_back_what_is_large()
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
     env = with_env_file(home, env)

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
-from codebutler.process import killpoints
+from codebutler.process import allocator, killpoints
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
@@ -173,7 +173,7 @@ def scrubbed(environment: dict[str, str]) -> dict[str, str]:
     """What a worker may know of our environment: nothing that could hold a secret."""
     kept = {k: v for k, v in environment.items() if k in KEPT_VARIABLES or k.startswith(KEPT_PREFIXES)}
     # `python -c`, which starts the fork server, would import from the current directory first: a repository.
-    return kept | {"PYTHONSAFEPATH": "1"}
+    return kept | {"PYTHONSAFEPATH": "1", **dict(allocator.VARIABLES)}
 
 
 @contextlib.contextmanager
