@@ -46,10 +46,12 @@ class Absence(Struct, frozen=True, kw_only=True):
 
     @property
     def since(self) -> datetime:
+        """When it began that nobody listened."""
         return self.spans[0][0]
 
     @property
     def until(self) -> datetime:
+        """When somebody listened again for good, as far as is known."""
         return self.spans[-1][1]
 
 

@@ -28,4 +28,5 @@ class Entry:
 class EventRouter(Protocol):
     """Hands journal entries on, in order per channel; the entry stays in the journal until it is settled."""
 
-    def route(self, entry: Entry) -> None: ...
+    def route(self, entry: Entry) -> None:
+        """Hand an entry on. Returns at once and raises nothing: what cannot be handed on stays in the journal."""

@@ -43,7 +43,8 @@ class Repo:
 class Refusals(Protocol):
     """Where decisions go: to the audit log always, a refusal to the person too when ``tell`` says so."""
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None: ...
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+        """Write a decision down, and tell the person where ``tell`` says so. Returns at once."""
 
     def commanded(self, event: Event, kind: str) -> None:
         """A command or a click is about to be executed. (A prompt's line is written when its turn ends.)"""
@@ -52,9 +53,11 @@ class Refusals(Protocol):
 class Direct(Protocol):
     """Knows which repository a direct conversation is about."""
 
-    async def accept(self, event: Event, *, missed: bool) -> Outcome: ...
+    async def accept(self, event: Event, *, missed: bool) -> Outcome:
+        """What Intake.accept does, for a direct message. Raises StoreError."""
 
-    def repo_of(self, event: Event) -> Repo | None: ...
+    def repo_of(self, event: Event) -> Repo | None:
+        """The repository it is about; None while nobody has said which."""
 
 
 class Intake:

@@ -19,9 +19,11 @@ log = logging.getLogger("codebutler.notes")
 class Notes(Protocol):
     """What outlives the process: the journal."""
 
-    async def note(self, name: str) -> str: ...
+    async def note(self, name: str) -> str:
+        """What was last kept under a name; "" if nothing was. Raises StoreError."""
 
-    async def keep_note(self, name: str, value: str) -> None: ...
+    async def keep_note(self, name: str, value: str) -> None:
+        """Keep a value under a name, in place of what was there. Raises StoreError."""
 
 
 class Kept(Generic[T]):

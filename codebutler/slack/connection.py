@@ -33,9 +33,11 @@ log = logging.getLogger("codebutler.slack.connection")
 class Service(Protocol):
     """What is asked of Slack itself."""
 
-    async def identity(self) -> Identity: ...
+    async def identity(self) -> Identity:
+        """Who we are. Raises ChatError, ChatAuthError for a token that is refused."""
 
-    async def open_connection(self, app_token: str) -> str: ...
+    async def open_connection(self, app_token: str) -> str:
+        """The address of one new socket, good for a few seconds. Raises ChatError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,14 @@ class FileSource(Protocol):
     """The part of the Web API that knows files."""
 
     @property
-    def base_url(self) -> str: ...
+    def base_url(self) -> str:
+        """The address of the Web API: files on its host are the workspace's own."""
 
-    async def file_info(self, file_id: str) -> Mapping[str, Any]: ...
+    async def file_info(self, file_id: str) -> Mapping[str, Any]:
+        """Slack: files.info. Raises ChatError."""
 
-    def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]: ...
+    def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """GET an address, redirects not followed; the token goes along only where it is asked for."""
 
 
 class Downloads:

@@ -31,6 +31,7 @@ class Item:
 
     @property
     def key(self) -> Key:
+        """What makes it the same operation when it comes again."""
         return self.channel, self.op_id
 
 

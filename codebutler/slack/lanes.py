@@ -36,11 +36,14 @@ log = logging.getLogger("codebutler.slack.sender")
 class Outlet(Protocol):
     """The chat, as far as these go."""
 
-    async def post(self, channel: str, post: Post, op_id: str) -> str: ...
+    async def post(self, channel: str, post: Post, op_id: str) -> str:
+        """See ChatPort."""
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None: ...
+    async def update(self, channel: str, update: Update, op_id: str) -> None:
+        """See ChatPort."""
 
-    async def upload(self, channel: str, upload: Upload) -> str: ...
+    async def upload(self, channel: str, upload: Upload) -> str:
+        """See ChatPort."""
 
 
 @dataclass(slots=True)

@@ -41,9 +41,11 @@ log = logging.getLogger("codebutler.slack.streams")
 class Notes(Protocol):
     """What outlives us: the journal. Both raise StoreError."""
 
-    async def note(self, name: str) -> str: ...
+    async def note(self, name: str) -> str:
+        """What was last kept under a name; "" if nothing was."""
 
-    async def keep_note(self, name: str, value: str) -> None: ...
+    async def keep_note(self, name: str, value: str) -> None:
+        """Keep a value under a name, in place of what was there."""
 
 
 class Leftovers:

@@ -42,6 +42,7 @@ class Mark(Generic[Waiter]):
 
     @property
     def spot(self) -> Spot:
+        """The message it is on."""
         return self.channel, self.ts
 
     @property

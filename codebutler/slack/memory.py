@@ -116,11 +116,13 @@ class MemoryChat:
         return {name for target, name in self._channel(channel).reactions if target == ts}
 
     async def identity(self) -> Identity:
+        """See the port."""
         fault = await self._begin("identity")
         self._end(fault)
         return self.me
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
+        """See the port. What is for one person alone is in ``done`` and in no history."""
         fault = await self._begin("post")
         if post.only_for:
             self._counter += 1
@@ -136,6 +138,7 @@ class MemoryChat:
         return ts
 
     async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - as in the API
+        """See the port. Refuses what is somebody else's (cant_update_message)."""
         fault = await self._begin("update")
         message = self._find(channel, update.target_ts)
         if message.get("user") != self.me.user_id:
@@ -145,6 +148,7 @@ class MemoryChat:
         self._end(fault)
 
     async def react(self, channel: str, react: React) -> None:
+        """See the port."""
         fault = await self._begin("react")
         self._find(channel, react.target_ts)
         reactions = self._channel(channel).reactions
@@ -153,12 +157,14 @@ class MemoryChat:
         self._end(fault)
 
     async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
+        """See the port. Ours are the only ones there are."""
         fault = await self._begin("reactions")
         self._find(channel, ts)
         self._end(fault)
         return {name: frozenset({self.me.user_id}) for name in self.marks(channel, ts)}
 
     async def upload(self, channel: str, upload: Upload) -> str:
+        """See the port."""
         fault = await self._begin("upload")
         self._counter += 1
         file_id = f"F{self._counter:08d}"
@@ -175,6 +181,7 @@ class MemoryChat:
         return file_id
 
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+        """See the port. What is shown now is in ``statuses``."""
         fault = await self._begin("show_status")
         self._find(channel, thread_ts, "invalid_thread_ts")
         if text:
@@ -184,6 +191,7 @@ class MemoryChat:
         self._end(fault)
 
     async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
+        """See the port."""
         fault = await self._begin("start_stream")
         ts = self._append(channel, self._own(text=text, blocks=[]), thread_ts)
         self.streaming.add(ts)
@@ -191,18 +199,21 @@ class MemoryChat:
         return ts
 
     async def append_stream(self, channel: str, ts: str, text: str) -> None:
+        """See the port."""
         fault = await self._begin("append_stream")
         message = self._streaming(channel, ts)
         message["text"] += text
         self._end(fault)
 
     async def stop_stream(self, channel: str, ts: str) -> None:
+        """See the port."""
         fault = await self._begin("stop_stream")
         self._streaming(channel, ts)
         self.streaming.discard(ts)
         self._end(fault)
 
     async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
+        """See the port. Refuses a message that still grows (streaming_state_conflict)."""
         fault = await self._begin("replace")
         message = self._find(channel, ts)
         if ts in self.streaming:
@@ -212,17 +223,20 @@ class MemoryChat:
         self._end(fault)
 
     async def delete(self, channel: str, ts: str) -> None:
+        """See the port."""
         fault = await self._begin("delete")
         self._find(channel, ts)
         self.forget(ts)
         self._end(fault)
 
     async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+        """See the port. What each person sees is in ``homes``."""
         fault = await self._begin("publish_home")
         self.homes[user] = blocks
         self._end(fault)
 
     async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+        """See the port. A trigger is good once: those there are stand in ``triggers``."""
         fault = await self._begin("open_form")
         if trigger_id not in self.triggers:
             raise ChatError("the form came too late", "expired_trigger_id")
@@ -232,6 +246,7 @@ class MemoryChat:
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
     ) -> Page:
+        """See the port."""
         fault = await self._begin("history")
         messages = self._channel(channel).messages
         if thread_ts is None:

@@ -24,7 +24,8 @@ log = logging.getLogger("codebutler.slack.reasons")
 class Board(Protocol):
     """The chat, as far as forms go."""
 
-    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None: ...
+    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+        """See ChatPort."""
 
 
 class Reasons:

@@ -33,7 +33,8 @@ class Socket(Protocol):
     """The connection that is watched."""
 
     @property
-    def status(self) -> SocketStatus: ...
+    def status(self) -> SocketStatus:
+        """How the connection is now, and when something came by it last."""
 
     def rebuild(self) -> None:
         """Replace the connection from zero."""

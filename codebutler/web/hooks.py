@@ -30,7 +30,8 @@ class Callee(Protocol):
 
     hooks: Mapping[str, Hook]
 
-    async def called(self, hook: Hook, body: object, key: str) -> Outcome: ...
+    async def called(self, hook: Hook, body: object, key: str) -> Outcome:
+        """Carry a call out once for each ``key``; what became of it. Raises ChatError, StoreError."""
 
 
 class Hooks:

@@ -168,6 +168,7 @@ class Rooms:
     limits: Limits
 
     async def begin(self) -> Enclosure:
+        """See the port. Raises SandboxUnavailableError where no container can be made."""
         container = await self.containers.enter(self.recipe)
         return Room(self.containers, container, self.limits, container.struck())
 
@@ -183,20 +184,25 @@ class Room:
 
     @property
     def container(self) -> str:
+        """See the port. Its name, as `docker ps` shows it."""
         return self.room.name
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """See the port. The client's arguments name the container where ``PLACE`` stood."""
         at = argv.index(PLACE)
         return (*argv[:at], self.container, *argv[at + 1 :])
 
     def struck(self) -> str:
+        """See the port. Only what has happened since this program came in."""
         now = self.room.struck()
         return explain(
             tuple(name for name, times in now.items() if times > self.before.get(name, 0)), self.limits
         )
 
     async def burst(self) -> None:
+        """See the port. The container goes, with everything in it."""
         await self.containers.kill(self.room)
 
     async def close(self) -> None:
+        """See the port. The container stays for the next program, unless something was left running."""
         await self.containers.leave(self.room)

@@ -23,6 +23,7 @@ class Docker:
 
     @property
     def argv(self) -> tuple[str, ...]:
+        """What every call of the client begins with."""
         return (str(self.program), "--config", "/var/empty/codebutler", "--host", self.host)
 
     async def run(self, *words: str, env: dict[str, str] | None = None) -> str:

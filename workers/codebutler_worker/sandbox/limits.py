@@ -59,6 +59,7 @@ class Limits:
 
     @property
     def any(self) -> bool:
+        """Whether anything is limited at all."""
         return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
 
 
@@ -102,20 +103,24 @@ class GroupEnclosure:
     limits: Limits
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """See the port. A shell enters the groups, sets what no group holds as rlimits, and becomes the program."""
         counted = any("memory" in slot.controllers for slot in self.group.slots)
         return outer(argv, self.limits, self.group.doors, 0 if counted else self.limits.memory_bytes)
 
     @property
     def container(self) -> str:
+        """See the port. There is none."""
         return ""
 
     def struck(self) -> str:
+        """See the port."""
         return explain(self.group.struck(), self.limits)
 
     async def burst(self) -> None:
         """Its first program's group, or its walls, end with it."""
 
     async def close(self) -> None:
+        """See the port. Whatever is left in the groups is killed."""
         await self.group.remove()
 
 

@@ -80,9 +80,11 @@ class ShellBackend:
         return GONE if run is None else await run.type(text)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
+        """See the port."""
         return False
 
     async def steer(self, turn_id: str, text: str) -> bool:  # noqa: ARG002 - words for an agent are not typed
+        """See the port."""
         return False
 
     async def stop(self, turn_id: str) -> bool | None:

@@ -46,12 +46,14 @@ class Grid(pyte.Screen):
         super().__init__(columns, rows)
 
     def reset(self) -> None:
+        """Begin anew: an empty screen, no other screen aside, nothing wrapped."""
         super().reset()
         self._aside = None
         self._wrapped.clear()
         self._first = 0
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
+        """As pyte does; the other screen (DECSET 47, 1047, 1049) is empty, and the one that was shown is put aside."""
         super().set_mode(*modes, **kwargs)
         if kwargs.get("private") and self._aside is None and not OTHER_SCREEN.isdisjoint(modes):
             at = (self.cursor.x, self.cursor.y)
@@ -61,6 +63,7 @@ class Grid(pyte.Screen):
             self.margins, self._wrapped, self._first, self._carry = None, set(), 0, ""
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
+        """As pyte does; the screen that was put aside is shown again."""
         super().reset_mode(*modes, **kwargs)
         if kwargs.get("private") and not OTHER_SCREEN.isdisjoint(modes):
             self._put_back()
@@ -108,10 +111,12 @@ class Grid(pyte.Screen):
             self._first = max(0, self._first - 1)
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+        """As pyte does; the line ends where it is cut off, so it is no longer one with the next."""
         self._wrapped.discard(self.cursor.y)
         super().erase_in_line(how, private)
 
     def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
+        """As pyte does; a screen that is cleared as a whole begins anew."""
         self._wrapped.clear()
         if how in (2, 3):
             self._first = 0

@@ -78,6 +78,7 @@ class Turn:
 
     @property
     def row(self) -> TurnRow:
+        """The turn as it was stored when it began; what became of it since is in the store."""
         return self._begun.turn
 
     @property
