@@ -16,6 +16,9 @@ _FENCE = "```"
 _HEADLINES = ("🔧", "💬", "💭")
 _IN_LINE = " in line."
 
+SHOWN_FILE_BYTES = 200_000
+"""A terminal is no place for more."""
+
 
 class Spoken(Struct, frozen=True):
     """An operation that took effect; ``ts`` is the message's where it made one."""
@@ -40,8 +43,8 @@ class Ear:
                 return self._message(spoken.ts, text, blocks)
             case Update(target_ts=ts, text=text, blocks=blocks) if ts in self._kinds:
                 return self._message(ts, text, blocks)
-            case Upload(thread_ts=thread_ts, content=content) if thread_ts == self.thread_ts:
-                return Said(text=self.redact(content.decode(errors="replace")), ts=f"file {spoken.ts}")
+            case Upload(thread_ts=thread_ts) as file if thread_ts == self.thread_ts:
+                return Said(text=self.redact(_of_file(file)), ts=f"file {spoken.ts}")
         return None
 
     def _message(self, ts: str, text: str, blocks: Sequence[Mapping[str, Any]]) -> Said:
@@ -60,6 +63,12 @@ class Ear:
         if any(choice.action_id != STOP_ACTION for choice in choices):
             return "card"
         return "progress" if text.startswith(_HEADLINES) or text.endswith(_IN_LINE) else "text"
+
+
+def _of_file(file: Upload) -> str:
+    if len(file.content) <= SHOWN_FILE_BYTES:
+        return file.content.decode(errors="replace")
+    return f"📎 {file.filename}, {len(file.content) / 1_000_000:.1f} MB: it is in Slack."
 
 
 def choices_of(blocks: Sequence[Mapping[str, Any]], redact: Callable[[str], str]) -> Iterator[Choice]:

@@ -86,6 +86,17 @@ def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
     )
 
 
+def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
+    ear = Ear("1.1")
+    for content, shown in (
+        (b"x" * 200_000, "x" * 200_000),
+        (b"x" * 200_001, "📎 a.log, 0.2 MB: it is in Slack."),
+    ):
+        said = ear.said(Spoken(Upload(filename="a.log", content=content, thread_ts="1.1"), "F1"))
+        assert said is not None
+        assert said.text == shown
+
+
 def test_text_is_as_it_was_meant_and_without_secrets() -> None:
     ear = Ear("1.0")
     ear.redact = lambda text: text.replace("hunter2", "[redacted]")
