@@ -1,4 +1,4 @@
-"""Socket Mode: connections of the app, and the delivery of envelopes to exactly one of them.
+"""Socket Mode: the delivery of envelopes to exactly one of the app's connections, until one acknowledges.
 
 Slack: an envelope goes to any one connection; without an ack within 3 s an event is sent again nearly at
 once, after one minute and after five, also when nobody was connected; commands and clicks are sent once.
@@ -7,23 +7,20 @@ once, after one minute and after five, also when nobody was connected; commands 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import uuid
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from msgspec import Struct
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
+from starlette.websockets import WebSocket
 
 from codebutler.clock import Clock
 from codebutler.process.waiting import settled_within
+from codebutler.workspace.connections import Connections, Reason
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.signal import Signal
-
-MAX_CONNECTIONS = 10
-Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -52,17 +49,6 @@ class Counts:
     lost: int = 0
 
 
-@dataclass(eq=False)
-class Connection:
-    """One open websocket. ``draining``: told to go, served only while there is no other. ``deaf``: it lives,
-    and what is sent over it does not arrive."""
-
-    transport: asyncio.Transport | None
-    outgoing: asyncio.Queue[Json | None] = field(default_factory=asyncio.Queue)
-    draining: bool = False
-    deaf: bool = False
-
-
 class Hub:
     """The app's end of Socket Mode. ``signal`` is notified of every connection, ack and loss.
 
@@ -71,15 +57,11 @@ class Hub:
 
     def __init__(self, clock: Clock, app_id: str, timing: Timing, signal: Signal) -> None:
         self.counts = Counts()
-        self.enabled = True
         self.on_ack: Callable[[float], None] | None = None
         self._clock = clock
-        self._app_id = app_id
         self._timing = timing
         self._signal = signal
-        self._tickets: set[str] = set()
-        self._connections: list[Connection] = []
-        self._turn = 0
+        self._connections = Connections(app_id, signal, self._take_frame)
         self._awaited: dict[str, asyncio.Future[Json]] = {}
         self._sent_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,7 +74,12 @@ class Hub:
     @property
     def fresh_connections(self) -> int:
         """Those that were not told to go."""
-        return sum(not connection.draining for connection in self._connections)
+        return self._connections.fresh
+
+    @property
+    def enabled(self) -> bool:
+        """Whether Socket Mode is switched on."""
+        return self._connections.enabled
 
     @property
     def pending(self) -> int:
@@ -101,39 +88,11 @@ class Hub:
 
     def issue_ticket(self) -> str:
         """A ticket for one connection. Raises MethodError once Socket Mode was switched off."""
-        if not self.enabled:
-            raise MethodError("feature_not_enabled")
-        ticket = secrets.token_urlsafe(24)
-        self._tickets.add(ticket)
-        return ticket
+        return self._connections.issue_ticket()
 
     async def serve(self, socket: WebSocket, transport: asyncio.Transport | None) -> None:
         """One connection from its handshake to its end; a ticket that was not issued, or used, is refused."""
-        ticket = socket.query_params.get("ticket", "")
-        if ticket not in self._tickets:
-            await socket.close(1008)
-            return
-        self._tickets.discard(ticket)
-        await socket.accept()
-        connection = Connection(transport)
-        if len(self._connections) >= MAX_CONNECTIONS:
-            await socket.send_json(self._farewell("too_many_websockets"))
-            await socket.close()
-            return
-        self._connections.append(connection)
-        connection.outgoing.put_nowait(self._hello())
-        self._signal.notify()
-        writer = asyncio.create_task(_write(socket, connection), name="workspace-socket-writer")
-        try:
-            async for text in socket.iter_text():
-                self._take_frame(text)
-        except WebSocketDisconnected:
-            pass  # the writer found out first
-        finally:
-            self._connections.remove(connection)
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
-            self._signal.notify()
+        await self._connections.serve(socket, transport)
 
     def deliver(self, kind: str, payload: Json) -> None:
         """Send an event, now if somebody is connected, and again until it is acknowledged or lost."""
@@ -163,30 +122,21 @@ class Hub:
 
     def disconnect(self, reason: Reason) -> None:
         """Say goodbye to every connection, as Slack does before it closes them."""
-        for connection in self._connections:
-            connection.outgoing.put_nowait(self._farewell(reason))
-            if reason == "warning":
-                continue
-            connection.draining = True
-            self._spawn(self._close_later(connection, reason), "workspace-socket-close")
-        if reason == "link_disabled":
-            self.enabled = False
+        wait_s = self._timing.refresh_grace_s if reason == "refresh_requested" else 0.0
+        for connection in self._connections.disconnect(reason):
+            self.later(wait_s, partial(connection.outgoing.put_nowait, None))
 
     def drop(self) -> None:
         """Cut every connection without a word."""
-        for connection in self._connections:
-            if connection.transport is not None:
-                connection.transport.abort()
+        self._connections.drop()
 
     def deafen(self) -> None:
         """From now on nothing arrives over the connections there are, which live on; new ones are well."""
-        for connection in self._connections:
-            connection.deaf = True
+        self._connections.deafen()
 
     async def close(self) -> None:
         """End every connection and give up what is pending."""
-        for connection in self._connections:
-            connection.outgoing.put_nowait(None)
+        self._connections.close()
         tasks = tuple(self._tasks)
         for future in self._awaited.values():
             future.cancel()
@@ -194,31 +144,10 @@ class Hub:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _hello(self) -> Json:
-        return {
-            "type": "hello",
-            "num_connections": len(self._connections),
-            "debug_info": {"host": "workspace", "build_number": 1, "approximate_connection_time": 18060},
-            "connection_info": {"app_id": self._app_id},
-        }
-
-    def _farewell(self, reason: Reason) -> Json:
-        told: Json = {"type": "disconnect", "reason": reason, "debug_info": {"host": "workspace"}}
-        if reason == "too_many_websockets":
-            told.update(num_connections=len(self._connections), connection_info={"app_id": self._app_id})
-        return told
-
-    def _next_connection(self) -> Connection | None:
-        staying = [c for c in self._connections if not c.draining] or self._connections
-        if not staying:
-            return None
-        self._turn += 1
-        return staying[self._turn % len(staying)]
-
     def _attempt(
         self, kind: str, payload: Json, *, retry: int | None = None, accepts_response: bool = False
     ) -> tuple[str, asyncio.Future[Json]] | None:
-        connection = self._next_connection()
+        connection = self._connections.next()
         if connection is None:
             return None
         envelope_id = str(uuid.uuid4())
@@ -234,8 +163,7 @@ class Hub:
         self._awaited[envelope_id] = future
         self._sent_s[envelope_id] = self._clock.monotonic()
         self.counts.sent += 1
-        if not connection.deaf:
-            connection.outgoing.put_nowait(envelope)
+        connection.send(envelope)
         return envelope_id, future
 
     async def _see_through(
@@ -276,11 +204,6 @@ class Hub:
             self.on_ack(self._clock.monotonic() - self._sent_s[str(frame["envelope_id"])])
         self._signal.notify()
 
-    async def _close_later(self, connection: Connection, reason: Reason) -> None:
-        if reason == "refresh_requested":
-            await self._clock.sleep(self._timing.refresh_grace_s)
-        connection.outgoing.put_nowait(None)
-
     def _spawn(self, coroutine: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(coroutine, name=name)
         self._tasks.add(task)
@@ -289,14 +212,3 @@ class Hub:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._signal.notify()
-
-
-async def _write(socket: WebSocket, connection: Connection) -> None:
-    """Send what is queued, in order; None closes the connection."""
-    try:
-        while (frame := await connection.outgoing.get()) is not None:
-            await socket.send_text(msgspec.json.encode(frame).decode())
-        await socket.close()
-    except (WebSocketDisconnect, RuntimeError):
-        # The peer is gone; the reading side ends the connection.
-        return

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
+from codebutler.workspace.connections import Reason
 from codebutler.workspace.faults import Fault, Kind
-from codebutler.workspace.socket import Reason
 from tests.soak.gauges import below, children
 from tests.soak.plan import Plan
 from tests.soak.stage import Stage

@@ -13,9 +13,10 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from codebutler.clock import ManualClock, settle
+from codebutler.workspace.connections import MAX_CONNECTIONS
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.signal import Signal
-from codebutler.workspace.socket import MAX_CONNECTIONS, Hub, Timing
+from codebutler.workspace.socket import Hub, Timing
 
 EVENT: Json = {"event_id": "Ev1"}
 

@@ -1,0 +1,152 @@
+"""The app's open Socket Mode connections: tickets, hello and farewell, and whose turn it is.
+
+Slack: a ticket is good for one connection; ten connections may be open at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
+
+from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.signal import Signal
+
+MAX_CONNECTIONS = 10
+Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
+
+
+@dataclass(eq=False)
+class Connection:
+    """One open websocket. ``draining``: told to go, served only while there is no other. ``deaf``: it lives,
+    and what is sent over it does not arrive."""
+
+    transport: asyncio.Transport | None
+    outgoing: asyncio.Queue[Json | None] = field(default_factory=asyncio.Queue)
+    draining: bool = False
+    deaf: bool = False
+
+    def send(self, envelope: Json) -> None:
+        """Queue it, unless nothing arrives here."""
+        if not self.deaf:
+            self.outgoing.put_nowait(envelope)
+
+
+class Connections:
+    """Those of one app. ``signal`` is notified when one comes or goes, ``take`` gets what they bring."""
+
+    def __init__(self, app_id: str, signal: Signal, take: Callable[[str], None]) -> None:
+        self.enabled = True
+        self._app_id = app_id
+        self._signal = signal
+        self._take = take
+        self._tickets: set[str] = set()
+        self._open: list[Connection] = []
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def fresh(self) -> int:
+        """How many were not told to go."""
+        return sum(not connection.draining for connection in self._open)
+
+    def issue_ticket(self) -> str:
+        """A ticket for one connection. Raises MethodError once Socket Mode was switched off."""
+        if not self.enabled:
+            raise MethodError("feature_not_enabled")
+        ticket = secrets.token_urlsafe(24)
+        self._tickets.add(ticket)
+        return ticket
+
+    async def serve(self, socket: WebSocket, transport: asyncio.Transport | None) -> None:
+        """One connection from its handshake to its end; a ticket that was not issued, or used, is refused."""
+        ticket = socket.query_params.get("ticket", "")
+        if ticket not in self._tickets:
+            await socket.close(1008)
+            return
+        self._tickets.discard(ticket)
+        await socket.accept()
+        if len(self._open) >= MAX_CONNECTIONS:
+            await socket.send_json(self._farewell("too_many_websockets"))
+            await socket.close()
+            return
+        connection = Connection(transport)
+        self._open.append(connection)
+        connection.outgoing.put_nowait(self._hello())
+        self._signal.notify()
+        writer = asyncio.create_task(_write(socket, connection), name="workspace-socket-writer")
+        try:
+            async for text in socket.iter_text():
+                self._take(text)
+        except WebSocketDisconnected:
+            pass  # the writer found out first
+        finally:
+            self._open.remove(connection)
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            self._signal.notify()
+
+    def next(self) -> Connection | None:
+        """The one whose turn it is to get something, None if there is none."""
+        staying = [connection for connection in self._open if not connection.draining] or self._open
+        if not staying:
+            return None
+        self._turn += 1
+        return staying[self._turn % len(staying)]
+
+    def disconnect(self, reason: Reason) -> list[Connection]:
+        """Say goodbye to every connection, as Slack does before it closes them; returns those that are to be closed."""
+        for connection in self._open:
+            connection.outgoing.put_nowait(self._farewell(reason))
+            connection.draining = connection.draining or reason != "warning"
+        if reason == "link_disabled":
+            self.enabled = False
+        return [] if reason == "warning" else list(self._open)
+
+    def drop(self) -> None:
+        """Cut every connection without a word."""
+        for connection in self._open:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def deafen(self) -> None:
+        """From now on nothing arrives over the connections there are, which live on; new ones are well."""
+        for connection in self._open:
+            connection.deaf = True
+
+    def close(self) -> None:
+        """End every connection, once it has sent what is queued."""
+        for connection in self._open:
+            connection.outgoing.put_nowait(None)
+
+    def _hello(self) -> Json:
+        return {
+            "type": "hello",
+            "num_connections": len(self._open),
+            "debug_info": {"host": "workspace", "build_number": 1, "approximate_connection_time": 18060},
+            "connection_info": {"app_id": self._app_id},
+        }
+
+    def _farewell(self, reason: Reason) -> Json:
+        told: Json = {"type": "disconnect", "reason": reason, "debug_info": {"host": "workspace"}}
+        if reason == "too_many_websockets":
+            told.update(num_connections=len(self._open), connection_info={"app_id": self._app_id})
+        return told
+
+
+async def _write(socket: WebSocket, connection: Connection) -> None:
+    """Send what is queued, in order; None closes the connection."""
+    try:
+        while (frame := await connection.outgoing.get()) is not None:
+            await socket.send_text(msgspec.json.encode(frame).decode())
+        await socket.close()
+    except (WebSocketDisconnect, RuntimeError):
+        # The peer is gone; the reading side ends the connection.
+        return
