@@ -51,7 +51,7 @@ def test_no_other_sites_page(origin: str) -> None:
 def test_beyond_this_machine_an_address_or_the_configured_name() -> None:
     assert admits("192.168.1.5:7788", None, "0.0.0.0")
     assert admits("[fe80::1]:7788", None, "::")
-    assert admits("box.local:7788", None, "box.local")
+    assert admits("box.local:7788", None, "Box.local")
     assert not admits("evil.example:7788", None, "0.0.0.0")
     assert not admits("evil.example:7788", None, "box.local")
 
