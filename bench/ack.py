@@ -36,6 +36,7 @@ class Runs:
     p99s: list[float] = field(default_factory=list)
 
     def add(self, seconds: list[float]) -> None:
+        """One run more, of which the median and the 99th percentile are kept, in milliseconds."""
         self.medians.append(median(seconds) * 1000)
         self.p99s.append(percentile(seconds, 99) * 1000)
 

@@ -31,6 +31,7 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     @property
     def reached(self) -> bool:
+        """Whether the ratio is small enough."""
         return self.ratio <= self.reach
 
 

@@ -42,9 +42,11 @@ class Told(ReadFiles):
     kind: Kind = "read"
 
     def describe(self, args: ReadFilesArguments) -> Described:
+        """See the port."""
         return Described(args.paths[0], "Read", {"file_path": args.paths[0]})
 
     async def run(self, context: Context, args: ReadFilesArguments) -> Result:  # noqa: ARG002 - the same everywhere
+        """See the port. Always the same text."""
         return Result(CONTENT)
 
 

@@ -52,6 +52,7 @@ class Waits:
     answers: list[float] = field(default_factory=list)
 
     def add(self, start: float, answer: float) -> None:
+        """One turn more: milliseconds to its beginning, and to its answer."""
         self.starts.append(start)
         self.answers.append(answer)
 

@@ -52,6 +52,8 @@ class Guard:
         self._bound_to = bound_to
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application: the inner one, or a refusal; with our headers on either."""
+
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]

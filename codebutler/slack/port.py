@@ -38,19 +38,22 @@ class History(Protocol):
 
     async def history(
         self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
-    ) -> Page: ...
+    ) -> Page:
+        """A page: of a thread, oldest first, or of the channel, newest first; ``oldest`` is a ts, itself not meant."""
 
 
 class ChatPort(Protocol):
     """Every call raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError or
     ChatError (refused for good). ``op_id`` travels in the message's metadata."""
 
-    async def identity(self) -> Identity: ...
+    async def identity(self) -> Identity:
+        """Whose token it is."""
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
         """Returns the new message's ts."""
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None: ...
+    async def update(self, channel: str, update: Update, op_id: str) -> None:
+        """Other content for a message of ours; attempted twice, it is the same."""
 
     async def react(self, channel: str, react: React) -> None:
         """Already there (or already gone) is success."""
@@ -67,7 +70,8 @@ class ChatPort(Protocol):
     async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
         """Begin a message that grows; returns its ts. In direct conversations only. It bears no operation."""
 
-    async def append_stream(self, channel: str, ts: str, text: str) -> None: ...
+    async def append_stream(self, channel: str, ts: str, text: str) -> None:
+        """More text at the end of a message that grows."""
 
     async def stop_stream(self, channel: str, ts: str) -> None:
         """From now on it is a message like any other."""

@@ -26,6 +26,7 @@ class LoopbackGuard:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application: 403, or for a websocket 1008, in place of the inner one."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
