@@ -198,6 +198,14 @@ async def test_what_is_told_never_becomes_markup(tmp_path: Path, look: Look) -> 
             assert await page.title() == "(1) ⚠ CodeButler dashboard"
             assert await page.locator("main :is(img, script)").count() == 0
             assert await page.locator("a[href^=javascript]").count() == 0
+            one = turn("running", "twice told")
+            built.known.turns[HOSTILE] = (one, one, one)
+            await expect(page.locator("#work li")).to_have_count(3)
+            built.known.turns[HOSTILE] = (one, turn("running", "another", 1), one)
+            await expect(page.locator("#work li")).to_have_count(3)
+            await expect(page.locator("#work li", has_text="another")).to_have_count(1)
+            built.known.turns[HOSTILE] = (one,)
+            await expect(page.locator("#work li")).to_have_count(1)
 
 
 async def test_the_log_is_filtered_and_followed(tmp_path: Path, look: Look) -> None:

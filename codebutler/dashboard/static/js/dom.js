@@ -14,9 +14,13 @@ export function link(words, url) {
   return Object.assign(tag("a", "", words), { href: url, target: "_blank", rel: "noopener noreferrer" });
 }
 
-/** Make `place` hold one node for each item, in order. What is unchanged stays, and with it focus and selection. */
+/**
+ * Make `place` hold one node for each item, in order. What is unchanged stays, and with it focus and selection. A worker
+ * may have made keys up: two items of one key are two nodes.
+ */
 export function sync(place, items, keyOf, make) {
   const old = new Map([...place.children].map((node) => [node.dataset.key, node]));
+  const kept = new Set();
   let next = place.firstElementChild;
   for (const item of items) {
     const key = keyOf(item);
@@ -33,10 +37,11 @@ export function sync(place, items, keyOf, make) {
       }
       node = made;
     }
+    kept.add(node);
     if (node === next) next = next.nextElementSibling;
     else place.insertBefore(node, next);
   }
-  for (const node of old.values()) node.remove();
+  for (const node of [...place.children]) if (!kept.has(node)) node.remove();
 }
 
 /** The link that had the focus is followed to its successor. */
