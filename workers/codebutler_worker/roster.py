@@ -157,13 +157,13 @@ class Roster:
 def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
     backend = ClaudeBackend(settings.config.claude, sandbox, home, settings.agent_env, clock)
     backend.outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
-    backend.logs = SessionLogs(Path(settings.path), settings.config.logs.retention_days)
+    backend.logs = SessionLogs.of(settings)
     return backend
 
 
 def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
     backend = RehearsalBackend(sandbox, home, clock)
-    backend.logs = SessionLogs(Path(settings.path), settings.config.logs.retention_days)
+    backend.logs = SessionLogs.of(settings)
     return backend
 
 

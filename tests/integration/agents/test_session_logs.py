@@ -50,6 +50,18 @@ def test_a_turn_that_goes_on_goes_on_in_its_log(repo: Path) -> None:
     assert (repo / SESSIONS / "01234567.log").read_bytes().count(b"ended") == 2
 
 
+def test_a_flood_fills_no_disk_and_the_last_line_stays(repo: Path) -> None:
+    logs = SessionLogs(repo, 30, limit_bytes=1000)
+    log = logs.open(TURN, NOW)
+    for _ in range(100):
+        log.write(b"x" * 300)
+    assert log.failed.endswith("GB (sandbox.fileSizeGb)")
+    log.close(1.5, NOW)
+    kept = (repo / SESSIONS / "01234567.log").read_bytes()
+    assert kept.startswith(b"x" * 900 + b"\n--- session 01234567 ended")
+    assert kept.endswith(b" bytes=900 ---\n")
+
+
 def test_old_logs_go(repo: Path) -> None:
     logs = SessionLogs(repo, 2)
     logs.open("old-one-", NOW).close(0, NOW)

@@ -17,8 +17,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from codebutler.clock import Clock
+from codebutler.config.schema import RepoSettings
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.sandbox.destinations import make_beneath, open_beneath, remove_old
 from codebutler_worker.store.state_dir import STATE_DIR
@@ -37,21 +39,27 @@ def session_of(turn_id: str) -> str:
 
 class SessionLog:
     """One open log. ``write`` may be called from any thread, and never raises: a full disk costs the record, not
-    the work. ``told`` goes into its last line, which is ``ending`` ("" = its writer has an end of its own)."""
+    the work. ``told`` goes into its last line, which is ``ending`` ("" = its writer has an end of its own).
+    ``limit_bytes``: what is beyond, but for the last line, is left out (0 = nothing is)."""
 
-    def __init__(self, descriptor: int | None, session: str, failed: str = "") -> None:
+    def __init__(self, descriptor: int | None, session: str, failed: str = "", limit_bytes: int = 0) -> None:
         self.session = session
         self.told = "status=failed"
         self.bytes = 0
         self.failed = failed
         self.ending = ENDING
         self._descriptor = descriptor
+        self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
 
     def write(self, data: bytes | memoryview) -> None:
         """Append what the program wrote."""
         with self._lock:
-            self._write(data)
+            if self._limit_bytes and self.bytes + len(data) > self._limit_bytes:
+                self.failed = self.failed or f"it has {self._limit_bytes / 2**30:g} GB (sandbox.fileSizeGb)"
+            elif not self.failed:
+                self._write(data)
+                self.bytes += 0 if self.failed else len(data)
 
     def heard(self, finished: Finished) -> None:
         """Remember how it went, for the last line."""
@@ -69,13 +77,12 @@ class SessionLog:
                 os.close(descriptor)
 
     def _write(self, data: bytes | memoryview) -> None:
-        if self._descriptor is None or self.failed:
+        if self._descriptor is None:
             return
         left = memoryview(data)
         try:
             while left:
                 left = left[os.write(self._descriptor, left) :]
-            self.bytes += len(data)
         except OSError as error:
             self.failed = error.strerror or str(error)
 
@@ -99,12 +106,20 @@ class OpenLog:
 
 
 class SessionLogs:
-    """The session logs of one repository. Blocking; call it in a thread."""
+    """The session logs of one repository, none larger than ``limit_bytes`` (0 = any size): who floods them would fill
+    the disk. Blocking; call it in a thread."""
 
-    def __init__(self, repo: Path, retention_days: int) -> None:
+    def __init__(self, repo: Path, retention_days: int, limit_bytes: int = 0) -> None:
         self._repo = repo
+        self._limit_bytes = limit_bytes
         self._retention_s = retention_days * SECONDS_A_DAY
         self._swept_s = 0.0
+
+    @classmethod
+    def of(cls, settings: RepoSettings) -> Self:
+        """As the configuration says; a log is a file as any other."""
+        config = settings.config
+        return cls(Path(settings.path), config.logs.retention_days, config.sandbox.file_size_gb * 2**30)
 
     def open(self, turn_id: str, now: datetime) -> SessionLog:
         """The turn's log, after what an interrupted run of it wrote. One that cannot be kept says so
@@ -121,7 +136,8 @@ class SessionLogs:
             if not NAME.fullmatch(session):
                 raise OSError(errno.EINVAL, "no name for a log")
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-            return SessionLog(os.open(f"{session}.log", flags, 0o600, dir_fd=directory), session)
+            descriptor = os.open(f"{session}.log", flags, 0o600, dir_fd=directory)
+            return SessionLog(descriptor, session, limit_bytes=self._limit_bytes)
         except OSError as error:
             return SessionLog(None, session, error.strerror or str(error))
         finally:

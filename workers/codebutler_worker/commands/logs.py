@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SessionLogs, session_of
@@ -71,7 +70,7 @@ def _duration(turn: TurnRow, now: datetime) -> str:
 async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     """Read the first of the candidates that has left a log; of a long one the next part."""
     what, *words = errand.argument.split()
-    logs = SessionLogs(Path(desk.settings.path), desk.settings.config.logs.retention_days)
+    logs = SessionLogs.of(desk.settings)
     if what == sending.STEP:
         return await sending.go_on(desk, logs, errand)
     told = words.pop(0) if what in ("tail", "parts") else ""

@@ -27,7 +27,7 @@ def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path,
     )
     backend = AcpBackend(kind, sandbox, clock)
     backend.outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
-    backend.logs = SessionLogs(Path(settings.path), config.logs.retention_days)
+    backend.logs = SessionLogs.of(settings)
     return backend
 
 

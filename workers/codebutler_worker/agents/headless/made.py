@@ -23,5 +23,5 @@ def headless_backend(
     around = Surroundings(home, path, settings.agent_env)
     backend = HeadlessBackend(rule, sandbox, around, clock, config.session.timeout_minutes * 60)
     backend.outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
-    backend.logs = SessionLogs(Path(settings.path), config.logs.retention_days)
+    backend.logs = SessionLogs.of(settings)
     return backend

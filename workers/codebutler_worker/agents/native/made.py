@@ -62,7 +62,7 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     sessions = Sessions(Path(settings.path), config.logs.retention_days)
     offered = (*tools(config, env), *_skills(Library(settings, Home.from_env(os.environ))))
     backend = NativeBackend(thinker, offered, walls, sessions, habits, clock)
-    backend.logs = SessionLogs(Path(settings.path), config.logs.retention_days)
+    backend.logs = SessionLogs.of(settings)
     return backend
 
 

@@ -32,7 +32,7 @@ def shell_backend(
         unclosed_s=config.envelope.unclosed_timeout_ms / 1000,
     )
     around = Surroundings(home, path, settings.agent_env, taught)
-    backend = ShellBackend(rule, sandbox, around, SessionLogs(repo, config.logs.retention_days), clock, pace)
+    backend = ShellBackend(rule, sandbox, around, SessionLogs.of(settings), clock, pace)
     outlet = for_agents if rule.prefix == CHECKS.prefix else for_commands
     backend.outlet = outlet(config.sandbox, sandbox.name, settings.agent_env)
     return backend
