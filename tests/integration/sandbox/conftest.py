@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.integration.sandbox.test_attacks import attacker, base
+from tests.integration.sandbox.attacker import attacker, base
 
 __all__ = ["attacker", "base"]

@@ -7,13 +7,12 @@ and stopped is told at the end of the run.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,22 +23,13 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.docker import DockerSandbox
-from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from tests.containers import ORDINARY_ID, attack, give_away
+from tests.integration.sandbox.attacker import ENV, KEPT, SECRET, Attacker
 from tests.programs import require
-
-ENV = {"PATH": "/usr/bin:/bin"}
-SECRET = "the secret"
-KEPT = (
-    ".ssh/id_ed25519",
-    ".aws/credentials",
-    ".codebutler/config.json",
-    ".claude.json",
-    "other-repo/notes.txt",
-)
 
 
 def host_git(*words: str, cwd: Path) -> str:
@@ -58,69 +48,6 @@ def worktree(attacker: Attacker) -> Path:
         (entry / file).write_text("ref: refs/heads/main\n" if file == "HEAD" else "../..\n")
     give_away(entry.parent, attacker.repo.stat().st_uid)
     return entry
-
-
-class Attacker:
-    """An agent that wants out. ``base`` holds its repository (``repo``) and the home it must not see (``home``)."""
-
-    def __init__(self, sandbox: Sandbox, base: Path) -> None:
-        self.sandbox = sandbox
-        self.base = base
-        self.repo = base / "repo"
-        self.home = base / "home"
-        self.tried = 0
-        self.policy = SandboxPolicy(
-            workdir=self.repo, home=self.home, env=ENV, network="none", conversation="C1:1.1"
-        )
-
-    async def tries(self, script: str, policy: SandboxPolicy | None = None) -> tuple[int, str]:
-        """Exit code and all that was said."""
-        self.tried += 1
-        return await attack(self.sandbox, policy or self.policy, script)
-
-    async def fails(self, *scripts: str) -> None:
-        """None of ``scripts`` ends well, and none shows a secret."""
-        for script in scripts:
-            code, said = await self.tries(script)
-            assert code != 0, (script, said)
-            assert SECRET not in said, script
-
-
-@pytest.fixture
-def base(git_repo: Path) -> Iterator[Path]:
-    """Where every user may go, which pytest's own directories are not."""
-    with tempfile.TemporaryDirectory(prefix="attack-", dir="/var/tmp") as directory:
-        base = Path(directory).resolve()
-        base.chmod(0o755)
-        shutil.copytree(git_repo, base / "repo", symlinks=True)
-        for kept in KEPT:
-            (base / "home" / kept).parent.mkdir(parents=True, exist_ok=True)
-            (base / "home" / kept).write_text(SECRET)
-        private = base / "repo" / ".codebutler"
-        (private / "files").mkdir(parents=True)
-        (private / "store.db").write_text(SECRET)
-        yield base
-
-
-@pytest.fixture(params=["root", "ordinary", "docker"])
-async def attacker(
-    request: pytest.FixtureRequest, base: Path, record_property: Callable[[str, object], None]
-) -> AsyncIterator[Attacker]:
-    """``root``: what root starts on its own repository; ``ordinary``: bubblewrap run by an ordinary user."""
-    hidden = (base / "home" / ".codebutler",)
-    if request.param == "root" and os.geteuid() != 0:
-        pytest.skip("needs root: what an ordinary user starts is tried as `ordinary`")
-    if request.param != "root":
-        give_away(base)
-    if request.param == "docker":
-        docker = DockerSandbox(hidden, host=request.getfixturevalue("docker_host"))
-        attacker = Attacker(docker, base)
-        yield attacker
-        await docker.close()
-    else:
-        attacker = Attacker(BwrapSandbox(hidden, program=require("bwrap")), base)
-        yield attacker
-    record_property("attacks", attacker.tried)
 
 
 async def test_a01_nothing_that_git_would_run_can_be_put_in_its_place(attacker: Attacker) -> None:

@@ -11,7 +11,7 @@ from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from tests.containers import give_away
-from tests.integration.sandbox.test_attacks import Attacker
+from tests.integration.sandbox.attacker import Attacker
 
 BITS = stat.S_ISUID | stat.S_ISGID
 MAKE = """python3 - <<'EOF'
