@@ -10,12 +10,14 @@
 | L06 | !create-image draws, uploads and keeps the picture; a refusal is told |
 | L07 | a stranger's file is neither fetched nor stored |
 | L08 | the offline agent shows an attached text |
+| L09 | a session's log of 20 MB comes as one file; a longer one in parts, each once, also if the supervisor is killed |
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -167,3 +169,31 @@ async def test_l08_the_offline_agent_shows_an_attached_text(tmp_path: Path, git_
         ts, _ = await upload(built, channel, "notes.txt", b"the word is quincunx\n")
         await built.answer(channel, ts, "the word is quincunx")
         assert await built.outcome(channel, ts) == "white_check_mark"
+
+
+async def test_l09_a_long_log_comes_whole(tmp_path: Path, git_repo: Path) -> None:
+    lines = b"".join(
+        b"\x1b[32m%08d\x1b[0m an ordinary line of a log\r\n" % number for number in range(600_000)
+    )
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample")
+        logs = git_repo / ".codebutler" / "logs" / "sessions"
+        logs.mkdir(parents=True)
+        (logs / "short.log").write_bytes(lines[:20_000_000])
+        (logs / "long.log").write_bytes(lines)
+        await built.supervise()
+
+        def sent(name: str) -> list[bytes]:
+            stored = built.workspace.workspace.files.values()
+            return [file.content or b"" for file in stored if file.shared_in and file.name.startswith(name)]
+
+        await built.say(channel, "!logs short")
+        assert await built.until("the short log", lambda: sent("short.log")) == [lines[:20_000_000]]
+        ts = await built.say(channel, "!logs long")
+        await built.until("its first part", lambda: sent("long.part-01"))
+        await built.stop(signal.SIGKILL)
+        await built.supervise()
+        await built.answer(channel, ts, "puts them together")
+        names = [file["name"] for file in files_of(built.answers(channel, ts))]
+        assert names == [f"long.part-{number:02}-of-02.log" for number in (1, 2)]
+        assert b"".join(sent("long.part")) == lines
