@@ -14,6 +14,8 @@ from codebutler_worker.programs.process import AgentProcess, Record
 from codebutler_worker.sandbox.port import Launch
 
 QUEUE_LINES = 256
+LARGE_BYTES = 64 * 2**10
+"""A line of so many is heard before the next one is read: a queue full of them would be gigabytes."""
 
 
 class EndOfStream:
@@ -33,6 +35,7 @@ class LiveSession:
         """Its way out, which ends with it."""
         # Bounded: a flood of lines waits in the pipe, not in our memory.
         self._heard: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_LINES)
+        self._taken = asyncio.Event()
         self._over = False
         self._reader = asyncio.create_task(self._read(), name=f"claude:{process.pid}")
 
@@ -73,6 +76,8 @@ class LiveSession:
         if self._over:
             return EndOfStream()
         heard = await self._heard.get()
+        if self._heard.empty():
+            self._taken.set()
         self._over = isinstance(heard, EndOfStream)
         return heard
 
@@ -93,4 +98,7 @@ class LiveSession:
         async for line in self.process.lines():
             if line.strip():
                 await self._heard.put(decode(line))
+                if len(line) >= LARGE_BYTES:
+                    self._taken.clear()
+                    await self._taken.wait()
         await self._heard.put(EndOfStream())
