@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
-from codebutler_worker.agents.claude.probe import TESTED, dotted
+from codebutler_worker.agents.claude.probe import TESTED
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.agents.versions import dotted
 
 
 def claude(directory: Path, version: str) -> str:

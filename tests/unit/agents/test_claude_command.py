@@ -11,10 +11,11 @@ from codebutler.config.schema import ClaudeSection
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.patience import Patience
-from codebutler_worker.agents.claude.probe import judge_version, parse_version
+from codebutler_worker.agents.claude.probe import judge_version
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import Translator
 from codebutler_worker.agents.claude.verdict import crash
+from codebutler_worker.agents.versions import version_in
 from codebutler_worker.agents.watch import Limits
 
 BINARY = Path("/opt/claude/claude")
@@ -89,14 +90,14 @@ def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
 
 
 def test_versions() -> None:
-    assert parse_version("2.1.328 (Claude Code)") == (2, 1, 328)
+    assert version_in("2.1.328 (Claude Code)") == (2, 1, 328)
     assert judge_version((2, 1, 328)) == ""
     assert judge_version((2, 1, 197)) == ""
     assert "newer" in judge_version((2, 2, 0))
     with pytest.raises(AgentUnavailableError, match="too old"):
         judge_version((2, 1, 196))
     with pytest.raises(AgentUnavailableError, match="npm install"):
-        judge_version(parse_version("command not found"))
+        judge_version(version_in("command not found"))
 
 
 def test_a_crash_tells_the_last_line() -> None:

@@ -12,8 +12,9 @@ from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.made import kimi_of
 from codebutler_worker.agents.acp.probe import ask_version
 from codebutler_worker.agents.acp.programs import look_up
-from codebutler_worker.agents.acp.versions import dotted, judge, version_in
+from codebutler_worker.agents.acp.versions import judge
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.agents.versions import dotted, version_in
 
 LOGIN = "log in by running `kimi login` on this machine, or set kimi.apiKey"
 

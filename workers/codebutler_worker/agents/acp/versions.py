@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.versions import Known, dotted, version_in
 
 FLOOR = (2, 0, 2)
 TESTED = (2, 1, 0)
@@ -12,18 +13,7 @@ NODE_FLOOR = (22, 19, 0)
 PACKAGE = "@moonshot-ai/kimi-code"
 INSTALL = f"npm install -g {PACKAGE}@{'.'.join(map(str, TESTED))}"
 
-Version = tuple[int, int, int]
-
-
-def version_in(text: str) -> Version | None:
-    """The first version in a text."""
-    found = re.search(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
-
-
-def dotted(version: Version) -> str:
-    """The version as people write it."""
-    return ".".join(map(str, version))
+KNOWN = Known("Kimi Code", FLOOR, TESTED, INSTALL)
 
 
 def judge(said: str) -> str:
@@ -44,11 +34,7 @@ def judge(said: str) -> str:
         )
     if version is None:
         raise AgentUnavailableError(f"`kimi --version` tells no version: install Kimi Code with `{INSTALL}`")
-    if version < FLOOR:
-        raise AgentUnavailableError(f"Kimi Code {dotted(version)} is too old: update it with `{INSTALL}`")
-    if version > TESTED:
-        return f"Kimi Code {dotted(version)} is newer than {dotted(TESTED)}, the newest one tested"
-    return ""
+    return KNOWN.judge(version)
 
 
 def judge_node(said: str) -> None:

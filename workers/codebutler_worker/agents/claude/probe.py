@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
+from codebutler_worker.agents.versions import Known, Version, version_in
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 
@@ -17,24 +17,14 @@ TESTED = (2, 1, 328)
 INSTALL = "npm install -g @anthropic-ai/claude-code@" + ".".join(map(str, TESTED))
 PROBE_S = 20.0
 
-Version = tuple[int, int, int]
-
-
-def parse_version(text: str) -> Version | None:
-    """The version in the CLI's own words ("2.1.328 (Claude Code)")."""
-    found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+KNOWN = Known("Claude Code", FLOOR, TESTED, INSTALL)
 
 
 def judge_version(version: Version | None) -> str:
     """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
     if version is None:
         raise AgentUnavailableError(f"claude does not tell its version: install it with `{INSTALL}`")
-    if version < FLOOR:
-        raise AgentUnavailableError(f"Claude Code {dotted(version)} is too old: update it with `{INSTALL}`")
-    if version > TESTED:
-        return f"Claude Code {dotted(version)} is newer than {dotted(TESTED)}, the newest one tested"
-    return ""
+    return KNOWN.judge(version)
 
 
 def find_binary(binary: str, path: str, repo: Path) -> Path:
@@ -71,9 +61,4 @@ async def ask_version(binary: Path, env: dict[str, str], cwd: Path) -> Version |
                     said += line
         except TimeoutError:
             raise AgentUnavailableError("`claude --version` does not answer: reinstall Claude Code") from None
-    return parse_version(said.decode(errors="replace"))
-
-
-def dotted(version: Version) -> str:
-    """The version as people write it."""
-    return ".".join(map(str, version))
+    return version_in(said.decode(errors="replace"))

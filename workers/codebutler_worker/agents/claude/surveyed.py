@@ -10,8 +10,9 @@ from pathlib import Path
 
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.claude.probe import ask_version, dotted, find_binary, judge_version
+from codebutler_worker.agents.claude.probe import ask_version, find_binary, judge_version
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.agents.versions import dotted
 
 LOGIN = "log in by running `claude` once on this machine, or set ANTHROPIC_API_KEY in `~/.codebutler/.env`"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
