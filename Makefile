@@ -15,7 +15,10 @@ help: ## list the targets
 
 $(PRODUCT): pyproject.toml
 	@echo "Installing into .venv; this happens once and takes a minute." >&2
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is missing, or not Python 3.11 or newer: install one, then \`make run PYTHON=python3.12\`" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv || { \
+	  echo "The environment could not be made (Debian, Ubuntu: apt-get install python3-venv); then try again" >&2; exit 1; }
 	@$(PIP) -e .
 	@touch $@
 
