@@ -166,9 +166,9 @@ class Link:
         asked.chosen.set_result(option_id)
         return True
 
-    async def room(self) -> None:
-        """Wait until what was said before has been heard."""
-        while len(self._heard) >= QUEUE_MESSAGES:
+    async def room(self, *, large: bool = False) -> None:
+        """Wait until what was said before has been heard: most of it, or, where it was ``large``, all."""
+        while len(self._heard) >= (1 if large else QUEUE_MESSAGES):
             self._taken.clear()
             await self._taken.wait()
 

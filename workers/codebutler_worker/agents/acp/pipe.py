@@ -5,26 +5,35 @@ The library's own reads lines of any length, takes no notice of a flood, and log
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from codebutler_worker.programs.process import AgentProcess
 
 WORDS_CHARS = 2_000
+LARGE_BYTES = 64 * 2**10
+"""A message of so many is heard before the next one is read: a queue full of them would be gigabytes."""
+
+
+class Room(Protocol):
+    """Returns when what came before has been heard: most of it, or, where it was ``large``, all."""
+
+    async def __call__(self, *, large: bool = False) -> None:
+        """Wait."""
 
 
 class Pipe:
     """The library's Transport over an AgentProcess. What is no message is dropped: ``ignored`` counts it, and the first
-    of it, ``last_words``, may say why there is none. ``room`` returns when what came before has been heard."""
+    of it, ``last_words``, may say why there is none."""
 
-    def __init__(self, process: AgentProcess, room: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, process: AgentProcess, room: Room) -> None:
         self.ignored = 0
         self.last_words = ""
         self._process = process
         self._lines = process.lines()
         self._room = room
+        self._was_large = False
 
     async def send(self, message: dict[str, Any]) -> None:
         """Raises ConnectionError for a request that cannot be sent; nobody waits for what an answer comes to."""
@@ -34,8 +43,9 @@ class Pipe:
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message, None at the end of the stream. A flood waits in the pipe, not in our memory."""
-        await self._room()
+        await self._room(large=self._was_large)
         async for line in self._lines:
+            self._was_large = len(line) >= LARGE_BYTES
             message = decode(line)
             if message is not None:
                 return message
