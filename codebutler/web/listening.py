@@ -31,6 +31,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(128)
+    except UnicodeError as error:
+        listener.close()
+        raise OSError(errno.EINVAL, "that is no host's name") from error
     except OSError:
         listener.close()
         raise

@@ -28,7 +28,9 @@ def admits(host: str, origin: str | None, bound_to: str) -> bool:
     Beyond loopback its own name and any address will do: an address cannot be made to lead elsewhere.
     """
     name = _name(f"//{host}")
-    known = name in LOCAL_NAMES or name == bound_to.lower() or (not is_loopback(bound_to) and _is_address(name))
+    known = (
+        name in LOCAL_NAMES or name == bound_to.lower() or (not is_loopback(bound_to) and _is_address(name))
+    )
     return known and (origin is None or origin == f"http://{host}")
 
 
