@@ -1,0 +1,1 @@
+"""CodeButler: coding agents on your own machine, reached from Slack."""

@@ -1,0 +1,1 @@
+"""What can be looked at afterwards: logs, and the audit chain."""

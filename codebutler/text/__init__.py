@@ -1,0 +1,1 @@
+"""What is done with text, in both directions. Pure."""

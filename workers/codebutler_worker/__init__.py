@@ -1,0 +1,1 @@
+"""One repository's worker. Its rooms import one way: see `.importlinter`."""

@@ -1,0 +1,1 @@
+"""Conversations: what may begin, what runs, and what waits for a person."""

@@ -1,0 +1,1 @@
+"""What people see of a turn: events, cards and answers as messages. Pure."""

@@ -1,0 +1,1 @@
+"""The repository's store: tables, rows, transactions."""

@@ -1,0 +1,1 @@
+"""What our own agent's model may call, one file each."""

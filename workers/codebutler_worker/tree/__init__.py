@@ -1,0 +1,1 @@
+"""The working tree: git behind the walls, snapshots, worktrees."""

@@ -1,0 +1,1 @@
+"""A program that is asked once and answers on its standard output."""

@@ -1,0 +1,1 @@
+"""What agents ask of people, as rows and as cards, and who decided."""

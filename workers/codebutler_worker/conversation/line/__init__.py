@@ -1,0 +1,1 @@
+"""Before a turn: messages join, wait, are withdrawn, set aside or parked."""
