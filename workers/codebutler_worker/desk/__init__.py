@@ -1,1 +1,1 @@
-"""What everything a person asks for works with: the one place to commit, outbox, names, states."""
+"""What conversation, commands, budgets and memory work with: the one place to commit, outbox, names, states."""
