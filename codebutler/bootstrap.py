@@ -27,6 +27,7 @@ from codebutler.parent import Parent
 from codebutler.parts import Parts, Surroundings, open_parts
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
+from codebutler.process.cores import leave_no_core
 from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import beside
@@ -62,6 +63,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     check_app_token(resolved.config.slack.app_token)
     hand_over_soon()
     give_back_what_is_large()
+    leave_no_core()
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
     env = with_env_file(home, env)

@@ -23,6 +23,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -111,6 +112,9 @@ async def test_a02_no_process_of_ours_carries_a_token(tmp_path: Path, git_repo: 
             opened = [str(link.readlink()) for link in (place / "fd").iterdir()]
             kept = [path for path in opened if str(built.home) in path]
             assert set(kept) <= {str(built.home / "supervise.out")}
+        # Nor does a crash write one down: the supervisor's own memory holds them.
+        limits = [(place / "limits").read_text() for place in family(built.supervisor.pid)]
+        assert all(re.search(r"^Max core file size +0 +0 ", told, re.MULTILINE) for told in limits)
         await built.say(channel, "!stop", ts)
         assert await built.outcome(channel, ts) == "octagonal_sign"
 
