@@ -32,7 +32,7 @@ from codebutler.text.requests import text_request
 
 PATIENCE_S = 5.0
 MOST_PAST = 200
-NOT_ACCEPTED = "the message was {}: see the log with `codebutler logs`"
+NOT_ACCEPTED = "the message was {}: its thread in Slack says why, and so does `codebutler audit`"
 KEPT = "{} does not run now ({}); the message is kept until it does"
 
 

@@ -326,6 +326,8 @@ async def test_b12_what_send_says(tmp_path: Path, git_repo: Path) -> None:
         # What no turn comes of: the reason is printed, nobody waits for ever.
         assert "nothing that checks" in await built.run("send", "sample", "!checks", "--wait", check=False)
         assert await exit_code(built, "send", "sample", "rehearsal:", "--wait") == 1
+        assert "`codebutler audit`" in await refused(built, "send", "sample", "run: sudo reboot", "--wait")
+        assert "refused: on the blocklist" in await built.run("audit")
 
 
 async def test_b13_the_log_and_the_audit(tmp_path: Path, git_repo: Path) -> None:
