@@ -55,6 +55,10 @@ class Told:
         """Wait until the words stand somewhere on the newest page."""
         await self._wait(lambda: any(words in line for line in self.page), words, within_s)
 
+    async def until_noted(self, note: str) -> None:
+        """Wait until it is said of the run."""
+        await self._wait(lambda: note in self.notes, note)
+
     async def _wait(self, condition: Callable[[], bool], line: str, within_s: float = DEADLINE_S) -> None:
         try:
             async with asyncio.timeout(within_s):
@@ -148,6 +152,22 @@ async def test_a_command_that_asks_for_a_password_is_ended_and_says_why(git_repo
     assert told.finished is not None
     assert not told.finished.ok
     assert told.notes[-1] == run_module.ENDED_AT_PROMPT
+
+
+async def test_git_opens_no_editor(git_repo: Path) -> None:
+    told = await run(git_repo, "git -c user.name=a -c user.email=a@b commit --allow-empty")
+    assert any("empty commit message" in line for line in told.page), told.page
+
+
+async def test_a_command_that_waits_for_keys_is_said_to(git_repo: Path) -> None:
+    backend = backend_of(git_repo, RUN, Pace(flush_s=0.1, keys_s=0.1))
+    told = Told(backend, git_repo, "stty -icanon; head -c 100")
+    await told.until_noted(run_module.WAITS_FOR_KEYS)
+    await backend.stop(TURN)
+    assert (await told.end()).reason == "stopped"
+    told = Told(backend, git_repo, "sleep 2; echo done")
+    await told.end()
+    assert run_module.WAITS_FOR_KEYS not in told.notes
 
 
 async def test_the_time_limit_ends_it(git_repo: Path) -> None:

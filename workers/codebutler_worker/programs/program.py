@@ -25,10 +25,11 @@ from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.programs.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
 from codebutler_worker.sandbox.port import Enclosure, Held, Launch
 
-# Nobody can turn a pager's pages or answer git's question for a password.
+# Nobody can turn a pager's pages, write in git's editor or answer its question for a password.
 UNATTENDED = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
     "MANPAGER": "cat",
     "SYSTEMD_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",

@@ -32,6 +32,10 @@ KEPT_CHARS = 3000
 HIDDEN_PROMPT = (
     "🔒 It asks for a password, and a chat is no place for one: use a key or a token file, or say `!stop`."
 )
+WAITS_FOR_KEYS = (
+    "⌨️ It waits for keys, and a command gets none: `!stop` ends it. Programs to talk to go into `commands`, with "
+    "`mode` `interactive`."
+)
 ENDED_AT_PROMPT = "🔒 It asked for a password, and a chat is no place for one: use a key or a token file."
 NOT_TYPED = (
     "🔒 Nothing was typed: it asks for a password, and a chat is no place for one. Delete your message."
@@ -46,12 +50,13 @@ Why = Literal["", "stopped", "timeout", "password"]
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds: how often output is shown, how long a program may run, how long the echo of what was typed first
-    may take, and how long an envelope may stay open."""
+    may take, how long an envelope may stay open, and after what silence a command that reads keys is said to wait."""
 
     flush_s: float = 2.0
     limit_s: float = 1800.0
     activation_s: float = 1.5
     unclosed_s: float = 30.0
+    keys_s: float = 10.0
 
 
 class Run:
@@ -84,8 +89,8 @@ class Run:
         self._rendered: deque[Output] = deque()
         self._fresh = False
         self._eager = True
-        self._warned = self._asked_twice = False
-        self._shown_s = self._began_s = clock.monotonic()
+        self._warned = self._asked_twice = self._waits = False
+        self._shown_s = self._began_s = self._spoke_s = clock.monotonic()
         self._ending: asyncio.Task[None] | None = None
         self._skipped_bytes = 0
         self._kept: deque[str] = deque(maxlen=KEPT_LINES)
@@ -215,10 +220,11 @@ class Run:
             self._process.output.clear()
             batch = self._backlog.take()
             if batch.head or batch.tail:
+                self._spoke_s = self._clock.monotonic()
                 await asyncio.to_thread(self._feed, batch.head, batch.skipped_bytes, batch.tail)
             shown = self._terminal.take()
             fresh, self._fresh = self._fresh, False
-            note = HIDDEN_PROMPT if self._warned else ""
+            note = HIDDEN_PROMPT if self._warned else WAITS_FOR_KEYS if self._waits else ""
             self._kept.extend(shown.settled)
             self._rendered.append(Output(shown.settled, shown.live, fresh, note, self._skipped_bytes))
 
@@ -243,9 +249,15 @@ class Run:
         sure, self._asked_twice = asks and self._asked_twice, asks
         if sure and not self._interactive:
             await self.end("password")
-        elif sure != self._warned:
-            self._warned = sure
+        elif (sure, self._seems_to_wait) != (self._warned, self._waits):
+            self._warned, self._waits = sure, self._seems_to_wait
             self._process.output.set()
+
+    @property
+    def _seems_to_wait(self) -> bool:
+        """Whether a command has taken the terminal for keys (an editor, a pager, a prompt) and fallen silent."""
+        silent = self._clock.monotonic() - self._spoke_s >= self._pace.keys_s
+        return silent and not self._interactive and not self._process.reads_lines
 
     async def _wait(self, at_most_s: float) -> bool:
         """True if output came (or the end)."""
