@@ -131,10 +131,14 @@ def _repository(path: Path | None, scratch: Path) -> Path:
         raise CodeButlerError("git is not installed: install it, the demo's repository needs it")
     if path is None:
         return _sample(git, scratch / "sample")
+    if not path.is_dir():
+        raise CodeButlerError(f"{path.absolute()} is not a directory: name a git repository")
     place = scratch / (path.resolve().name or "repo")
     done = subprocess.run([git, "clone", "-q", "--", path.resolve(), place], capture_output=True, text=True)
     if done.returncode:
-        raise CodeButlerError(f"{path} is not a git repository: run `git init` there, or name another")
+        raise CodeButlerError(
+            f"{path.absolute()} is not a git repository: run `git init` there, or name another"
+        )
     return place
 
 

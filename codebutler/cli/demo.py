@@ -33,6 +33,8 @@ def run(
     from codebutler.demo import Wishes, remove_scratch, run_demo, scratch_place
 
     scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
+    if path is not None and path.is_dir():
+        notice(f"Copying {path}: the demo works on the copy alone.")
     announce = _Announcement(as_json=as_json, browser=browser and not as_json)
     try:
         asyncio.run(run_demo(Wishes(path, port, agent), scratch, os.environ, announce))
