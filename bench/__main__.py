@@ -31,6 +31,7 @@ from bench import (
 )
 from bench.figures import Figure, table
 from bench.scene import QUICK, BenchError, Pace
+from tests.ordinary import open_the_way
 
 MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "start": start.measure,
@@ -73,6 +74,7 @@ async def _measure(names: list[str], pace: Pace, where: Path | None) -> tuple[li
     figures: list[Figure] = []
     failed = False
     with tempfile.TemporaryDirectory(prefix="cb-bench-", dir=where, ignore_cleanup_errors=True) as place:
+        open_the_way(Path(place))
         for name in names:
             print(f"{name} … (load {os.getloadavg()[0]:.1f})", file=sys.stderr)
             try:

@@ -16,8 +16,9 @@ from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
-from tests.containers import execute, give_away
+from tests.containers import execute
 from tests.dockerd import shared_dockerd
+from tests.ordinary import give_away
 
 PROGRAM = ("/bin/true",)
 ATTACKS = "tests/integration/sandbox/test_attacks.py"

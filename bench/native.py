@@ -26,10 +26,11 @@ from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.tools.port import Context, Described, Kind, Result
 from codebutler_worker.tools.programs import tool_policy
 from codebutler_worker.tools.read_files import ReadFiles, ReadFilesArguments
-from tests.walls import as_it_is
+from tests.ordinary import give_repository_away
 
 STEPS = 100
 CONTENT = "a line of a file, as long as many are\n" * 60
@@ -76,6 +77,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     """Two figures: the median step of a turn, and the request that was least like the one before."""
     repo = place / "repo"
     (repo / ".codebutler").mkdir(parents=True)
+    give_repository_away(repo)
     steps_ms: list[float] = []
     unlike: list[float] = []
     for number in range(pace.rounds):
@@ -89,7 +91,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
 
 
 def _agent(repo: Path, model: Metronome) -> NativeBackend:
-    walls = Walls(as_it_is(), lambda workdir, chat: tool_policy(workdir, repo, os.defpath, {}, chat))
+    walls = Walls(NoSandbox(), lambda workdir, chat: tool_policy(workdir, repo, os.defpath, {}, chat))
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
     habits = Habits(limits=Limits(most_turns=STEPS + 1))
     agent = NativeBackend(thinker, (Told(),), walls, Sessions(repo, 30), habits, SystemClock())

@@ -26,6 +26,7 @@ from codebutler.control.messages import StatusReply, StatusRequest
 from codebutler.control.wire import ask
 from codebutler.errors import NotRunningError
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.ordinary import give_away, give_repository_away
 
 DEADLINE_S = 60.0
 AGENT = Path(__file__).with_name("agent.sh")
@@ -166,6 +167,7 @@ async def scene(place: Path, repos: int = 1, *, idle_sleep_minutes: float = 0) -
     names = tuple(f"repo{number}" for number in range(repos))
     user = place / "user"
     user.mkdir(parents=True)
+    give_away(user)
     (place / "bin").mkdir()
     shutil.copy2(AGENT, place / "bin" / "claude")
     home = Home(place / "home").ensure()
@@ -206,5 +208,6 @@ def _write_home(home: Home, server: WorkspaceServer, agent: Path, idle_sleep_min
 def _repo(path: Path, name: str, channel_id: str) -> RepoEntry:
     path.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(path)], check=True, capture_output=True)
+    give_repository_away(path)
     with RepoPaths(path).open(create=True):
         return RepoEntry(name=name, path=str(path.resolve()), channel_id=channel_id)

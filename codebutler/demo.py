@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from codebutler.bootstrap import supervise
 from codebutler.config.env import VARIABLES
+from codebutler.config.ownership import Owner, barred, barrier, behind
 from codebutler.config.paths import Home
 from codebutler.control.messages import DashboardReply, DashboardRequest
 from codebutler.control.wire import ask
@@ -31,7 +33,8 @@ SUGGESTIONS = (
     "what does git status say?",
     "create hello.txt with Hello!",
 )
-ORDINARY_ID = 1000
+TMP = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it
+PASSABLE = 0o711
 SAMPLE = {
     "README.md": "# Sample\n\nA small repository to try CodeButler on.\n\n- `greet.py` says hello.\n",
     "greet.py": 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n\n\nif __name__ == "__main__":\n'
@@ -68,7 +71,7 @@ async def run_demo(
 
     Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
     """
-    repo = await asyncio.to_thread(_repository, wishes.path, scratch)
+    repo = await asyncio.to_thread(_repository, wishes.path, scratch, behind(env))
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
     words = {word.name: word.gist for word in ALL}
@@ -84,13 +87,11 @@ async def run_demo(
     )
     async with WorkspaceServer(options) as workspace:
         own_env = _environment(env, home)
-        sandboxed = wishes.agent != "rehearsal" or _bubblewrap_works()
+        sandboxed = wishes.agent != "rehearsal" or _bubblewrap_works(repo)
         _write_config(home, workspace, wishes.agent, sandboxed=sandboxed)
         channel = workspace.channel_id(_channel(name))
         await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", wishes.agent)
         registered = await _command(own_env, "repos", "--json")
-        if os.geteuid() == 0 and not sandboxed:
-            await asyncio.to_thread(_give_away, repo, scratch)
         demo = Demo(
             url=workspace.url,
             api_url=workspace.api_url,
@@ -124,22 +125,50 @@ async def _dashboard(home: Home) -> str:
     return ""
 
 
-def _repository(path: Path | None, scratch: Path) -> Path:
-    """A sample, or a copy of the person's own: a demo changes nothing of theirs."""
+def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
+    """A sample, or a copy of the person's own: a demo changes nothing of theirs. Where root runs it, it is
+    ``person``'s, or that of whoever owns the repository: no agent is root."""
     git = shutil.which("git")
     if git is None:
         raise CodeButlerError("git is not installed: install it, the demo's repository needs it")
     if path is None:
-        return _sample(git, scratch / "sample")
-    if not path.is_dir():
+        place = _sample(git, scratch / "sample")
+    elif not path.is_dir():
         raise CodeButlerError(f"{path.absolute()} is not a directory: name a git repository")
-    place = scratch / (path.resolve().name or "repo")
-    done = subprocess.run([git, "clone", "-q", "--", path.resolve(), place], capture_output=True, text=True)
-    if done.returncode:
-        raise CodeButlerError(
-            f"{path.absolute()} is not a git repository: run `git init` there, or name another"
-        )
+    else:
+        place = scratch / (path.resolve().name or "repo")
+        done = _clone(git, path.resolve(), place)
+        if done.returncode:
+            raise CodeButlerError(
+                f"{path.absolute()} is not a git repository: run `git init` there, or name another"
+            )
+        person = person if (owner := Owner.at(path)).is_root else owner
+    if os.geteuid() == 0:
+        _give_away(place, scratch, person)
     return place
+
+
+def _clone(git: str, path: Path, place: Path) -> subprocess.CompletedProcess[str]:
+    """By whoever owns ``path`` where we are root: git serves each user his own repositories only."""
+    words = [git, "clone", "-q", "--", str(path), str(place)]
+    owner = Owner.at(path) if os.geteuid() == 0 and path.exists() else None
+    if owner is None or owner.is_root:
+        return subprocess.run(words, capture_output=True, text=True)
+    if why := barred(path, owner):
+        raise CodeButlerError(why)
+    place.parent.chmod(PASSABLE)
+    place.mkdir()
+    os.chown(place, owner.uid, owner.gid)
+    return subprocess.run(words, capture_output=True, text=True, cwd="/", **_as(owner))
+
+
+def _as(owner: Owner) -> dict[str, Any]:
+    return {
+        "user": owner.uid,
+        "group": owner.gid,
+        "extra_groups": (),
+        "env": {"PATH": os.defpath, "LC_ALL": "C"},
+    }
 
 
 def _sample(git: str, place: Path) -> Path:
@@ -152,13 +181,11 @@ def _sample(git: str, place: Path) -> Path:
     return place
 
 
-def _give_away(repo: Path, scratch: Path) -> None:
-    """Root's own repository to an ordinary user: without walls nothing is started as root."""
-    if scratch.stat().st_uid == 0 and repo.stat().st_uid == 0:
-        scratch.chmod(0o711)
-        for path in (repo, *repo.rglob("*")):
-            if not path.is_relative_to(repo / ".codebutler"):  # that one stays ours
-                os.chown(path, ORDINARY_ID, ORDINARY_ID, follow_symlinks=False)
+def _give_away(repo: Path, scratch: Path, person: Owner) -> None:
+    """What root has made to an ordinary user, who gets there."""
+    scratch.chmod(PASSABLE)
+    for path in (repo, *repo.rglob("*")):
+        os.chown(path, person.uid, person.gid, follow_symlinks=False)
 
 
 def _channel(name: str) -> str:
@@ -181,13 +208,15 @@ def _write_config(home: Home, workspace: WorkspaceServer, agent: str, *, sandbox
     home.config.write_bytes(msgspec.json.encode(config))
 
 
-def _bubblewrap_works() -> bool:
-    """Without it only the rehearsal agent may run, in the open: it runs nothing but its own few commands."""
+def _bubblewrap_works(repo: Path) -> bool:
+    """For the owner of ``repo``. Without it only the rehearsal agent may run, in the open: it runs nothing but its own
+    few commands."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return False
     probe = [bwrap, "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "/bin/sh", "-c", "true"]
-    return subprocess.run(probe, capture_output=True).returncode == 0
+    who = _as(Owner.at(repo)) if os.geteuid() == 0 else {}
+    return subprocess.run(probe, capture_output=True, cwd="/", **who).returncode == 0
 
 
 async def _command(env: Mapping[str, str], *arguments: str) -> bytes:
@@ -219,5 +248,9 @@ def remove_scratch(scratch: Path) -> None:
 
 
 def scratch_place() -> str:
-    """Where the throw-away files go; short, because a Unix socket's path must be."""
-    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it
+    """Where the throw-away files go; short, because a Unix socket's path must be, and for root where the ordinary user
+    gets who has the repository."""
+    place = Path(os.environ.get("TMPDIR") or TMP)
+    if os.geteuid() == 0 and barrier(place / "any", behind(os.environ)):
+        return TMP
+    return str(place)

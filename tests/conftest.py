@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import hypothesis
 import pytest
 
 from tests.dockerd import shared_dockerd
+from tests.ordinary import gits_environment, give_away, open_the_way
+from tests.programs import TOOLS
 
 # How long an example takes depends on who else uses the machine; time is measured in bench/, not here.
 hypothesis.settings.register_profile("suite", deadline=None, print_blob=True)
@@ -52,6 +55,10 @@ def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """Worker processes inherit it from the one fork server of the run: nothing reaches the user's own home."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("CODEBUTLER_HOME", str(tmp_path_factory.mktemp("home")))
+        for program in (TOOLS, Path(sys.prefix), Path(sys.base_prefix)):
+            open_the_way(program)
+        for name, value in gits_environment().items():
+            environment.setenv(name, value)
         yield
 
 
@@ -65,6 +72,13 @@ def docker_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A directory that agents get to, who are an ordinary user also where root runs the tests."""
+    open_the_way(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def git_repo(tmp_path: Path) -> Path:
     """A fresh repository with one commit: README.md and src/app.py."""
     repo = tmp_path / "repo"
@@ -74,4 +88,5 @@ def git_repo(tmp_path: Path) -> Path:
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "init.defaultBranch=main"]
     for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "Start"]):
         subprocess.run(["git", *identity, *args], cwd=repo, check=True)
+    give_away(repo)
     return repo

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
-
-ORDINARY_ID = 1000
-
-
-def give_away(directory: Path, uid: int = ORDINARY_ID) -> None:
-    """To an ordinary user, if we are root: in docker no agent is root."""
-    if os.geteuid() == 0:
-        for path in (directory, *directory.rglob("*")):
-            os.chown(path, uid, uid, follow_symlinks=False)
-
-
-def give_repository_away(repo: Path, uid: int = ORDINARY_ID) -> None:
-    """A repository that is served already: all but our own directory, which the worker wants to itself."""
-    for path in repo.iterdir():
-        if path.name != ".codebutler":
-            give_away(path, uid)
-    if os.geteuid() == 0:
-        os.chown(repo, uid, uid)
 
 
 @contextmanager

@@ -1,28 +1,60 @@
-"""Sandboxes without walls, for tests of what stands behind them; and programs inside those that have some."""
+"""Sandboxes for tests of what stands behind them; and programs inside those that have walls.
+
+What root's tests have laid out there becomes the ordinary user's just before a program starts: agents are never root.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
+from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from tests.ordinary import ORDINARY_ID, give_home_away, give_repository_away
+from tests.programs import require
 
 
-class NoWalls:
-    """Passes everything through; it calls itself a sandbox, so that root may skip an agent's permissions."""
+class AsItIs(NoSandbox):
+    """What an agent gets without walls."""
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        _hand_over(policy)
+        return super().wrap(argv, policy)
+
+
+class Walled(BwrapSandbox):
+    """What it gets in bubblewrap."""
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        _hand_over(policy)
+        return super().wrap(argv, policy)
+
+
+class NoWalls(AsItIs):
+    """Adds nothing to the environment either; it calls itself a sandbox."""
 
     name = "test"
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        return Launch(argv, policy.env, policy.workdir)
-
-    async def self_test(self) -> None:
-        return
+        return replace(super().wrap(argv, policy), env=policy.env)
 
 
 def as_it_is() -> NoSandbox:
-    """What an ordinary user gets without walls, for tests that root runs in directories of its own."""
-    return NoSandbox(uid=1000)
+    """No walls."""
+    return AsItIs()
+
+
+def walled(*hidden: Path) -> BwrapSandbox:
+    """Bubblewrap, which has to be there."""
+    return Walled(hidden, program=require("bwrap"))
+
+
+def _hand_over(policy: SandboxPolicy) -> None:
+    if policy.workdir.is_dir():
+        give_repository_away(policy.workdir, policy.workdir.stat().st_uid or ORDINARY_ID)
+    give_home_away(policy.home, policy.workdir)
 
 
 async def ended(launch: Launch) -> tuple[int, str]:

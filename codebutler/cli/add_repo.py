@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from codebutler.cli.trust import vouched
 from codebutler.config.git_repo import is_tracked, repo_root
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
+from codebutler.config.ownership import ROOTS_OWN, Owner
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
@@ -47,6 +49,7 @@ def run(
     _refuse_foreign_store(root)
     entry = RepoEntry(name=name or name_for(root), path=str(root))
     add(registry.load(), entry)  # refuse a duplicate before anything is done
+    _refuse_roots_own(root)
     slack = resolve_global(where, environment()).config.slack
     if not slack.bot_token:
         raise ConfigError("no bot token yet: run `codebutler setup` first")
@@ -93,6 +96,12 @@ def _warn_without_agent(entry: RepoEntry) -> None:
             f"warning: {config.claude.binary} is not installed: run "
             "`npm install -g @anthropic-ai/claude-code`, then `claude` once to log in"
         )
+
+
+def _refuse_roots_own(root: Path) -> None:
+    """Nothing would ever start there: who registers it learns that now, not at the first message."""
+    if os.geteuid() == 0 and Owner.at(root).is_root:
+        raise ConfigError(ROOTS_OWN.format(repo=root))
 
 
 def _refuse_home_within(root: Path, where: Home) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from codebutler.config.ownership import Owner, barred
 from codebutler.errors import CodeButlerError
 
 GIT_TIMEOUT_S = 20
@@ -35,6 +36,8 @@ def repo_root(path: Path) -> Path:
         )
     if not path.is_dir():
         raise CodeButlerError(f"{path} is not a directory: pass the path of a git repository")
+    if (owner := _somebody(path)) is not None and (why := barred(path, owner)):
+        raise CodeButlerError(why)
     result = _git(path, "rev-parse", "--show-toplevel")
     if result.returncode == 0:
         root = Path(os.fsdecode(result.stdout.removesuffix(b"\n"))).resolve()
@@ -43,6 +46,10 @@ def repo_root(path: Path) -> Path:
         return root
     reason = result.stderr.decode(errors="replace")
     if "dubious ownership" in reason:
+        if owner is not None:
+            raise CodeButlerError(
+                f"not all of {path} belongs to user {owner.uid}: run `chown -R {owner.uid}:{owner.gid} {path}`"
+            )
         raise CodeButlerError(
             f"git does not trust {path}, because another user owns it: "
             f"run `git config --global --add safe.directory {shlex.quote(str(path))}`"
@@ -83,12 +90,24 @@ def is_tracked(repo: Path, path: str) -> bool:
     return _git(repo, "ls-files", "--error-unmatch", "--", f":(icase){path}").returncode != NOT_TRACKED
 
 
+def _somebody(directory: Path) -> Owner | None:
+    """As whom root asks git, which serves each user his own repositories only; None for as who we are."""
+    owner = Owner.at(directory) if os.geteuid() == 0 and directory.exists() else None
+    return None if owner is None or owner.is_root else owner
+
+
 def _git(directory: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    own = {} if (owner := _somebody(directory)) is None else {"HOME": "/nonexistent", "XDG_CONFIG_HOME": ""}
     try:
         return subprocess.run(
-            ["git", *_HARMLESS, "-C", str(directory), *args],
-            env={**env, **_ENV},
+            ["git", *_HARMLESS, "-C", str(directory.absolute()), *args],
+            env={**env, **_ENV, **own},
+            user=None if owner is None else owner.uid,
+            group=None if owner is None else owner.gid,
+            extra_groups=None if owner is None else (),
+            # Ours may be out of the owner's reach.
+            cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_TIMEOUT_S,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,8 @@ from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
-from tests.containers import execute, give_away, open_directory
+from tests.containers import execute
+from tests.ordinary import give_away
 from tests.programs import require
 
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -33,24 +33,11 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-def base(tmp_path: Path, sandbox: Sandbox) -> Iterator[Path]:
-    """Where whoever runs inside may go: without walls root's programs are an ordinary user's."""
-    if sandbox.name == "none" and os.geteuid() == 0:
-        with open_directory() as directory:
-            yield directory
-    else:
-        yield tmp_path
-
-
-@pytest.fixture
-def policy(base: Path, git_repo: Path, sandbox: Sandbox) -> SandboxPolicy:
-    home = base / "home"
+def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
+    home = tmp_path / "home"
     (home / ".agent").mkdir(parents=True)
-    if git_repo.parent != base:
-        shutil.copytree(git_repo, base / "repo", symlinks=True)
-    if sandbox.name in ("docker", "none"):
-        give_away(base)
-    return SandboxPolicy(workdir=base / "repo", home=home, home_paths=(home / ".agent",), env=ENV)
+    give_away(home)
+    return SandboxPolicy(workdir=git_repo, home=home, home_paths=(home / ".agent",), env=ENV)
 
 
 async def run(launch: Launch, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -132,8 +119,7 @@ async def test_a_worktree_works(sandbox: Sandbox, policy: SandboxPolicy) -> None
         )
     )
     assert code == 0, err
-    if sandbox.name in ("docker", "none"):
-        give_away(policy.workdir)
+    give_away(policy.workdir)
     asked = SandboxPolicy(workdir=tree, home=policy.home, env=ENV)
     identity = "-c user.name=t -c user.email=t@example.invalid"
     script = f"echo x > x; git add x; git {identity} commit -qm one; git log --format=%s"
@@ -159,8 +145,8 @@ async def test_an_extra_readable_directory_shows(sandbox: Sandbox, policy: Sandb
     assert await run(sandbox.wrap(("test", "-e", str(library / "pyvenv.cfg")), asked)) == (0, "", "")
 
 
-async def test_a_directory_without_git_works(sandbox: Sandbox, policy: SandboxPolicy, base: Path) -> None:
-    plain = base / "plain"
+async def test_a_directory_without_git_works(sandbox: Sandbox, policy: SandboxPolicy, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
     plain.mkdir()
     os.chown(plain, policy.workdir.stat().st_uid, -1)
     asked = SandboxPolicy(workdir=plain, home=policy.home, env=ENV)

@@ -21,6 +21,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from codebutler.clock import Clock
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.commands import output_of
+from tests.ordinary import give_logins_away, give_repository_away
 
 DEADLINE_S = 45.0
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class House:
         self.person = AsyncWebClient(workspace.user_token, base_url=workspace.api_url)
         self.person.proxy = None
         self.supervisor: asyncio.subprocess.Process | None = None
+        self.repositories: list[Path] = []
         self.prefix: tuple[str, ...] = ()  # a program that runs ours, with its arguments
 
     # -- the command line
@@ -49,6 +51,8 @@ class House:
     async def add_repo(self, path: Path, channel: str, **config: Any) -> str:
         """Register a repository on a channel of the workspace; returns the channel's ID."""
         channel_id = self.channel_id(channel)
+        self.repositories.append(path)
+        self.hand_over()
         await self.run("add-repo", str(path), "--channel", channel_id, "--name", channel)
         if config:
             file = path / ".codebutler" / "config.json"
@@ -56,6 +60,13 @@ class House:
             file.write_text(json.dumps(merged))
             await self.run("trust", channel)
         return channel_id
+
+    def hand_over(self) -> None:
+        """Where root runs the tests, what they have put into repositories and the home is an ordinary user's."""
+        give_logins_away(Path(self.env["HOME"]))
+        for repo in self.repositories:
+            if repo.is_dir():
+                give_repository_away(repo)
 
     async def supervise(self) -> None:
         """Start the supervisor and wait until it is connected and every worker is up."""
@@ -69,6 +80,7 @@ class House:
 
     async def start_supervisor(self, through: Sequence[str] = ()) -> None:
         """Start the supervisor, by the program ``through`` if given, and wait for nothing."""
+        self.hand_over()
         with (self.home / "supervise.out").open("ab") as log:
             self.supervisor = await asyncio.create_subprocess_exec(
                 *through,
@@ -115,6 +127,7 @@ class House:
 
     async def say(self, channel: str, text: str, thread_ts: str | None = None) -> str:
         """Write as the person; returns the message's ts."""
+        self.hand_over()
         answer = await self.person.chat_postMessage(channel=channel, text=text, thread_ts=thread_ts)
         return str(answer["ts"])
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from codebutler_worker.sandbox.containers import CONVERSATION, OWNER
-from tests.containers import give_repository_away
 from tests.dockerd import docker, made_by
 from tests.e2e.house import house
+from tests.ordinary import give_repository_away
 
 QUICK = {"debounceSeconds": 0, "default": "rehearsal"}
 

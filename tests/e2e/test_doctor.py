@@ -20,10 +20,8 @@ async def test_in_a_house_that_is_well_nothing_fails_and_each_agent_answers(
         told = json.loads(await built.run("doctor", "--live", "--json"))
         found = {(each["area"], each["subject"]): each for each in told["findings"]}
         assert told["ok"], told
-        # Root is told that it should not be.
-        as_whom = found.pop(("sandbox", "user"))
-        assert as_whom["level"] == ("warn" if os.geteuid() == 0 else "ok")
-        assert ("CodeButler runs as root" in as_whom["text"]) is (os.geteuid() == 0)
+        as_whom = found["sandbox", "user"]["text"]
+        assert ("agents become the repository's owner (user 1000)" in as_whom) is (os.geteuid() == 0)
         assert {each["level"] for each in found.values()} == {"ok"}, told
         assert found["sandbox", "bwrap"]["level"] == "ok"
         assert found["agents", "claude (default)"]["text"].startswith("2.")

@@ -37,9 +37,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.containers import give_repository_away, open_directory
+from tests.containers import open_directory
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.misbehaving import write_program
+from tests.ordinary import give_repository_away
 from tests.programs import require
 from tests.soak.gauges import belonging_to
 

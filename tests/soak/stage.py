@@ -21,6 +21,7 @@ from codebutler.errors import CodeButlerError
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from tests.e2e.house import House
+from tests.ordinary import give_repository_away, open_the_way
 
 # Slack offers an event again after 1 s, 60 s and 300 s; a soak has not so much time, and more outages.
 TIMING = Timing(retries_s=(1.0, 3.0, 6.0, 10.0, 20.0, 30.0))
@@ -71,6 +72,7 @@ async def stage(place: Path, count: int) -> AsyncIterator[Stage]:
     names = tuple(f"repo{number}" for number in range(count))
     user, home = place / "user", Home(place / "home").ensure()
     user.mkdir()
+    open_the_way(place)
     async with WorkspaceServer(Options(channels=names, timing=TIMING, with_limits=True)) as workspace:
         env = {
             "PATH": os.environ["PATH"],
@@ -103,6 +105,7 @@ def _configure(home: Home, workspace: WorkspaceServer) -> None:
 def _repo(path: Path, name: str, workspace: WorkspaceServer) -> Repo:
     path.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(path)], check=True, capture_output=True)
+    give_repository_away(path)
     with RepoPaths(path).open(create=True):
         channel = workspace.channel_id(name)
         workspace.call("conversations.join", workspace.bot_token, channel=channel)

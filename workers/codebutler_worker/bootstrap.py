@@ -39,6 +39,7 @@ from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.programs.leftovers import kill_orphans
 from codebutler_worker.roster import Roster
+from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.skills.library import Library
 from codebutler_worker.store.open import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR
@@ -140,7 +141,8 @@ def _backups(settings: RepoSettings, home: Home) -> Backups:
 
 
 def _roster(settings: RepoSettings, clock: Clock) -> Agents:
-    return Roster(settings, Path.home(), Home.from_env(os.environ).root, clock)
+    home = home_of_agents(Path(settings.path), Path.home())
+    return Roster(settings, home, Home.from_env(os.environ).root, clock)
 
 
 def _exit_code(error: CodeButlerError) -> int:

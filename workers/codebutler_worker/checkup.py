@@ -20,9 +20,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from codebutler.clock import SystemClock
+from codebutler.config.ownership import behind
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.errors import CodeButlerError, SandboxUnavailableError
-from codebutler.protocol.findings import Finding, Level, fail, ok, warn
+from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
@@ -33,10 +34,11 @@ from codebutler_worker.memory.endpoint import memory_finding
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.limits import Limiter, Limits
+from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.whoami import identity
+from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.migrate import migrate_store
 from codebutler_worker.store.state_dir import STATE_DIR, prepare_state_dir
 
@@ -62,8 +64,9 @@ async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
     settings = checkup.group[0]
     for each in filter(lambda one: one.path, checkup.group):
         yield await asyncio.to_thread(_store, each)
-    async for finding in _walls(settings, Path(checkup.state), checkup.group):
+    async for finding in _walls(settings, checkup, home):
         yield finding
+    home = home_of_agents(Path(settings.path), home) if settings.path else home
     yield memory_finding(settings.config)
     surveyed = await survey(settings, home)
     for found in surveyed:
@@ -103,10 +106,8 @@ def _store(settings: RepoSettings) -> Finding:
     )
 
 
-async def _walls(
-    settings: RepoSettings, state: Path, group: tuple[RepoSettings, ...]
-) -> AsyncIterator[Finding]:
-    section = settings.config.sandbox
+async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
+    section, state = settings.config.sandbox, Path(checkup.state)
     try:
         sandbox = await select_sandbox(section.mode, trusted=True, hidden=(state,), section=section)
     except SandboxUnavailableError as error:
@@ -118,8 +119,8 @@ async def _walls(
         yield walls_finding(sandbox.name)
     if section.readable:
         yield _readable(section)
-    for level, told in sorted({_identity(sandbox.name, each) for each in group if each.path}):
-        yield Finding(area="sandbox", subject="user", level=level, text=told)
+    for found in served_findings(sandbox.name, checkup.group, home):
+        yield found
     if isinstance(sandbox, Lasting):
         await sandbox.close()
         yield ok("sandbox", "limits", sandbox.told)
@@ -137,13 +138,11 @@ def _readable(section: SandboxSection) -> Finding:
     return ok("sandbox", "readable", f"agents and commands also read {', '.join(section.readable)}")
 
 
-def _identity(walls: str, settings: RepoSettings) -> tuple[Level, str]:
-    return identity(walls, os.geteuid(), _owner(settings), settings.path or "the repository")
-
-
 def _owner(settings: RepoSettings) -> int:
     path = Path(settings.path)
-    return path.stat().st_uid if settings.path and path.exists() else os.geteuid()
+    if settings.path and path.exists():
+        return path.stat().st_uid
+    return os.geteuid() or behind(os.environ).uid
 
 
 def walls_finding(name: str) -> Finding:
@@ -180,7 +179,8 @@ def _filter(sandbox: BwrapSandbox) -> Finding:
 
 async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
     """One turn in an empty repository."""
-    with tempfile.TemporaryDirectory(prefix="codebutler-doctor-") as directory:
+    place = "/tmp" if os.geteuid() == 0 else None  # noqa: S108 - open to walk to, where a private directory is made
+    with tempfile.TemporaryDirectory(prefix="codebutler-doctor-", dir=place) as directory:
         repo = Path(directory).resolve() / "sample"
         repo.mkdir()
         # Readable for the ordinary user that agents become where we are root.

@@ -24,6 +24,7 @@ from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
+from codebutler_worker.sandbox.person import ensure_home
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.sandbox.whoami import identity
@@ -138,6 +139,7 @@ class Roster:
                 home=self._home,
             )
             repo = Path(self._settings.path)
+            await asyncio.to_thread(ensure_home, self._home, repo)
             level, told = identity(sandbox.name, os.geteuid(), repo.stat().st_uid, str(repo))
             log.log(logging.INFO if level == "ok" else logging.WARNING, "%s", told)
             if isinstance(sandbox, Lasting):

@@ -15,12 +15,12 @@ from codebutler_worker.agents.backend import Finished, Started, ToolResult, Tool
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 from tests.turns import heard
+from tests.walls import walled
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Cell:
     def backend(self) -> ClaudeBackend:
         env = {"ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         settings = ClaudeSection(binary=str(self.binary))
-        backend = ClaudeBackend(settings, BwrapSandbox(), self.home, env, SystemClock())
+        backend = ClaudeBackend(settings, walled(), self.home, env, SystemClock())
         backend.outlet = for_agents(self.section, "bwrap", env)
         return backend
 
@@ -77,7 +77,7 @@ async def test_it_works_in_the_repository_and_nowhere_else(cell: Cell) -> None:
 
 async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
     prepare_state_dir(cell.repo)
-    main, cell.repo = cell.repo, await Worktrees(cell.repo, BwrapSandbox(), cell.home).ensure("c")
+    main, cell.repo = cell.repo, await Worktrees(cell.repo, walled(), cell.home).ensure("c")
     backend = cell.backend()
     identity = "-c user.name=t -c user.email=t@example.invalid"
     cell.shell(f"echo done > work.txt; git add work.txt; git {identity} commit -qm Work; ls {main}")

@@ -13,9 +13,9 @@ from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.docker import DockerSandbox
-from tests.containers import give_away
 from tests.dockerd import made_by
 from tests.modelserver.server import Call, ModelServer, Reply
+from tests.ordinary import give_away
 from tests.programs import require
 
 

@@ -19,9 +19,9 @@ from codebutler_worker.egress.dial import Dialer, Streams
 from codebutler_worker.egress.outlet import Outlet, for_agents
 from codebutler_worker.egress.relay import both_ways
 from codebutler_worker.egress.way import Egress
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
+from tests.walls import walled
 
 API = "api.anthropic.com"
 PUBLIC = "160.79.104.10"
@@ -77,7 +77,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
 
         env = {**held, "NODE_EXTRA_CA_CERTS": str(shown)}
         settings = ClaudeSection(binary=str(binary))
-        backend = ClaudeBackend(settings, BwrapSandbox(), tmp_path / "home", env, SystemClock())
+        backend = ClaudeBackend(settings, walled(), tmp_path / "home", env, SystemClock())
         chosen = for_agents(SandboxSection(), "bwrap", env)
         backend.outlet = Outlet(chosen.kind, walls=True, egress=Egress(Dialer(env, resolve, connect)))
         model.play(Reply("Through."))

@@ -34,7 +34,11 @@ async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
     target = desk.repo / "note.txt"
     saying = "I write the note that was asked for into a file of its own."
     desk.model.play(
-        Reply(saying, thoughts="A file, then.", calls=(Call("Write", {"file_path": str(target), "content": "hello\n"}),)),
+        Reply(
+            saying,
+            thoughts="A file, then.",
+            calls=(Call("Write", {"file_path": str(target), "content": "hello\n"}),),
+        ),
         Reply("Done."),
     )
     events = await desk.run("write a note", system_prompt="HOUSE RULES")

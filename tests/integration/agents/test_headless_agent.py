@@ -14,13 +14,12 @@ from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text
 from codebutler_worker.agents.headless.backend import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.shell.command import Surroundings
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.e2e.test_sessions import running
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import path_with_node, require
 from tests.turns import end
-from tests.walls import as_it_is
+from tests.walls import as_it_is, walled
 
 DEADLINE_S = 60.0
 TURN = "0123456789abcdef"
@@ -176,7 +175,7 @@ async def test_a_real_one_with_its_settings_in_the_home(tmp_path: Path, git_repo
             mode="headless",
             home_paths=(".kimi-code",),
         )
-        sandbox = BwrapSandbox(program=require("bwrap"))
+        sandbox = walled()
         backend = HeadlessBackend(rule, sandbox, Surroundings(home, path_with_node()), SystemClock(), 600)
         events = await turn(backend, git_repo, "say hello")
     assert end(events) == Finished(ok=True, text="• Hello from the model.", reason="done")

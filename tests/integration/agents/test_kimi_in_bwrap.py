@@ -28,11 +28,11 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.tools.plan import PlanStep
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
 from tests.turns import end, heard, undecided
+from tests.walls import walled
 
 KEY = "sk-kept-outside-0123456789abcdef"
 DEADLINE_S = 90
@@ -51,7 +51,7 @@ class Cell:
         )
         prices = {"kimi-k2.6": Price(input=1000, output=10_000)}
         kimi = Kimi(settings, self.home, {"PATH": path_with_node()}, prices)
-        backend = AcpBackend(kimi, BwrapSandbox(), SystemClock())
+        backend = AcpBackend(kimi, walled(), SystemClock())
         backend.outlet = for_agents(SandboxSection(mode="bwrap"), "bwrap", {})
         return backend
 

@@ -13,6 +13,7 @@ from codebutler_worker.agents.acp.programs import interpreter, program, root_of
 from codebutler_worker.agents.acp.versions import judge, judge_node
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
+from tests.ordinary import give_away
 from tests.programs import KIMI_VERSION, path_with_node, require
 
 STUB = "kimi-cli is no longer maintained. Please use the new Kimi Code CLI. Install: curl …"
@@ -35,6 +36,7 @@ def says(directory: Path, text: str) -> str:
 async def of(tmp_path: Path, path: str, config: Config | None = None, prefix: str = "kimi") -> Survey:
     repo = tmp_path / "repo"
     repo.mkdir(exist_ok=True)
+    give_away(repo)
     config = config or Config(kimi=KimiSection(api_key="k"))
     settings = RepoSettings(
         name="r", path=str(repo), channel_id="C1", config=config, agent_env={"PATH": path}

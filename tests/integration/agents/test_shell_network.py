@@ -13,9 +13,9 @@ from codebutler.config.programs import CHECKS, RUN
 from codebutler.config.schema import CommandNetwork, CommandRule, Config, RepoSettings, SandboxSection
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.shell.made import shell_backend
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.programs import require
+from tests.walls import walled
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def said(rule: CommandRule, section: SandboxSection, repo: Path, words: st
     prepare_state_dir(repo)
     settings = RepoSettings(name="r", path=str(repo), channel_id="C1", config=Config(sandbox=section))
     home = repo.parent / "home"
-    backend = shell_backend(rule, settings, BwrapSandbox(program=require("bwrap")), home, SystemClock())
+    backend = shell_backend(rule, settings, walled(), home, SystemClock())
     turn = TurnRequest(turn_id="0123456789abcdef", conversation="c", prompt=words, workdir=repo)
     async with asyncio.timeout(60):
         *_, last = [event async for event in backend.start(turn)]

@@ -9,6 +9,7 @@ from codebutler_worker.agents.claude.probe import TESTED
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.versions import dotted
+from tests.ordinary import give_away
 
 
 def claude(directory: Path, version: str) -> str:
@@ -23,6 +24,7 @@ def claude(directory: Path, version: str) -> str:
 async def of_claude(tmp_path: Path, env: dict[str, str]) -> Survey:
     repo = tmp_path / "repo"
     repo.mkdir(exist_ok=True)
+    give_away(repo)
     settings = RepoSettings(name="r", path=str(repo), channel_id="C1", config=Config(), agent_env=env)
     return next(one for one in await survey(settings, tmp_path / "home") if one.prefix == "claude")
 

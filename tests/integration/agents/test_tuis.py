@@ -10,6 +10,7 @@ from pathlib import Path
 from codebutler.config.schema import CommandRule
 from tests.integration.agents.test_shell_agent import TURN, Told, backend_of
 from tests.modelserver.server import ModelServer, Reply
+from tests.ordinary import give_away
 from tests.programs import path_with_node, require
 
 ATTEMPTS = 3
@@ -55,6 +56,7 @@ async def test_claude(tmp_path: Path, git_repo: Path) -> None:
 async def test_kimi(tmp_path: Path, git_repo: Path) -> None:
     home = tmp_path / "kimi-home"
     home.mkdir()
+    give_away(home)
     async with ModelServer() as model:
         for _ in range(4):
             model.play(Reply("Hello from the model."))

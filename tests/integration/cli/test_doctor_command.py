@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from codebutler.cli.doctor import CLEAR
-from tests.containers import give_away
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import BOT_TOKEN, CHANNELS, SlackServer
 from tests.integration.cli.terminal import in_terminal
+from tests.ordinary import give_away
 
 
 @pytest.fixture
@@ -22,11 +22,11 @@ def repo(connected: Cli, tmp_path: Path) -> Path:
     path = tmp_path / "mine"
     path.mkdir()
     subprocess.run(["git", "init", "-q", str(path)], check=True)
+    give_away(path)
     config = json.loads(connected.home.config.read_text())
     config |= {"agent": {"default": "rehearsal"}, "sandbox": {"mode": "none"}}
     connected.home.config.write_text(json.dumps(config))
     assert connected("add-repo", str(path), "--channel", "C0MINE000").code == 0
-    give_away(path)  # without walls root starts nothing in what is its own
     return path
 
 

@@ -16,6 +16,7 @@ from tests.integration.cli.conftest import Cli
 from tests.integration.cli.repos import config_of, git, only_entry
 from tests.integration.cli.slack_server import SlackServer
 from tests.integration.cli.terminal import in_terminal
+from tests.ordinary import give_away
 
 
 def test_a_repository_gets_its_channel_and_is_trusted(
@@ -196,6 +197,7 @@ def test_nothing_is_registered_twice(connected: Cli, git_repo: Path, tmp_path: P
     other = tmp_path / "elsewhere" / "repo"
     other.parent.mkdir()
     shutil.copytree(git_repo, other)
+    give_away(other)
     assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
 
     connected.fails(

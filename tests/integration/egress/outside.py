@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from aiohttp import web
 
 from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.loopback import on_loopback
+from tests.ordinary import ORDINARY_ID
 from tests.programs import require
-from tests.walls import ended
+from tests.walls import ended, walled
 
 PUBLIC = "93.184.216.34"
 
@@ -67,15 +71,22 @@ def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
     return SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
 
 
+class OwnersEgress(Egress):
+    """Its ways are for the ordinary user that the walls' wrapper is, where we are root."""
+
+    async def open(self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None) -> Way:
+        return await super().open(rules, kind, ORDINARY_ID if uid is None and os.geteuid() == 0 else uid)
+
+
 @pytest.fixture
 def egress(internet: Internet) -> Egress:
-    return Egress(Dialer({}, internet.resolve, internet.connect))
+    return OwnersEgress(Dialer({}, internet.resolve, internet.connect))
 
 
 async def inside(
     way: Way, policy: SandboxPolicy, script: str, sandbox: BwrapSandbox | None = None
 ) -> tuple[int, str]:
-    sandbox = sandbox or BwrapSandbox(program=require("bwrap"))
+    sandbox = sandbox or walled()
     asked = replace(policy, network=way.network, env={**policy.env, **way.env})
     return await ended(sandbox.wrap(("sh", "-c", script), asked))
 

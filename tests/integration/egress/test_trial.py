@@ -11,6 +11,7 @@ from codebutler_worker.egress.trial import try_way_out
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.programs import require
+from tests.walls import walled
 
 
 class WithoutPython(BwrapSandbox):
@@ -25,7 +26,7 @@ class WithoutPython(BwrapSandbox):
 async def test_where_it_works_nothing_is_said() -> None:
     require("python3")
     outlet = for_agents(SandboxSection(), "bwrap", {})
-    await try_way_out(BwrapSandbox(program=require("bwrap")), outlet)
+    await try_way_out(walled(), outlet)
 
 
 async def test_where_it_does_not_what_to_do_is_said() -> None:

@@ -18,20 +18,21 @@ from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.way import HELD_AT_MOST, Egress
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Door, SandboxPolicy
 from tests.integration.egress.outside import (
     PUBLIC,
     TOKEN,
     Internet,
+    OwnersEgress,
     egress,
     inside,
     internet,
     policy,
     service,
 )
+from tests.ordinary import give_away
 from tests.programs import require
-from tests.walls import ended
+from tests.walls import ended, walled
 
 __all__ = ["egress", "internet", "policy"]
 
@@ -131,7 +132,7 @@ async def test_what_was_started_is_the_program_itself(
     egress: Egress, policy: SandboxPolicy, interpreter: str
 ) -> None:
     """No helper beside it, none of the interpreter's habits, none of its words."""
-    sandbox = BwrapSandbox(program=require("bwrap"))
+    sandbox = walled()
     sandbox._system = replace(sandbox._system, perl=require("perl") if interpreter == "perl" else None)
     script = (
         "cat /proc/[0-9]*/comm; ls /proc/self/fd | wc -l; grep SigIgn /proc/self/status; curl -sS $URL; env"
@@ -174,7 +175,7 @@ async def test_the_door_takes_nobody_but_the_first(egress: Egress, policy: Sandb
 async def test_what_goes_wrong_inside_is_told(
     egress: Egress, policy: SandboxPolicy, interpreter: str
 ) -> None:
-    sandbox = BwrapSandbox(program=require("bwrap"))
+    sandbox = walled()
     sandbox._system = replace(sandbox._system, perl=require("perl") if interpreter == "perl" else None)
     way = await egress.open(Rules(), "hosts")
     async with way:
@@ -183,6 +184,7 @@ async def test_what_goes_wrong_inside_is_told(
     with tempfile.TemporaryDirectory(dir="/tmp") as directory, socket.socket(socket.AF_UNIX) as deaf:
         door = Door(Path(directory) / "door", 3128)
         deaf.bind(str(door.path))
+        give_away(Path(directory))
         launch = sandbox.wrap(("true",), replace(policy, network=door))
         assert await ended(launch) == (1, "codebutler: there is no way out of the sandbox\n")
 
@@ -234,7 +236,7 @@ async def test_a_name_is_looked_up_once(egress: Egress, internet: Internet, poli
         asked.append(host)
         return (PUBLIC,) if len(asked) == 1 else ("127.0.0.1",)
 
-    rebound = Egress(Dialer({}, resolve, internet.connect))
+    rebound = OwnersEgress(Dialer({}, resolve, internet.connect))
     async with await rebound.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
         assert (await inside(way, policy, "curl -sS http://docs.example.org/"))[0] == 0
     assert asked == ["docs.example.org"]
@@ -253,7 +255,7 @@ async def test_a_proxy_before_the_internet_is_used(internet: Internet, policy: S
 
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    chained = Egress(Dialer({"HTTPS_PROXY": f"http://ann:pass%40word@127.0.0.1:{port}"}))
+    chained = OwnersEgress(Dialer({"HTTPS_PROXY": f"http://ann:pass%40word@127.0.0.1:{port}"}))
     async with server, await chained.open(Rules(Hosts(("docs.example.org",))), "hosts") as way:
         assert await inside(way, policy, "curl -sS http://docs.example.org/") == (0, "fine")
     assert b"CONNECT docs.example.org:80 HTTP/1.1" in heads[0]

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from codebutler_worker.sandbox.docker import DockerSandbox
-from tests.containers import give_away
 from tests.dockerd import made_by
 from tests.integration.native.conftest import Studio, says, session_of
 from tests.integration.native.tasks import do, edit, read, run, search
+from tests.ordinary import give_away
 from tests.turns import end
 
 RUN = "run_terminal_command"

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.agents.native.model import Prompt, Reply, Told
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.integration.native.conftest import PATH, Studio, says
 from tests.integration.native.tasks import do, edit, read, run, search
-from tests.programs import require
 from tests.turns import end
+from tests.walls import walled
 
 SOURCE = Path(__file__).parents[3]
 COPIED = ("AGENTS.md", "pyproject.toml", "codebutler", "docs", "tests", "workers")
@@ -73,7 +72,7 @@ def hidden(place: Path) -> str:
 
 async def test_it_changes_itself_and_its_own_tests_agree(tmp_path: Path, checkout: Path) -> None:
     (tmp_path / "home").mkdir()
-    studio = Studio(checkout, tmp_path / "home", sandbox=BwrapSandbox(program=require("bwrap")))
+    studio = Studio(checkout, tmp_path / "home", sandbox=walled())
     studio.policy = with_our_python
     events = await studio.run(
         "Say it more kindly: !ping asks whether anybody is at home.",

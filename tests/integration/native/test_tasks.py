@@ -13,16 +13,15 @@ from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentEvent
 from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.agents.native.model import Assistant, Told
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import CANARY, TASKS, Task
-from tests.programs import require
 from tests.turns import end
+from tests.walls import walled
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])
 async def test_a_task_comes_to_its_end(studio: Studio, task: Task) -> None:
-    studio.sandbox = BwrapSandbox(program=require("bwrap"))
+    studio.sandbox = walled()
     lay_out(studio, task)
     events = await studio.run(task.name, *task.script)
     assert end(events).ok, end(events)

@@ -15,10 +15,8 @@ import pytest
 
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
-from tests.programs import require
-from tests.walls import as_it_is
+from tests.walls import as_it_is, walled
 
 DEADLINE_S = 20.0
 SECRET_SECONDS = "86398"
@@ -57,7 +55,7 @@ class Terminal:
 
 @pytest.fixture(params=["none", "bwrap"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return as_it_is() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
+    return as_it_is() if request.param == "none" else walled()
 
 
 @asynccontextmanager

@@ -25,18 +25,16 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script
 from codebutler_worker.programs.leftovers import descendants
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Sandbox
-from tests.programs import require
 from tests.turns import end, heard
-from tests.walls import as_it_is
+from tests.walls import as_it_is, walled
 
 LONG = "needle " + 293 * "x"
 
 
 @pytest.fixture(params=["none", "bwrap"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return as_it_is() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
+    return as_it_is() if request.param == "none" else walled()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,7 +12,8 @@ import pytest
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from tests.containers import attack, give_away
+from tests.containers import attack
+from tests.ordinary import give_away
 from tests.programs import require
 
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -66,19 +66,16 @@ def base(git_repo: Path) -> Iterator[Path]:
         private = base / "repo" / ".codebutler"
         (private / "files").mkdir(parents=True)
         (private / "store.db").write_text(SECRET)
+        give_away(base)
         yield base
 
 
-@pytest.fixture(params=["root", "ordinary", "docker"])
+@pytest.fixture(params=["bwrap", "docker"])
 async def attacker(
     request: pytest.FixtureRequest, base: Path, record_property: Callable[[str, object], None]
 ) -> AsyncIterator[Attacker]:
-    """``root``: what root starts on its own repository; ``ordinary``: bubblewrap run by an ordinary user."""
+    """What starts here is an ordinary user's, whoever starts it."""
     hidden = (base / "home" / ".codebutler",)
-    if request.param == "root" and os.geteuid() != 0:
-        pytest.skip("needs root: what an ordinary user starts is tried as `ordinary`")
-    if request.param != "root":
-        give_away(base)
     if request.param == "docker":
         docker = DockerSandbox(hidden, host=request.getfixturevalue("docker_host"))
         attacker = Attacker(docker, base)

@@ -1,4 +1,4 @@
-"""The battery, behind each kind of walls: as root in bubblewrap, as an ordinary user in it, and in a real docker.
+"""The battery, behind each kind of walls: in bubblewrap and in a real docker, as an ordinary user.
 
 Each test is one row of docs/explanation/security.md. What a script tries is an attack of its own; how many were tried
 and stopped is told at the end of the run.
@@ -27,8 +27,9 @@ from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
-from tests.containers import ORDINARY_ID, attack, give_away
+from tests.containers import attack
 from tests.integration.sandbox.attacker import ENV, KEPT, SECRET, Attacker
+from tests.ordinary import give_away
 from tests.programs import require
 
 
@@ -352,7 +353,3 @@ async def test_a22_no_program_of_the_repository_is_taken_for_the_walls(
     await Tree(Git(sandbox, base / "repo", base / "home")).difference()
     assert not trap.exists()
     record_property("attacks", 12)
-
-
-def test_an_ordinary_user_is_meant() -> None:
-    assert ORDINARY_ID != 0

@@ -10,8 +10,8 @@ from pathlib import Path
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
-from tests.containers import give_away
 from tests.integration.sandbox.attacker import Attacker
+from tests.ordinary import give_away
 
 BITS = stat.S_ISUID | stat.S_ISGID
 MAKE = """python3 - <<'EOF'

@@ -23,8 +23,9 @@ from codebutler_worker.sandbox.docker_filter import profile
 from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
-from tests.containers import attack, give_away
+from tests.containers import attack
 from tests.dockerd import docker, made_by
+from tests.ordinary import give_away
 
 ENV = {"PATH": "/usr/bin:/bin"}
 
@@ -121,7 +122,7 @@ async def test_what_is_shared_is_at_hand_in_a_private_directory_that_nobody_else
     (private / "files").mkdir(parents=True)
     (private / "files" / "in.txt").write_text("sent\n")
     give_away(private)
-    for owner in (1000, os.geteuid()):
+    for owner in (policy.workdir.stat().st_uid, os.geteuid()):
         private.chmod(0o700)
         os.chown(private, owner, owner)
         for place in (policy.workdir, "/workspace"):
@@ -238,6 +239,7 @@ async def test_a_terminal_is_one_inside_too(sandbox: DockerSandbox, policy: Sand
 
 
 def test_root_is_told_how_to_go_on(docker_host: str, git_repo: Path, tmp_path: Path) -> None:
+    os.chown(git_repo, 0, 0)
     policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env=ENV)
     with pytest.raises(SandboxUnavailableError, match=f"chown -R 1000:1000 {git_repo}"):
         DockerSandbox(host=docker_host).wrap(("true",), policy)

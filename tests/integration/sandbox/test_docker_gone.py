@@ -16,8 +16,9 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
-from tests.containers import attack, give_away
+from tests.containers import attack
 from tests.dockerd import made_by
+from tests.ordinary import give_away
 
 SCRIPT = "trap '' TERM HUP INT; echo up; sleep 1000 & sleep 1000"
 

@@ -13,8 +13,9 @@ import pytest
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
-from tests.containers import attack, give_away
+from tests.containers import attack
 from tests.dockerd import made_by
+from tests.ordinary import give_away
 
 SECRET = "the secret"
 

@@ -18,8 +18,8 @@ from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.pins import HEAD, Pins, Watcher, events
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from tests.containers import give_away
 from tests.dockerd import made_by
+from tests.ordinary import give_away
 from tests.programs import require
 
 WAITS = ("sh", "-c", "echo up; trap '' TERM; while :; do sleep 100; done")

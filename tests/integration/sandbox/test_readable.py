@@ -15,8 +15,8 @@ from codebutler_worker.sandbox.named import toolchains
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from tests.containers import attack as in_container
-from tests.containers import give_away
 from tests.integration.sandbox.test_walls import attack, home, policy
+from tests.ordinary import give_away
 from tests.programs import require
 
 __all__ = ["home", "policy"]  # fixtures

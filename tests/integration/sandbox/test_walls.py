@@ -20,6 +20,7 @@ from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
+from tests.ordinary import give_repository_away
 from tests.programs import require
 from tests.walls import ended
 
@@ -40,6 +41,7 @@ def policy(git_repo: Path, home: Path) -> SandboxPolicy:
     private = git_repo / ".codebutler"
     (private / "files").mkdir(parents=True)
     (private / "store.db").write_text("the secret")
+    give_repository_away(git_repo)
     return SandboxPolicy(workdir=git_repo, home=home, env=ENV)
 
 

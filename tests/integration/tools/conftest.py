@@ -10,21 +10,19 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import SystemClock
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.port import Context, Result, Tool, ToolError
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.schema import parse
 from codebutler_worker.tools.shell import ShellTerminal
-from tests.programs import require
-from tests.walls import as_it_is
+from tests.walls import as_it_is, walled
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 @pytest.fixture(params=["bwrap", "none"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return as_it_is() if request.param == "none" else BwrapSandbox(program=require("bwrap"))
+    return as_it_is() if request.param == "none" else walled()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.schema import schema_of
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.integration.tools.conftest import call
+from tests.ordinary import open_the_way
 from tests.walls import as_it_is
 
 FILE_TOOLS = ("list_files", "code_search", "read_files", "write_file", "edit_file", "send_file")
@@ -60,6 +61,7 @@ class Place:
 def place() -> Iterator[Place]:
     with tempfile.TemporaryDirectory() as directory:
         base = Path(directory).resolve()
+        open_the_way(base)
         repo, outside = base / "repo", base / "outside"
         for made in (repo, outside, repo / ".git"):
             made.mkdir()

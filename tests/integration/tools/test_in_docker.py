@@ -16,9 +16,9 @@ from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.read_files import ReadFiles
 from codebutler_worker.tools.run_terminal_command import RunTerminalCommand
 from codebutler_worker.tools.shell import ShellTerminal
-from tests.containers import give_away
 from tests.dockerd import docker
 from tests.integration.tools.conftest import call
+from tests.ordinary import give_away
 
 
 async def test_everything_works_in_a_container_too(docker_host: str, git_repo: Path, tmp_path: Path) -> None:

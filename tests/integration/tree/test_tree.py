@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.tree.git import Git, GitError
 from codebutler_worker.tree.tree import MAX_FILE_BYTES, Tree
 from tests.programs import require
-from tests.walls import as_it_is
+from tests.walls import as_it_is, walled
 
 
 def git(repo: Path, *arguments: str) -> str:
@@ -39,7 +38,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["bwrap", "none"])
 def tree(request: pytest.FixtureRequest, repo: Path, tmp_path: Path) -> Tree:
-    sandbox = BwrapSandbox(program=require("bwrap")) if request.param == "bwrap" else as_it_is()
+    sandbox = walled() if request.param == "bwrap" else as_it_is()
     return Tree(Git(sandbox, repo, tmp_path / "home"))
 
 
@@ -140,7 +139,7 @@ async def test_a_difference_shows_what_is_untracked_but_not_what_is_ignored_priv
 async def test_a_repository_without_a_commit_has_a_difference_too(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "repo")
     (tmp_path / "repo" / "first.txt").write_text("hello\n")
-    tree = Tree(Git(BwrapSandbox(program=require("bwrap")), tmp_path / "repo", tmp_path / "home"))
+    tree = Tree(Git(walled(), tmp_path / "repo", tmp_path / "home"))
     assert "+hello" in (await tree.difference()).body
     assert await tree.snapshot("t1/before")
 
@@ -158,7 +157,7 @@ async def test_what_a_repository_tells_git_to_run_reaches_nothing_outside(repo: 
         git(repo, "config", key, f"touch {trap}; cat")
     (repo / ".gitattributes").write_text("* filter=x diff=x\n")
     (repo / "a.txt").write_text("changed\n")
-    tree = Tree(Git(BwrapSandbox(program=require("bwrap")), repo, tmp_path / "home"))
+    tree = Tree(Git(walled(), repo, tmp_path / "home"))
     before = await tree.snapshot("t1/before")
     assert before is not None
     await tree.difference()

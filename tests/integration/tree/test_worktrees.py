@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.git import Git, GitError
 from codebutler_worker.tree.worktrees import Worktrees, branch_of, existing
 from tests.integration.tree.test_tree import git
-from tests.programs import require
-from tests.walls import as_it_is
+from tests.walls import as_it_is, walled
 
 ONE, TWO = "C0REPO:100.1", "C0REPO:200.1"
 
@@ -33,7 +31,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["bwrap", "none"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return BwrapSandbox(program=require("bwrap")) if request.param == "bwrap" else as_it_is()
+    return walled() if request.param == "bwrap" else as_it_is()
 
 
 @pytest.fixture

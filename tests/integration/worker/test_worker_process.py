@@ -37,7 +37,8 @@ from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.desk.desk import Agents
 from codebutler_worker.programs.leftovers import MARK
-from tests.containers import give_away, open_directory
+from tests.containers import open_directory
+from tests.ordinary import give_away
 from tests.programs import require
 
 DEADLINE_S = 30.0

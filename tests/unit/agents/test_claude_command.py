@@ -61,11 +61,6 @@ def test_the_environment_holds_only_what_is_named() -> None:
     assert "IS_SANDBOX" not in env
 
 
-def test_root_says_that_it_is_in_a_sandbox_only_when_it_is() -> None:
-    inside = command.Surroundings(BINARY, Path("/root"), "/usr/bin", {}, sandboxed_root=True)
-    assert command.environment(inside)["IS_SANDBOX"] == "1"
-
-
 @pytest.mark.parametrize(("said", "heard"), [("/usage", " /usage"), ("a /b", "a /b"), ("//", " //")])
 def test_a_leading_slash_is_moved_out_of_the_way(said: str, heard: str) -> None:
     line = json.loads(command.message_line(said, "u"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.config.ownership import Owner
 from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
@@ -21,8 +22,7 @@ PROMISED = (
 REPO = Path("/home/u/repo")
 CHECKOUT = Checkout(
     root=REPO,
-    uid=1000,
-    gid=1000,
+    owner=Owner(1000, 1000),
     pinned=(REPO / ".git",),
     fixed=(REPO / ".git/config",),
     private=REPO / ".codebutler",

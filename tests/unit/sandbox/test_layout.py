@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.config.ownership import Owner
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.layout import Inside, bwrap_argv
@@ -26,8 +27,7 @@ SYSTEM = System(
 )
 CHECKOUT = Checkout(
     root=REPO,
-    uid=1000,
-    gid=1000,
+    owner=Owner(1000, 1000),
     pinned=(REPO / ".git",),
     fixed=(REPO / ".git/hooks", REPO / ".git/config"),
     private=REPO / ".codebutler",
@@ -102,21 +102,26 @@ def test_an_ordinary_user_stays_who_he_is() -> None:
     assert "--uid" not in argv
 
 
-def test_root_on_roots_repository_is_an_ordinary_user_inside() -> None:
-    argv = bwrap_argv(("true",), INSIDE, replace(CHECKOUT, uid=0, gid=0), replace(SYSTEM, uid=0, gid=0))
-    assert argv[:5] == ("/usr/bin/bwrap", "--uid", "1000", "--gid", "1000")
+def test_root_starts_nothing_on_roots_repository_and_says_how() -> None:
+    with pytest.raises(SandboxUnavailableError, match=f"chown -R 1000:1000 {REPO}") as caught:
+        bwrap_argv(("true",), INSIDE, replace(CHECKOUT, owner=Owner(0, 0)), replace(SYSTEM, uid=0, gid=0))
+    assert "\n" not in str(caught.value)
 
 
 def test_root_on_somebodys_repository_becomes_that_somebody() -> None:
     argv = bwrap_argv(("true",), INSIDE, CHECKOUT, replace(SYSTEM, uid=0, gid=0))
-    assert argv[:6] == (
+    assert argv[: argv.index("--") + 2] == (
         "/usr/bin/setpriv",
         "--reuid=1000",
         "--regid=1000",
         "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--no-new-privs",
         "--",
         "/usr/bin/bwrap",
     )
+    assert "--uid" not in argv
 
 
 def test_root_without_setpriv_is_refused() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.config.ownership import Owner
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.checkup import walls_finding
 from codebutler_worker.sandbox.checkout import Checkout
@@ -31,8 +32,7 @@ INSIDE = Inside(
 )
 CHECKOUT = Checkout(
     root=REPO,
-    uid=501,
-    gid=20,
+    owner=Owner(501, 20),
     pinned=(REPO / ".git",),
     fixed=(REPO / ".git" / "hooks", REPO / ".git" / "config"),
     private=REPO / ".codebutler",
@@ -155,7 +155,7 @@ def test_no_name_ends_its_string(name: str) -> None:
         (Inside(home=HOME, network=Door(Path("/run/door"), 8080)), CHECKOUT, "chosen hosts"),
         (Inside(home=REPO / "home"), CHECKOUT, "register a directory below it"),
         (Inside(home=HOME, home_paths=(HOME / "code",)), CHECKOUT, "move it elsewhere"),
-        (INSIDE, Checkout(root=HOME / "a\nb", uid=1, gid=1), "control character"),
+        (INSIDE, Checkout(root=HOME / "a\nb", owner=Owner(1, 1)), "control character"),
     ],
 )
 def test_what_the_walls_cannot_keep_is_refused(inside: Inside, checkout: Checkout, why: str) -> None:

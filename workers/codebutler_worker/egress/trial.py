@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
 TRIAL_S = 20.0
@@ -17,13 +16,11 @@ PROGRAM = ("/bin/sh", "-c", "exit 42")
 
 async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
     """Raises SandboxUnavailableError with what to do."""
-    with tempfile.TemporaryDirectory(prefix="codebutler-way-out-") as directory:
-        base = Path(directory).resolve()
-        workdir = base / "work"
-        workdir.mkdir()
+    with trial.ground() as ground:
+        workdir = ground.workdir
         async with await outlet.open(workdir) as way:
             env = {"PATH": "/usr/bin:/bin", **way.env}
-            policy = SandboxPolicy(workdir=workdir, home=base / "home", env=env, network=way.network)
+            policy = SandboxPolicy(workdir=workdir, home=ground.home, env=env, network=way.network)
             try:
                 async with (
                     asyncio.timeout(TRIAL_S),

@@ -15,6 +15,7 @@ from codebutler_worker.sandbox.filterfile import FD, FilterFile
 from codebutler_worker.sandbox.handover import QUIET, SENDMSG, swiftly, through
 from codebutler_worker.sandbox.layout import bwrap_argv
 from codebutler_worker.sandbox.none import environment
+from codebutler_worker.sandbox.person import require_way
 from codebutler_worker.sandbox.pins import Pins, Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program, inspect_system
@@ -68,6 +69,8 @@ class BwrapSandbox:
             env=tuple(loader.items()),
             filter_fd=None if self.filter.missing else FD,
         )
+        if self._system.uid == 0 and not checkout.owner.is_root:
+            require_way(checkout.owner, checkout.root, *inside.named)
         if isinstance(policy.network, Door):
             argv, quiet = self._through(policy.network, argv)
             inside = replace(inside, env=(*inside.env, *quiet))
@@ -100,5 +103,6 @@ class BwrapSandbox:
             why = await trial.failure(self.wrap(("/bin/sh", "-c", SELF_TEST), policy))
         if why:
             raise SandboxUnavailableError(
-                f"bubblewrap does not work here ({why}): allow unprivileged user namespaces, or update it"
+                f"bubblewrap does not work here ({why}): allow unprivileged user namespaces "
+                "(sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or update it"
             )

@@ -10,6 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from codebutler.config.ownership import Owner
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
     O_PATH,
@@ -40,8 +41,7 @@ class Checkout:
     """
 
     root: Path
-    uid: int
-    gid: int
+    owner: Owner
     pinned: tuple[Path, ...] = ()
     fixed: tuple[Path, ...] = ()
     closed: tuple[Path, ...] = ()
@@ -81,8 +81,7 @@ def inspect_checkout(workdir: Path) -> Checkout:
         ) from error
     return Checkout(
         root=workdir,
-        uid=owner.st_uid,
-        gid=owner.st_gid,
+        owner=Owner.of(owner),
         pinned=pinned,
         fixed=fixed,
         closed=closed,

@@ -15,7 +15,7 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.containers import Container, Containers, Recipe
-from codebutler_worker.sandbox.docker_argv import AGENT, PLACE, Identity, exec_argv, run_options, words
+from codebutler_worker.sandbox.docker_argv import PLACE, Identity, exec_argv, run_options, words
 from codebutler_worker.sandbox.docker_client import Docker
 from codebutler_worker.sandbox.filterfile import ProfileFile
 from codebutler_worker.sandbox.handover import through
@@ -77,7 +77,7 @@ class DockerSandbox:
         checkout = inspect_checkout(policy.workdir)
         inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
-        who = Identity.of(checkout.uid, checkout.gid)
+        who = Identity.of(checkout.owner.uid, checkout.owner.gid)
         behind_door = isinstance(policy.network, Door)
         if isinstance(policy.network, Door):
             argv = through(policy.network, PYTHON, argv)
@@ -99,8 +99,6 @@ class DockerSandbox:
         """Start a shell inside and let it try the walls."""
         with trial.ground() as ground:
             ground.workdir.parent.chmod(0o755)
-            if os.geteuid() == 0:
-                os.chown(ground.workdir, AGENT.uid, AGENT.gid)
             env = {"PATH": "/usr/bin:/bin", "OUTSIDE": str(ground.outside)}
             policy = SandboxPolicy(
                 workdir=ground.workdir, home=ground.home, env=env, network="none", conversation="self-test"

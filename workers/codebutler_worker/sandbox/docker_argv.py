@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codebutler.config.ownership import ROOTS_OWN
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.handover import INSIDE
@@ -17,7 +18,6 @@ from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import Door
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
-from codebutler_worker.sandbox.whoami import ROOTS_OWN
 
 WORKSPACE = Path("/workspace")
 # The image brings these; what is named elsewhere below /usr and /opt is this machine's own.

@@ -13,14 +13,14 @@ from pathlib import Path
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.handover import INSIDE
+from codebutler_worker.sandbox.person import become
 from codebutler_worker.sandbox.port import Door, Network
 from codebutler_worker.sandbox.system import System
 
-ORDINARY_ID = "1000"
 SCRATCH = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - mount points, not files
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# Who is root outside may write there also without a capability, and core_pattern names a program that the kernel runs
-# outside. bubblewrap 0.8 protects them only where a directory itself looks writable.
+# Root may write there also without a capability, and core_pattern names a program that the kernel runs outside. No
+# agent is root; should one be, bubblewrap 0.8 protects them only where a directory itself looks writable.
 KERNELS_OWN = ("sys", "sysrq-trigger", "irq", "bus", "fs", "scsi", "acpi")
 
 # --disable-userns: a nested user namespace is the widest road to kernel bugs.
@@ -50,6 +50,11 @@ class Inside:
     own_terminal: bool = False
     scratch_bytes: int = 0
     filter_fd: int | None = None
+
+    @property
+    def named(self) -> tuple[Path, ...]:
+        """What is shown of this machine because the policy names it."""
+        return (*self.home_paths, *(real for _, real in self.readable))
 
 
 def bwrap_argv(argv: tuple[str, ...], inside: Inside, checkout: Checkout, system: System) -> tuple[str, ...]:
@@ -94,14 +99,7 @@ def _identity(checkout: Checkout, system: System) -> tuple[str, ...]:
     """Who the agent is: never root, and on somebody's repository that somebody."""
     if system.uid != 0:
         return (str(system.bwrap),)
-    if checkout.uid == 0:
-        return (str(system.bwrap), "--uid", ORDINARY_ID, "--gid", ORDINARY_ID)
-    if system.setpriv is None:
-        raise SandboxUnavailableError(
-            "root needs setpriv to act as the repository's owner: install util-linux"
-        )
-    identity = (f"--reuid={checkout.uid}", f"--regid={checkout.gid}", "--clear-groups")
-    return (str(system.setpriv), *identity, "--", str(system.bwrap))
+    return (*become(checkout.owner, checkout.root, system.setpriv), str(system.bwrap))
 
 
 def _system(inside: Inside, system: System) -> list[str]:

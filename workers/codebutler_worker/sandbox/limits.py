@@ -2,13 +2,13 @@
 
 Held by control groups where this user may make them. File size always, and processes at least behind walls, by
 rlimits: behind walls RLIMIT_NPROC counts only what is inside (user_namespaces(7)); without walls it would count
-everything the user runs, so it is left alone. It never binds root. Memory by RLIMIT_DATA, each process for itself:
+everything the user runs, so it is left alone. It never binds root,
+which no agent is. Memory by RLIMIT_DATA, each process for itself:
 what it may write to and shares with nobody, not what it only reserves (getrlimit(2)).
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -161,7 +161,7 @@ class Limiter:
         """What is in force, in one line."""
         parts = []
         limits = self.limits
-        counted = self.holds("pids") or (walls and os.geteuid() != 0)
+        counted = self.holds("pids") or walls
         each = "" if self.holds("memory") else " for each process"
         for value, words, held in (
             (limits.memory_bytes, f"{limits.memory_bytes // 2**20} MB of memory{each}", True),

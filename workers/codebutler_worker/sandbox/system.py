@@ -33,8 +33,8 @@ PROGRAM_DIRECTORIES = tuple(
 )
 
 
-# Of all that runs here, not only of what is inside: keys, timers, addresses of the kernel. Most only root may read, as
-# whom programs still count outside where root started them. Containers of docker do not show them either.
+# Of all that runs here, not only of what is inside: keys, timers, addresses of the kernel. Most only root may read, and
+# no agent is that. Containers of docker do not show them either.
 TELLING = (
     "kcore", "keys", "key-users", "timer_list", "sched_debug", "latency_stats", "slabinfo", "vmallocinfo", "kpagecount",
     "kpageflags", "kpagecgroup", "kmsg", "iomem", "ioports", "mtrr",
@@ -67,6 +67,12 @@ def find_program(name: str) -> Path | None:
     return next((d / name for d in PROGRAM_DIRECTORIES if os.access(d / name, os.X_OK)), None)
 
 
+def find_setpriv() -> Path | None:
+    """util-linux's: BusyBox has another program of that name."""
+    found = find_program("setpriv")
+    return found if found is not None and found.resolve().name == "setpriv" else None
+
+
 def inspect_system(bwrap: Path) -> System:
     """Look at the machine. Walks /etc once."""
     links = tuple((root, str(root.readlink())) for root in SYSTEM_ROOTS if root.is_symlink())
@@ -77,7 +83,7 @@ def inspect_system(bwrap: Path) -> System:
         uid=os.getuid(),
         gid=os.getgid(),
         bwrap=bwrap,
-        setpriv=find_program("setpriv"),
+        setpriv=find_setpriv(),
         perl=perl.resolve() if (perl := find_program("perl")) else None,
         python=python.resolve() if (python := find_program("python3")) else None,
         roots=roots,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from codebutler.config.ownership import ORDINARY_ID
 from codebutler_worker.sandbox.port import Launch
 
 TRIAL_S = 20.0
+OPEN = "/tmp"  # noqa: S108 - a private directory is made in it
 PASSED = "written"
 """All that the shell says where the walls hold."""
 
@@ -27,11 +30,16 @@ class Ground:
 
 @contextmanager
 def ground() -> Iterator[Ground]:
-    """In this block there is one."""
-    with tempfile.TemporaryDirectory(prefix="codebutler-self-test-") as directory:
+    """In this block there is one, of an ordinary user's if we are root: the kernel may let only root build walls."""
+    root = os.geteuid() == 0
+    # Root's own place for temporary files may be out of everybody else's reach.
+    with tempfile.TemporaryDirectory(prefix="codebutler-self-test-", dir=OPEN if root else None) as directory:
         base = Path(directory).resolve()
         found = Ground(base / "work", base / "outside", base / "home")
         found.workdir.mkdir()
+        if root:
+            base.chmod(0o711)
+            os.chown(found.workdir, ORDINARY_ID, ORDINARY_ID)
         found.outside.write_text("outside\n", encoding="utf-8")
         yield found
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
 
+from codebutler.config.ownership import Owner
 from codebutler.errors import StoreError
 
 STATE_DIR = ".codebutler"
@@ -49,26 +51,27 @@ def check_state_dir(directory: Path) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise StoreError(f"{directory} is a link or a file, it must be a directory: move it away")
     if found.st_uid != os.geteuid():
-        raise StoreError(f"{directory} belongs to another user: make it yours or remove it")
+        raise StoreError(
+            f"{directory} belongs to another user: make it yours (chown -R {os.geteuid()} {directory}) or remove it"
+        )
 
 
 def _let_the_owner_through(repo: Path, directory: Path) -> None:
     """Root's agents act as the repository's owner, whose group may pass through to the shared directories."""
-    owner = repo.stat()
-    if os.geteuid() == 0 and owner.st_uid != 0:
-        os.chown(directory, -1, owner.st_gid, follow_symlinks=False)
+    owner = Owner.at(repo)
+    if os.geteuid() == 0 and not owner.is_root:
+        os.chown(directory, -1, owner.gid, follow_symlinks=False)
         directory.chmod(0o710)
 
 
 def _prepare_shared(directory: Path) -> None:
     """Make a directory that agents may write in. What they have put in its place stays: who uses it looks."""
-    try:
+    with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
-    except FileExistsError:
-        return
-    if os.geteuid() == 0:
-        owner = directory.parent.parent.stat()
-        os.chown(directory, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    if os.geteuid() == 0 and stat.S_ISDIR((found := directory.lstat()).st_mode) and found.st_uid == 0:
+        # Only what is in our own directory, where no agent can put a link in its place.
+        owner = Owner.at(directory.parent.parent)
+        os.chown(directory, owner.uid, owner.gid, follow_symlinks=False)
 
 
 def _write_once(path: Path, text: str) -> None:

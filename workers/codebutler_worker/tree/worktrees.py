@@ -87,10 +87,10 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
     state = repo / STATE_DIR
     check_state_dir(state)
     parent, entry, tree = state / WORKTREES, f"codebutler-{name}", state / WORKTREES / name
-    _make(state, WORKTREES, checkout.uid, checkout.gid)
+    _make(state, WORKTREES, checkout.owner.uid, checkout.owner.gid)
     for directory, leaf in ((entries, entry), (parent, name)):
         _remove(directory, leaf)
-        _make(directory, leaf, checkout.uid, checkout.gid)
+        _make(directory, leaf, checkout.owner.uid, checkout.owner.gid)
     for root, file, text in (
         (entries / entry, "HEAD", f"{commit}\n"),
         (entries / entry, "commondir", "../..\n"),

@@ -25,6 +25,7 @@ from codebutler_worker.agents.native.prices import cost_usd, price_of
 from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.service import BEARER, Service
 from codebutler_worker.egress.way import HERE, Way
+from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 LOGIN = (
@@ -100,7 +101,7 @@ class Kimi:
         async with self._probing:
             if self._program is None:
                 self._program = await self._probed(request.workdir)
-        sessions_of(self._code, request.workdir).mkdir(parents=True, exist_ok=True)
+        make_directories(self._home, sessions_of(self._code, request.workdir))
         return sandbox.wrap((*self._program.argv, "acp"), self.policy(self._program, request, way, service))
 
     def policy(
@@ -186,7 +187,7 @@ class Kimi:
 
     async def _probed(self, workdir: Path) -> Program:
         found = self.find(workdir)
-        if note := await probe(found, self.environment()):
+        if note := await probe(found, self.environment(), workdir):
             log.warning(note)
         return found
 

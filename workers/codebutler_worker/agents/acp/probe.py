@@ -11,6 +11,7 @@ from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.programs import Program
 from codebutler_worker.agents.acp.versions import INSTALL, PACKAGE, judge, judge_node
 from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch
 
 PROBE_S = 30.0
@@ -24,18 +25,22 @@ class Package(msgspec.Struct):
     version: str = ""
 
 
-async def probe(program: Program, env: dict[str, str]) -> str:
-    """Whether it can be used; returns a note for the log. Raises AgentUnavailableError."""
-    return judge(await ask_version(program, env))
+async def probe(program: Program, env: dict[str, str], repo: Path) -> str:
+    """Whether it can be used; returns a note for the log. Raises as ``ask_version``."""
+    return judge(await ask_version(program, env, repo))
 
 
-async def ask_version(program: Program, env: dict[str, str]) -> str:
-    """What the program is, by its package or its own words. Raises AgentUnavailableError if it says nothing, or if
-    its Node is too old."""
+async def ask_version(program: Program, env: dict[str, str], repo: Path) -> str:
+    """What the program is, by its package or by its own words to whom ``repo`` belongs.
+
+    Raises AgentUnavailableError if it says nothing, or if its Node is too old, and SandboxUnavailableError if root
+    cannot let it run as an ordinary user.
+    """
+    before = as_owner(repo, *map(Path, program.argv))
     if Path(program.argv[0]).name == "node":
-        judge_node(await _said((program.argv[0], "--version"), env))
+        judge_node(await _said((*before, program.argv[0], "--version"), env))
     # Only to say its version it takes more than a second.
-    return packaged(Path(program.argv[-1])) or await _said((*program.argv, "--version"), env)
+    return packaged(Path(program.argv[-1])) or await _said((*before, *program.argv, "--version"), env)
 
 
 def packaged(binary: Path) -> str:

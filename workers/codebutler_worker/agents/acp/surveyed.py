@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from codebutler.config.schema import CommandRule, RepoSettings
-from codebutler.errors import AgentUnavailableError
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.made import kimi_of
 from codebutler_worker.agents.acp.probe import ask_version
@@ -25,9 +25,9 @@ async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
     kimi = Kimi(section, home, settings.agent_env)
     try:
         found = kimi.find(repo)
-        said = await ask_version(found, kimi.environment())
+        said = await ask_version(found, kimi.environment(), repo)
         note = judge(said)
-    except AgentUnavailableError as error:
+    except (AgentUnavailableError, SandboxUnavailableError) as error:
         return Survey(kimi.name, ready=False, note=str(error))
     version = version_in(said)
     shown = dotted(version) if version else ""

@@ -32,6 +32,7 @@ from codebutler_worker.agents.verdict import STOPPED, Verdict
 from codebutler_worker.agents.watch import Limits
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
+from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Network, Sandbox
 
 log = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class ClaudeBackend:
         resume = request.session_id is not None
         claude = around.home / ".claude"
         for needed in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
-            needed.mkdir(parents=True, exist_ok=True)
+            make_directories(around.home, needed)
         words = command.argv(self._settings, around.binary, session_id, resume=resume)
         policy = command.policy(around, request.workdir, session_id, network, env)
         return self._sandbox.wrap(words, replace(policy, conversation=request.conversation))
@@ -213,9 +214,8 @@ class ClaudeBackend:
         async with self._probing:
             if self._around is None:
                 binary = find_binary(self._settings.binary, self._path, workdir)
-                root = os.geteuid() == 0 and self._sandbox.name != "none"
-                around = command.Surroundings(binary, self._home, self._path, self._agent_env, root)
-                if note := await probe(binary, command.environment(around), self._home):
+                around = command.Surroundings(binary, self._home, self._path, self._agent_env)
+                if note := await probe(binary, command.environment(around), workdir):
                     log.warning(note)
                 self._around = around
             return self._around

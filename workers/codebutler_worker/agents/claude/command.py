@@ -72,7 +72,6 @@ class Surroundings:
     home: Path
     path: str
     agent_env: Mapping[str, str] = field(default_factory=dict)
-    sandboxed_root: bool = False
 
 
 def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool) -> tuple[str, ...]:
@@ -102,7 +101,7 @@ def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool
 def environment(around: Surroundings) -> dict[str, str]:
     """The environment of the CLI and of every tool it runs, but for what it reaches its model with."""
     passed = {key: value for key, value in around.agent_env.items() if key in PASSED_ON}
-    env = {
+    return {
         "HOME": str(around.home),
         "PATH": around.path,
         "LANG": "C.UTF-8",
@@ -113,9 +112,6 @@ def environment(around: Surroundings) -> dict[str, str]:
         **QUIET,
         **passed,
     }
-    if around.sandboxed_root:
-        env["IS_SANDBOX"] = "1"
-    return env
 
 
 def policy(

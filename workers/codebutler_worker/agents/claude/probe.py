@@ -10,6 +10,7 @@ from pathlib import Path
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.versions import Known, Version, version_in
 from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch
 
 FLOOR = (2, 1, 197)
@@ -45,14 +46,17 @@ def find_binary(binary: str, path: str, repo: Path) -> Path:
     return program
 
 
-async def probe(binary: Path, env: dict[str, str], cwd: Path) -> str:
+async def probe(binary: Path, env: dict[str, str], repo: Path) -> str:
     """Run ``--version``; returns judge_version's note. Raises AgentUnavailableError."""
-    return judge_version(await ask_version(binary, env, cwd))
+    return judge_version(await ask_version(binary, env, repo))
 
 
-async def ask_version(binary: Path, env: dict[str, str], cwd: Path) -> Version | None:
-    """What ``--version`` says, None if that is no version. Raises AgentUnavailableError."""
-    launch = Launch((str(binary), "--version"), env, cwd)
+async def ask_version(binary: Path, env: dict[str, str], repo: Path) -> Version | None:
+    """What ``--version`` says to whom ``repo`` belongs, None if that is no version.
+
+    Raises AgentUnavailableError, and SandboxUnavailableError if root cannot let it run as an ordinary user.
+    """
+    launch = Launch((*as_owner(repo, binary), str(binary), "--version"), env, Path("/"))
     said = b""
     async with await AgentProcess.spawn(launch) as process:
         try:

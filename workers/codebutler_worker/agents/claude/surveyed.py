@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import AgentUnavailableError
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.claude.probe import ask_version, find_binary, judge_version
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.versions import dotted
@@ -25,9 +25,9 @@ async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
     try:
         path = env.get("PATH") or os.environ.get("PATH", os.defpath)
         binary = find_binary(settings.config.claude.binary, path, repo)
-        version = await ask_version(binary, dict(env), Path("/"))
+        version = await ask_version(binary, dict(env), repo)
         note = judge_version(version)
-    except AgentUnavailableError as error:
+    except (AgentUnavailableError, SandboxUnavailableError) as error:
         return Survey("claude", ready=False, note=str(error))
     shown = dotted(version) if version else ""
     if not await asyncio.to_thread(_logged_in, env, home):

@@ -1,0 +1,91 @@
+"""Whose a repository is, and whether he gets there: asked of real directories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from codebutler.config.git_repo import is_tracked, repo_root
+from codebutler.config.ownership import Owner, barred, barrier, behind
+from codebutler.errors import CodeButlerError
+from tests.ordinary import give_away
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root asks git as somebody else")
+STRANGER = Owner(4321, 4321)
+
+
+@pytest.mark.parametrize(
+    ("env", "who"),
+    [
+        ({}, Owner(1000, 1000)),
+        ({"SUDO_UID": "1234", "SUDO_GID": "1235"}, Owner(1234, 1235)),
+        ({"SUDO_UID": "1234", "SUDO_GID": "0"}, Owner(1234, 1234)),
+        ({"SUDO_UID": "1234"}, Owner(1234, 1234)),
+        ({"SUDO_UID": "0", "SUDO_GID": "0"}, Owner(1000, 1000)),
+        ({"SUDO_UID": "-1", "SUDO_GID": "x"}, Owner(1000, 1000)),
+    ],
+)
+def test_who_root_was_before(env: dict[str, str], who: Owner) -> None:
+    assert behind(env) == who
+
+
+def test_a_group_of_roots_is_not_taken_along() -> None:
+    found = os.stat_result((0o40755, 1, 1, 1, 1234, 0, 0, 0, 0, 0))
+    assert Owner.of(found) == Owner(1234, 1234)
+
+
+def test_the_first_directory_that_keeps_somebody_out_is_named(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "outer").chmod(0o711)
+    inner.chmod(0o700)
+    assert barrier(inner, STRANGER) is None  # the last one need not let through
+    assert barrier(inner / "repo", STRANGER) == inner
+    (tmp_path / "outer").chmod(0o700)
+    assert barrier(inner / "repo", STRANGER) == tmp_path / "outer"
+    mine = Owner.at(tmp_path / "outer")
+    assert barrier(inner / "repo", mine) is None
+    (tmp_path / "outer").chmod(0o070)
+    assert (
+        barrier(inner / "repo", mine) == tmp_path / "outer"
+    )  # as the kernel: the owner's bits, not the group's
+    (tmp_path / "outer").chmod(0o710)
+    assert barrier(inner / "repo", Owner(4321, mine.gid)) == inner
+
+
+def test_one_line_says_what_to_do(tmp_path: Path) -> None:
+    (away := tmp_path / "away").mkdir(mode=0o700)
+    (away / "repo").mkdir()
+    told = barred(away / "repo", STRANGER)
+    assert f"{away / 'repo'} is out of reach for user 4321" in told
+    assert f"chmod o+x {away}" in told
+    assert "\n" not in told
+    assert barred(away, STRANGER) == ""
+
+
+@ROOT_ONLY
+def test_root_asks_git_about_somebodys_repository_without_an_exception_for_it(
+    git_repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("GIT_CONFIG_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", "/root")
+    assert subprocess.run(["git", "status"], cwd=git_repo, capture_output=True).returncode == 128
+    assert repo_root(git_repo / "src") == git_repo
+    assert is_tracked(git_repo, "README.md")
+    assert not is_tracked(git_repo, "missing")
+
+
+@ROOT_ONLY
+def test_what_git_would_not_serve_its_owner_is_told_in_one_line(git_repo: Path, tmp_path: Path) -> None:
+    os.chown(git_repo / ".git", 0, 0)
+    with pytest.raises(CodeButlerError, match=f"chown -R 1000:1000 {git_repo}") as caught:
+        repo_root(git_repo)
+    assert "\n" not in str(caught.value)
+    give_away(git_repo)
+    (away := tmp_path / "away").mkdir(mode=0o700)
+    with pytest.raises(CodeButlerError, match=rf"chmod o\+x {away}"):
+        repo_root(git_repo.rename(away / "repo"))

@@ -1,0 +1,132 @@
+"""As whom root starts a program: as the owner of the directory it works in, without a way back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from pathlib import Path
+
+from codebutler.config.ownership import ROOTS_OWN, RUN_AS_USER, Owner, barred, behind
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.system import find_setpriv
+
+# What root gives up for good: its groups, every capability, and whatever would bring them back (sudo, su).
+GIVEN_UP = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
+HOMES = Path("/var/lib/codebutler/homes")
+"""Where agents have their home that have no other one."""
+
+
+def become(owner: Owner, repo: Path, setpriv: Path | None) -> tuple[str, ...]:
+    """What goes before a command so that it runs as ``owner``, whose ``repo`` is. Pure.
+
+    Raises SandboxUnavailableError if that is root, or there is no setpriv(1).
+    """
+    if owner.is_root:
+        raise SandboxUnavailableError(ROOTS_OWN.format(repo=repo))
+    if setpriv is None:
+        raise SandboxUnavailableError(
+            f"root needs setpriv to start agents as the repository's owner: install util-linux, or {RUN_AS_USER}"
+        )
+    return (str(setpriv), f"--reuid={owner.uid}", f"--regid={owner.gid}", *GIVEN_UP, "--")
+
+
+def as_owner(repo: Path, *needed: Path, uid: int | None = None) -> tuple[str, ...]:
+    """What goes before a program that is run for ``repo`` without walls; nothing unless we are root (``uid``, None =
+    to be found out). Also where it is trusted: it may be the owner's own, and so is not root's to run.
+
+    No ``repo`` (``Path()``): for whoever will have one.
+
+    Raises SandboxUnavailableError if ``repo`` is root's, or its owner cannot reach what is ``needed``.
+    """
+    if (os.geteuid() if uid is None else uid) != 0:
+        return ()
+    try:
+        owner = Owner.at(repo) if repo != Path() else behind(os.environ)
+    except OSError as error:
+        raise SandboxUnavailableError(f"{repo}: {error.strerror}: restore it") from error
+    before = become(owner, repo, find_setpriv())
+    require_way(owner, *(path for path in needed if path.is_absolute()))
+    return before
+
+
+def require_way(owner: Owner, *paths: Path) -> None:
+    """Raises SandboxUnavailableError for the first of ``paths`` that ``owner`` cannot reach."""
+    for path in paths:
+        if why := barred(path, owner):
+            raise SandboxUnavailableError(why)
+
+
+def home_of_agents(repo: Path, ours: Path, uid: int | None = None) -> Path:
+    """The HOME of agents in ``repo``, which their CLIs' logins and sessions are read from; it need not be there yet.
+
+    ``ours`` unless we are root. Else ``ours`` if it belongs to the repository's owner, his own if he has one, and one
+    below HOMES if he has none.
+    """
+    if (os.geteuid() if uid is None else uid) != 0 or not repo.is_dir():
+        return ours
+    owner = Owner.at(repo)
+    if owner.is_root:
+        return ours  # nothing is started
+    return next((home for home in (ours, _home_of(owner)) if _is_theirs(home, owner)), HOMES / str(owner.uid))
+
+
+def ensure_home(home: Path, repo: Path) -> None:
+    """Make the home below HOMES, if that is what ``home`` is. Raises SandboxUnavailableError."""
+    if home.parent != HOMES or home.is_dir():
+        return
+    owner = Owner.at(repo)
+    try:
+        HOMES.mkdir(mode=0o755, parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, exist_ok=True)
+        os.chown(home, owner.uid, owner.gid, follow_symlinks=False)
+    except OSError as error:
+        raise SandboxUnavailableError(
+            f"user {owner.uid} has no home, and none can be made at {home} ({error.strerror}): give him one"
+        ) from error
+
+
+def make_directories(home: Path, path: Path) -> None:
+    """``path`` below ``home``, with what is missing on the way, for whom the home belongs to; where we are root through
+    no link, which could lead what is made anywhere. Raises SandboxUnavailableError."""
+    try:
+        if os.geteuid() != 0:
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            _make_beneath(home, path.relative_to(home).parts)
+    except OSError as error:
+        raise SandboxUnavailableError(
+            f"{path} cannot be made ({error.strerror}): make it a directory of whoever owns {home}"
+        ) from error
+
+
+def _make_beneath(home: Path, parts: tuple[str, ...]) -> None:
+    at = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        owner = os.fstat(at)
+        for part in parts:
+            made = False
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=at)
+                made = True
+            deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = deeper
+            if made:
+                os.fchown(at, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(at)
+
+
+def _home_of(owner: Owner) -> Path:
+    try:
+        return Path(pwd.getpwuid(owner.uid).pw_dir)
+    except KeyError:
+        return Path("/nonexistent")
+
+
+def _is_theirs(home: Path, owner: Owner) -> bool:
+    try:
+        return home.stat().st_uid == owner.uid and home != Path("/") and not barred(home, owner)
+    except OSError:
+        return False
