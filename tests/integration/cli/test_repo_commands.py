@@ -134,12 +134,14 @@ def test_what_is_no_repository_is_told(connected: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made", ["submodule", "separate"])
 def test_what_no_agent_could_be_walled_into_is_refused_at_once(
-    connected: Cli, git_repo: Path, tmp_path: Path, made: str
+    connected: Cli, tmp_path: Path, made: str
 ) -> None:
     if made == "submodule":
-        outer = tmp_path / "outer"
-        git(tmp_path, "init", "-q", "outer")
-        git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(git_repo), "inner")
+        source, outer = tmp_path / "source", tmp_path / "outer"
+        for path in (source, outer):
+            git(tmp_path, "init", "-q", str(path))
+        git(source, "commit", "-q", "--allow-empty", "-m", "first")
+        git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(source), "inner")
     else:
         git(tmp_path, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"), "outer/inner")
 
@@ -153,6 +155,7 @@ def test_what_no_agent_could_be_walled_into_is_refused_at_once(
 def test_a_worktree_of_a_repository_can_be_registered(connected: Cli, git_repo: Path, tmp_path: Path) -> None:
     git(git_repo, "commit", "-q", "--allow-empty", "-m", "first")
     git(git_repo, "worktree", "add", "-q", str(tmp_path / "beside"))
+    give_away(tmp_path / "beside")
 
     assert connected("add-repo", str(tmp_path / "beside"), "--channel", "C0MINE000").code == 0
 
