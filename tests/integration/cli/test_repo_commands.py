@@ -155,7 +155,8 @@ def test_what_no_agent_could_be_walled_into_is_refused_at_once(
 def test_a_worktree_of_a_repository_can_be_registered(connected: Cli, git_repo: Path, tmp_path: Path) -> None:
     git(git_repo, "commit", "-q", "--allow-empty", "-m", "first")
     git(git_repo, "worktree", "add", "-q", str(tmp_path / "beside"))
-    give_away(tmp_path / "beside")
+    for path in (git_repo, tmp_path / "beside"):
+        give_away(path)
 
     assert connected("add-repo", str(tmp_path / "beside"), "--channel", "C0MINE000").code == 0
 
