@@ -211,13 +211,15 @@ async def crash_house(tmp_path: Path, names: Sequence[str]) -> AsyncIterator[Cra
             entry = RepoEntry(name=name, path=str(repo), channel_id=channel)
             Registry(Home(home)).update(partial(_with, entry))
             made.talks.append(Talk(made, name, repo, channel))
-        await made.built.supervise()
-        alive = asyncio.create_task(made.keep_alive(), name="keep alive")
         try:
-            yield made
+            await made.built.supervise()
+            alive = asyncio.create_task(made.keep_alive(), name="keep alive")
+            try:
+                yield made
+            finally:
+                alive.cancel()
+                await asyncio.gather(alive, return_exceptions=True)
         finally:
-            alive.cancel()
-            await asyncio.gather(alive, return_exceptions=True)
             if made.built.supervisor is not None:
                 await made.built.stop()
 
