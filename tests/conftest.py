@@ -57,7 +57,7 @@ def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         environment.setenv("CODEBUTLER_HOME", str(tmp_path_factory.mktemp("home")))
         for program in (TOOLS, Path(sys.prefix), Path(sys.base_prefix)):
             open_the_way(program)
-        for name, value in gits_environment().items():
+        for name, value in gits_environment(tmp_path_factory.mktemp("git")).items():
             environment.setenv(name, value)
         yield
 

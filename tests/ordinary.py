@@ -72,8 +72,10 @@ def open_the_way(path: Path) -> None:
                 directory.chmod(mode | 0o011)
 
 
-def gits_environment() -> dict[str, str]:
-    """What the tests' own git needs where root runs it on an ordinary user's repository. The product has none of it."""
+def gits_environment(place: Path) -> dict[str, str]:
+    """What the tests' own git needs where root runs it on an ordinary user's repository, in a file in ``place``. The
+    product has none of it."""
     if os.geteuid() != 0:
         return {}
-    return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    (file := place / "gitconfig").write_text("[safe]\n\tdirectory = *\n")
+    return {"GIT_CONFIG_GLOBAL": str(file)}

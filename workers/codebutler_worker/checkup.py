@@ -66,7 +66,7 @@ async def look(checkup: Checkup, home: Path) -> AsyncIterator[Finding]:
         yield await asyncio.to_thread(_store, each)
     async for finding in _walls(settings, checkup, home):
         yield finding
-    home = home_of_agents(Path(settings.path), home) if settings.path else home
+    home = home_of_agents(Path(settings.path), home)
     yield memory_finding(settings.config)
     surveyed = await survey(settings, home)
     for found in surveyed:

@@ -8,6 +8,7 @@ from pathlib import Path
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings, SandboxSection
 from codebutler_worker.checkup import Checkup, look
 from tests.modelserver.server import ModelServer, Reply
+from tests.ordinary import give_logins_away
 from tests.programs import KIMI_VERSION, path_with_node, require
 
 ACP_AGENT = Path(__file__).parents[2] / "acpagent" / "agent.py"
@@ -29,6 +30,7 @@ async def test_each_answers_once_or_says_what_to_do(tmp_path: Path) -> None:
         )
         for name, temper in (("other", "plain"), ("locked", "locked"))
     ]
+    give_logins_away(tmp_path)
     async with ModelServer() as model:
         model.play(Reply("READY"))
         config = Config(

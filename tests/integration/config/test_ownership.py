@@ -72,7 +72,7 @@ def test_root_asks_git_about_somebodys_repository_without_an_exception_for_it(
 ) -> None:
     for name in [name for name in os.environ if name.startswith("GIT_CONFIG_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", "/root")
+    monkeypatch.setenv("HOME", "/nonexistent")
     assert subprocess.run(["git", "status"], cwd=git_repo, capture_output=True).returncode == 128
     assert repo_root(git_repo / "src") == git_repo
     assert is_tracked(git_repo, "README.md")

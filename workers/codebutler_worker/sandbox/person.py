@@ -61,11 +61,11 @@ def home_of_agents(repo: Path, ours: Path, uid: int | None = None) -> Path:
     """The HOME of agents in ``repo``, which their CLIs' logins and sessions are read from; it need not be there yet.
 
     ``ours`` unless we are root. Else ``ours`` if it belongs to the repository's owner, his own if he has one, and one
-    below HOMES if he has none.
+    below HOMES if he has none. No ``repo`` (``Path()``): of whoever will have one.
     """
     if (os.geteuid() if uid is None else uid) != 0 or not repo.is_dir():
         return ours
-    owner = Owner.at(repo)
+    owner = Owner.at(repo) if repo != Path() else behind(os.environ)
     if owner.is_root:
         return ours  # nothing is started
     return next((home for home in (ours, _home_of(owner)) if _is_theirs(home, owner)), HOMES / str(owner.uid))
