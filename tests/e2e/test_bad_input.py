@@ -38,6 +38,7 @@ from codebutler.workspace.faults import Fault
 from codebutler.workspace.records import Message
 from codebutler_worker.store import tables
 from tests.e2e.house import DEADLINE_S, House, command, house, whole_text
+from tests.ordinary import give_away
 from tests.programs import require
 
 QUICK = {"debounceSeconds": 0, "default": "rehearsal"}
@@ -160,9 +161,10 @@ async def test_b04_a_channel_of_nobody(tmp_path: Path, git_repo: Path) -> None:
         stray = await built.say(elsewhere, "list the files")
         await is_answered(built, channel)
         assert built.answers(elsewhere, stray) == []
-        assert "sees no channel C0NOWHERE0" in await refused(
-            built, "add-repo", str(shutil.copytree(git_repo, tmp_path / "two")), "--channel", "C0NOWHERE0"
-        )
+        two = shutil.copytree(git_repo, tmp_path / "two")
+        give_away(two)
+        nowhere = await refused(built, "add-repo", str(two), "--channel", "C0NOWHERE0")
+        assert "sees no channel C0NOWHERE0" in nowhere
 
 
 async def test_b05_a_repository_deleted_while_it_is_served(tmp_path: Path, git_repo: Path) -> None:
@@ -254,6 +256,7 @@ async def test_b09_what_cannot_be_registered(tmp_path: Path, git_repo: Path) -> 
     async with house(tmp_path, "sample", "two") as built:
         channel = await built.add_repo(git_repo, "sample")
         other = shutil.copytree(git_repo, tmp_path / "other")
+        give_away(other)
         plain = tmp_path / "plain"
         plain.mkdir()
         to_two = ("--channel", built.channel_id("two"))
