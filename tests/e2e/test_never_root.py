@@ -58,16 +58,19 @@ async def test_a_demo_by_root_works_on_a_copy_that_is_an_ordinary_users(
     (closed := tmp_path / "closed").mkdir(mode=0o700)
     give_away(git_repo, 0)
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": str(closed)}
-    demo = await asyncio.create_subprocess_exec(
-        *command("demo", str(git_repo), "--no-browser", "--json"),
-        env={**env, "SUDO_UID": "4321", "SUDO_GID": "4321"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    with (tmp_path / "errors").open("wb") as errors:
+        demo = await asyncio.create_subprocess_exec(
+            *command("demo", str(git_repo), "--no-browser", "--json"),
+            env={**env, "SUDO_UID": "4321", "SUDO_GID": "4321"},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
     try:
         assert demo.stdout is not None
         async with asyncio.timeout(DEADLINE_S):
-            told = json.loads(await demo.stdout.readline())
+            line = await demo.stdout.readline()
+        assert line, (tmp_path / "errors").read_text()
+        told = json.loads(line)
         assert {path.stat().st_uid for path in (Path(told["path"]), Path(told["path"], "src", "app.py"))} == {
             4321
         }
@@ -75,7 +78,8 @@ async def test_a_demo_by_root_works_on_a_copy_that_is_an_ordinary_users(
         assert "4321" in await output_of(*asked, env={**env, "CODEBUTLER_HOME": told["home"]})
         assert Path(told["path"], "made").stat().st_uid == 4321
     finally:
-        demo.send_signal(signal.SIGINT)
+        if demo.returncode is None:
+            demo.send_signal(signal.SIGINT)
         async with asyncio.timeout(DEADLINE_S):
             await demo.wait()
     assert git_repo.stat().st_uid == 0

@@ -194,5 +194,5 @@ async def test_s07_envelopes_of_the_real_agent(tmp_path: Path, git_repo: Path) -
         assert "found" not in whole_text(answer)
         assert await built.outcome(channel, ts) == "white_check_mark"
         # Its program may still be ending: then the last line is not there yet, but all it said is.
-        asked = await built.say(channel, "!logs tail 3", ts)
+        asked = await built.say(channel, "!logs tail 9", ts)
         await built.answer(channel, ts, '"type":"result"', after=asked)
