@@ -120,7 +120,7 @@ async def test_a_part_is_made_only_when_the_one_before_was_taken(tmp_path: Path)
         keep(tmp_path, lines(1200))
         say(parent, "logs", LOG)
         for number in range(1, 6):
-            await parent.until(lambda expected=number: len(uploads(parent)) == expected, flow=True)  # type: ignore[misc]
+            await parent.until(lambda expected=number: len(uploads(parent)) == expected, flow=True)  # type: ignore[misc]  # defaults of a lambda
             await parent.clock.advance(60)
             assert len(uploads(parent)) == number
             take(parent)
@@ -185,7 +185,7 @@ async def test_a_restart_goes_on_with_what_is_missing(tmp_path: Path, taken: int
     async with worker(settings(tmp_path), mute=True) as parent:
         say(parent, "logs", LOG)
         for number in range(1, taken + 2):
-            await parent.until(lambda expected=number: len(uploads(parent)) == expected, flow=True)  # type: ignore[misc]
+            await parent.until(lambda expected=number: len(uploads(parent)) == expected, flow=True)  # type: ignore[misc]  # defaults of a lambda
             if number <= taken:
                 take(parent)
         done = uploads(parent)[:taken]
