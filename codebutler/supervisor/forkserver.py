@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
@@ -31,6 +32,9 @@ WORKER_TARGET = "codebutler_worker.bootstrap:main"
 WORKER_PRELOAD = ("codebutler_worker.preload",)
 
 UNKNOWN_CODE = 255
+# Of the 107 bytes that a socket's path may have (unix(7)), multiprocessing uses 34 below the temporary directory.
+LONGEST_PLACE = 70
+SHORT_PLACE = "/tmp"  # noqa: S108 - multiprocessing makes a private directory in it
 
 KEPT_VARIABLES = frozenset(
     {
@@ -143,7 +147,7 @@ class ForkServer:
         """Start the template process now, so that the first worker need not wait for its imports."""
         from multiprocessing import forkserver
 
-        with _presentable(self._given):
+        with _presentable(self._given), _room_for_sockets():
             forkserver.ensure_running()
 
     async def spawn(self, name: str) -> WorkerProcess:
@@ -174,6 +178,18 @@ def scrubbed(environment: dict[str, str]) -> dict[str, str]:
     kept = {k: v for k, v in environment.items() if k in KEPT_VARIABLES or k.startswith(KEPT_PREFIXES)}
     # `python -c`, which starts the fork server, would import from the current directory first: a repository.
     return kept | {"PYTHONSAFEPATH": "1", **dict(allocator.VARIABLES)}
+
+
+@contextlib.contextmanager
+def _room_for_sockets() -> Iterator[None]:
+    """The fork server listens in the temporary directory, which somebody may keep far down."""
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_PLACE:
+        tempfile.tempdir = SHORT_PLACE
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 @contextlib.contextmanager

@@ -255,8 +255,9 @@ async def test_a_full_screen_program_is_shown_as_it_draws(git_repo: Path) -> Non
         ("read -s -p Secret: word; echo got=$word.", "Secret:"),
         ("python3 -c 'import getpass; getpass.getpass()'", "Password:"),
         ("openssl genrsa -aes256 2048", "Enter PEM pass phrase:"),
+        ("read -p 'Password for x: ' word; echo got=$word.", "Password for x:"),
     ],
-    ids=["bash", "python", "openssl"],
+    ids=["bash", "python", "openssl", "with an echo"],
 )
 async def test_nothing_is_typed_into_a_password_prompt(git_repo: Path, command: str, prompt: str) -> None:
     if command.startswith("openssl"):

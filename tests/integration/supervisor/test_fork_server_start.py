@@ -48,3 +48,15 @@ def test_a_hostile_current_directory_is_not_imported_and_the_script_runs_once(tm
     assert ran.stdout.count("the script runs") == 1, ran.stderr
     assert "Hello(version=1" in ran.stdout, ran.stderr
     assert "code -9" in ran.stdout
+
+
+def test_it_starts_where_the_temporary_directory_has_no_room_for_a_socket(tmp_path: Path) -> None:
+    (deep := tmp_path / ("deep" * 20)).mkdir()
+    script = tmp_path / "codebutler"
+    script.write_text(SCRIPT)
+    root = Path(__file__).parents[3]
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(root), "TMPDIR": str(deep)}
+    ran = subprocess.run(
+        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "code -9" in ran.stdout, ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
@@ -43,6 +44,9 @@ NOT_TYPED = (
 TOO_LONG = f"Nothing was typed: a line may have {CANONICAL_LINE_BYTES} bytes here."
 NOT_READING = "It does not read what is typed. Say `!stop` to interrupt it."
 GONE = "The session has ended: nothing was typed."
+
+# A program prints this before it switches the echo off.
+_PASSWORD = re.compile(r"\b(?:password|pass ?phrase|passcode)(?: for [^:]{1,80})?:\s*\Z", re.IGNORECASE)
 
 Why = Literal["", "stopped", "timeout", "password"]
 
@@ -126,7 +130,8 @@ class Run:
     async def type(self, text: str) -> str:
         """Type a person's message; "" if that worked, else one line that says why not."""
         data = keys(text)
-        if self._process.hides_typing and not is_key(text):
+        asks = self._process.hides_typing or any(_PASSWORD.search(line) for line in self.last.live[-1:])
+        if asks and not is_key(text):
             return NOT_TYPED
         if self._process.ended.is_set():
             return GONE
