@@ -206,7 +206,10 @@ def _pointer(root: Path, relative: str, base: Path, prefix: str = "") -> Path:
 
 
 def _require_directory(root: Path, relative: str) -> None:
-    descriptor = open_beneath(root, relative, O_PATH)
+    try:
+        descriptor = open_beneath(root, relative, O_PATH)
+    except FileNotFoundError as error:
+        raise SandboxUnavailableError(f"{root / relative} has just been taken away: ask again") from error
     try:
         is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
     finally:
