@@ -54,8 +54,9 @@ class WallClock:
         shutil.copy(here / "pyvenv.cfg", root)
         ours, theirs = (Path(sysconfig.get_path("purelib", vars={"base": str(top)})) for top in (root, here))
         ours.mkdir(parents=True)
-        (ours / "all.pth").write_text(f"import site; site.addsitedir({str(theirs)!r})\n")
-        (ours / "sitecustomize.py").write_text(PATCHES.format(slept=str(self._slept)))
+        # Not sitecustomize: Debian's Python has one of its own.
+        (ours / "all.pth").write_text(f"import site; site.addsitedir({str(theirs)!r})\nimport faked_clock\n")
+        (ours / "faked_clock.py").write_text(PATCHES.format(slept=str(self._slept)))
         python = root / "bin" / "python"
         real = Path(sys.executable).resolve()
         _script(python, PYTHON.format(library=library, offset=self._offset, python=real))

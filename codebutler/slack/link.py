@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codebutler.clock import Clock
+from codebutler.process.aborting import abort
 from codebutler.process.killpoints import reached
 from codebutler.process.waiting import wait_for
 from codebutler.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
@@ -72,7 +73,7 @@ class Link:
 
     def abort(self) -> None:
         """Drop the connection without a word."""
-        self._wire.transport.abort()
+        abort(self._wire.transport)
 
     async def retire(self) -> None:
         """Go on serving until Slack closes the connection, or close it after ``drain_s``."""

@@ -17,6 +17,7 @@ from websockets.frames import DATA_OPCODES, Frame
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
+from codebutler.process.aborting import abort
 from codebutler.slack.endpoint import is_loopback
 
 MAX_MESSAGE_BYTES = 16 * 2**20
@@ -81,7 +82,7 @@ class Wire(ClientConnection):
         elif event.fin and not self._parts:
             self._hear(bytes(event.data))
         elif len(self._parts) >= MAX_FRAGMENTS:
-            self.transport.abort()
+            abort(self.transport)
         else:
             self._parts.append(bytes(event.data))
             if event.fin:

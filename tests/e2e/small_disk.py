@@ -26,7 +26,10 @@ class SmallDisk:
 
     def __init__(self, directory: Path, holder: int) -> None:
         user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
-        self.prefix = ("nsenter", "--target", str(holder), *user, "--mount", "--")
+        self._enter = ("nsenter", "--target", str(holder), *user, "--mount", "--")
+        # Only root mounts; what is tried there is who we are.
+        ourselves = ("unshare", "--user", f"--map-user={os.geteuid()}", f"--map-group={os.getegid()}", "--")
+        self.prefix = (*self._enter, *(ourselves if user else ()))
         self.inside = Path(f"/proc/{holder}/root{directory}")
         self._directory = directory
         self._filler = self.inside / "filler"
@@ -47,7 +50,7 @@ class SmallDisk:
     async def remount(self, how: str) -> None:
         """``how``: ro or rw."""
         process = await asyncio.create_subprocess_exec(
-            *self.prefix, "mount", "-o", f"remount,{how}", str(self._directory)
+            *self._enter, "mount", "-o", f"remount,bind,{how}", str(self._directory)
         )
         assert await process.wait() == 0
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,15 @@ from tests.ordinary import give_away
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root asks git as somebody else")
 STRANGER = Owner(4321, 4321)
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory that everybody gets to: pytest's own, and a home, may keep others out."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        path = Path(directory).resolve()
+        path.chmod(0o755)
+        yield path
 
 
 @pytest.mark.parametrize(
@@ -37,27 +48,27 @@ def test_a_group_of_roots_is_not_taken_along() -> None:
     assert Owner.of(found) == Owner(1234, 1234)
 
 
-def test_the_first_directory_that_keeps_somebody_out_is_named(tmp_path: Path) -> None:
-    inner = tmp_path / "outer" / "inner"
+def test_the_first_directory_that_keeps_somebody_out_is_named(reachable: Path) -> None:
+    inner = reachable / "outer" / "inner"
     inner.mkdir(parents=True)
-    (tmp_path / "outer").chmod(0o711)
+    (reachable / "outer").chmod(0o711)
     inner.chmod(0o700)
     assert barrier(inner, STRANGER) is None  # the last one need not let through
     assert barrier(inner / "repo", STRANGER) == inner
-    (tmp_path / "outer").chmod(0o700)
-    assert barrier(inner / "repo", STRANGER) == tmp_path / "outer"
-    mine = Owner.at(tmp_path / "outer")
+    (reachable / "outer").chmod(0o700)
+    assert barrier(inner / "repo", STRANGER) == reachable / "outer"
+    mine = Owner.at(reachable / "outer")
     assert barrier(inner / "repo", mine) is None
-    (tmp_path / "outer").chmod(0o070)
+    (reachable / "outer").chmod(0o070)
     assert (
-        barrier(inner / "repo", mine) == tmp_path / "outer"
+        barrier(inner / "repo", mine) == reachable / "outer"
     )  # as the kernel: the owner's bits, not the group's
-    (tmp_path / "outer").chmod(0o710)
+    (reachable / "outer").chmod(0o710)
     assert barrier(inner / "repo", Owner(4321, mine.gid)) == inner
 
 
-def test_one_line_says_what_to_do(tmp_path: Path) -> None:
-    (away := tmp_path / "away").mkdir(mode=0o700)
+def test_one_line_says_what_to_do(reachable: Path) -> None:
+    (away := reachable / "away").mkdir(mode=0o700)
     (away / "repo").mkdir()
     told = barred(away / "repo", STRANGER)
     assert f"{away / 'repo'} is out of reach for user 4321" in told

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
+from codebutler.process.aborting import abort
 from codebutler_worker.egress.ahead import FRESH_S
 from codebutler_worker.egress.dial import Dialer, Streams
 from codebutler_worker.egress.proxy import Proxy, Rules
@@ -84,7 +85,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     yield found
     found.server.close()
     for writer in found.connections:
-        writer.transport.abort()
+        abort(writer.transport)
     await asyncio.gather(*(writer.wait_closed() for writer in found.connections), return_exceptions=True)
 
 

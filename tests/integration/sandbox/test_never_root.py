@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -118,3 +120,11 @@ def test_a_repository_that_its_owner_cannot_reach_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
     barrier.chmod(0o711)
     sandbox.wrap(("true",), away)
+
+
+def test_root_where_there_is_no_other_user_is_refused_in_one_line() -> None:
+    tried = "from codebutler_worker.sandbox import trial\nwith trial.ground(): pass"
+    command = (str(require("unshare")), "--user", "--map-root-user", sys.executable, "-c", tried)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("no agent runs as root: run CodeButler as an ordinary user")

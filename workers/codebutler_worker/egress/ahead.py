@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from codebutler.clock import Clock
+from codebutler.process.aborting import abort
 from codebutler_worker.egress.dial import Streams, UnreachableError
 
 FRESH_S = 20.0
@@ -57,4 +58,4 @@ async def _discard(made: asyncio.Task[Streams]) -> None:
     made.cancel()
     await asyncio.wait({made})
     if not made.cancelled() and made.exception() is None:
-        made.result()[1].transport.abort()
+        abort(made.result()[1].transport)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from codebutler.process.aborting import abort
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.egress.hosts import Place, place
 from codebutler_worker.internet.addresses import is_public
@@ -150,7 +151,7 @@ async def _closed_on_failure(writer: asyncio.StreamWriter) -> AsyncIterator[None
     try:
         yield
     except BaseException:
-        writer.transport.abort()
+        abort(writer.transport)
         raise
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from codebutler.clock import Clock, SystemClock
+from codebutler.process.aborting import abort
 from codebutler_worker.egress import relay
 from codebutler_worker.egress.ahead import Ahead
 from codebutler_worker.egress.dial import Dialer, Streams, UnreachableError
@@ -116,7 +117,7 @@ class Proxy:
             client[1].write(ESTABLISHED)
             await relay.both_ways(client, server)
         finally:
-            server[1].transport.abort()
+            abort(server[1].transport)
 
     async def _forward(self, head: Head, client: Streams) -> None:
         """Plain HTTP to another host."""
@@ -168,13 +169,13 @@ class Proxy:
         except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedError):
             pass  # whichever side it was, the other one sees the connection end
         finally:
-            server[1].transport.abort()
+            abort(server[1].transport)
 
     async def _ask(self, length: int | None, client: Streams, server: Streams) -> None:
         await relay.body(client[0], server[1], length)
         # Nothing more is asked here; but if the program goes, nobody waits for the answer.
         if not await client[0].read(1):
-            server[1].transport.abort()
+            abort(server[1].transport)
 
     async def _reply(self, client: Streams, server: Streams, mask: relay.Mask | None) -> None:
         status = 100

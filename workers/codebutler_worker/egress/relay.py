@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Callable
 
+from codebutler.process.aborting import abort
 from codebutler_worker.egress.dial import Streams
 from codebutler_worker.egress.heads import MalformedError
 
@@ -38,7 +39,7 @@ async def rest(source: asyncio.StreamReader, sink: asyncio.StreamWriter, mask: M
             sink.write_eof()
         return
     # One side is gone: so is what the other would say.
-    sink.transport.abort()
+    abort(sink.transport)
 
 
 async def body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, length: int | None) -> None:

@@ -10,11 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.ownership import ORDINARY_ID
+from codebutler.config.ownership import ORDINARY_ID, RUN_AS_USER
+from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.port import Launch
 
 TRIAL_S = 20.0
 OPEN = "/tmp"  # noqa: S108 - a private directory is made in it
+ALONE = (
+    "CodeButler runs as root where there is no other user (a container without user ids of its own?), "
+    f"and no agent runs as root: {RUN_AS_USER}"
+)
 PASSED = "written"
 """All that the shell says where the walls hold."""
 
@@ -39,9 +44,16 @@ def ground() -> Iterator[Ground]:
         found.workdir.mkdir()
         if root:
             base.chmod(0o711)
-            os.chown(found.workdir, ORDINARY_ID, ORDINARY_ID)
+            _give_away(found.workdir)
         found.outside.write_text("outside\n", encoding="utf-8")
         yield found
+
+
+def _give_away(workdir: Path) -> None:
+    try:
+        os.chown(workdir, ORDINARY_ID, ORDINARY_ID)
+    except OSError as error:  # EINVAL: a user namespace that maps nobody else
+        raise SandboxUnavailableError(ALONE) from error
 
 
 async def failure(launch: Launch) -> str:
