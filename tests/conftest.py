@@ -32,8 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LONGEST = ("test_kill_points.py", "test_soak_short.py", "test_page_views.py", "test_page_desk.py")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
+    for item in items:
+        if "docker_host" in getattr(item, "fixturenames", ()):
+            item.add_marker("root")
+        if item.get_closest_marker("root") and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root: `make test SELECT=root`"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

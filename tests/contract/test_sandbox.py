@@ -20,7 +20,7 @@ from tests.programs import require
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
-@pytest.fixture(params=["none", "bwrap", "docker"])
+@pytest.fixture(params=["none", "bwrap", pytest.param("docker", marks=pytest.mark.root)])
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     if request.param == "none":
         yield NoSandbox()

@@ -15,7 +15,7 @@ from tests.commands import output_of
 from tests.e2e.house import DEADLINE_S, command, house
 from tests.ordinary import ORDINARY_ID, give_away
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root could start agents as root")
+pytestmark = pytest.mark.root
 REHEARSAL = {"default": "rehearsal", "debounceSeconds": 0}
 
 

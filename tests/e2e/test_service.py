@@ -16,10 +16,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.house import House, house
 from tests.e2e.test_matrix import QUICK
 from tests.programs import require
 from tests.systemd import SystemdUser, systemd_user
+
+pytestmark = pytest.mark.root
 
 
 @asynccontextmanager

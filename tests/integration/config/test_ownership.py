@@ -15,7 +15,6 @@ from codebutler.config.ownership import Owner, barred, barrier, behind
 from codebutler.errors import CodeButlerError
 from tests.ordinary import give_away
 
-ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root asks git as somebody else")
 STRANGER = Owner(4321, 4321)
 
 
@@ -77,7 +76,7 @@ def test_one_line_says_what_to_do(reachable: Path) -> None:
     assert barred(away, STRANGER) == ""
 
 
-@ROOT_ONLY
+@pytest.mark.root
 def test_root_asks_git_about_somebodys_repository_without_an_exception_for_it(
     git_repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +89,7 @@ def test_root_asks_git_about_somebodys_repository_without_an_exception_for_it(
     assert not is_tracked(git_repo, "missing")
 
 
-@ROOT_ONLY
+@pytest.mark.root
 def test_what_git_would_not_serve_its_owner_is_told_in_one_line(git_repo: Path, tmp_path: Path) -> None:
     os.chown(git_repo / ".git", 0, 0)
     with pytest.raises(CodeButlerError, match=f"chown -R 1000:1000 {git_repo}") as caught:

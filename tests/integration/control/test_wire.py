@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 import tempfile
 from collections.abc import AsyncIterator
@@ -85,7 +84,7 @@ except ConnectionError:
 """
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.root
 async def test_another_user_hears_nothing_even_where_the_files_mode_would_let_them_in() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         Path(directory).chmod(0o755)

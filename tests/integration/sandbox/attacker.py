@@ -70,7 +70,7 @@ def base(git_repo: Path) -> Iterator[Path]:
         yield base
 
 
-@pytest.fixture(params=["bwrap", "docker"])
+@pytest.fixture(params=["bwrap", pytest.param("docker", marks=pytest.mark.root)])
 async def attacker(
     request: pytest.FixtureRequest, base: Path, record_property: Callable[[str, object], None]
 ) -> AsyncIterator[Attacker]:

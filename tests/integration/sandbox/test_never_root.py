@@ -22,11 +22,10 @@ from tests.ordinary import give_away
 from tests.programs import require
 
 OWNER = 4321
-ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root could start a program as root")
 OURS = {"sh", "bwrap"}
 
 
-@pytest.fixture(params=["none", "bwrap", "docker"])
+@pytest.fixture(params=["none", "bwrap", pytest.param("docker", marks=pytest.mark.root)])
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     if request.param == "none":
         yield NoSandbox()
@@ -60,7 +59,7 @@ def statuses(mark: str) -> list[dict[str, str]]:
     return [status for status in found if status["Name"] in OURS]
 
 
-@ROOT_ONLY
+@pytest.mark.root
 async def test_the_kernel_knows_it_as_the_owner_without_groups_or_powers(
     sandbox: Sandbox, policy: SandboxPolicy
 ) -> None:
@@ -84,7 +83,7 @@ async def test_the_kernel_knows_it_as_the_owner_without_groups_or_powers(
         assert program["NoNewPrivs"] == "1"
 
 
-@ROOT_ONLY
+@pytest.mark.root
 async def test_what_is_roots_in_the_repository_is_kept_by_its_ownership_alone(
     sandbox: Sandbox, policy: SandboxPolicy
 ) -> None:
@@ -97,7 +96,7 @@ async def test_what_is_roots_in_the_repository_is_kept_by_its_ownership_alone(
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("root's", 0o644)
 
 
-@ROOT_ONLY
+@pytest.mark.root
 def test_nothing_starts_in_roots_own_repository_and_one_line_says_how(
     sandbox: Sandbox, policy: SandboxPolicy
 ) -> None:
@@ -107,7 +106,7 @@ def test_nothing_starts_in_roots_own_repository_and_one_line_says_how(
     assert "\n" not in str(caught.value)
 
 
-@ROOT_ONLY
+@pytest.mark.root
 @pytest.mark.parametrize("sandbox", ["none", "bwrap"], indirect=True)
 def test_a_repository_that_its_owner_cannot_reach_is_refused_in_one_line(
     sandbox: Sandbox, policy: SandboxPolicy, tmp_path: Path

@@ -26,7 +26,7 @@ def policy(git_repo: Path) -> Iterator[SandboxPolicy]:
         yield SandboxPolicy(workdir=base / "repo", home=base, env=env)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root acts for somebody else")
+@pytest.mark.root
 async def test_root_acts_as_the_owner_and_gives_up_every_power(policy: SandboxPolicy) -> None:
     give_away(policy.workdir, OWNER)
     os.chown(policy.workdir, OWNER, 0)  # a group of root's is not taken along

@@ -13,7 +13,6 @@ from codebutler_worker.sandbox.person import as_owner, ensure_home, home_of_agen
 
 # Of nobody in passwd(5).
 OWNER = 54321
-ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root acts for somebody else")
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def test_an_ordinary_user_has_his_own_home_and_starts_what_he_likes(tmp_path: Pa
     assert made.is_dir()
 
 
-@ROOT_ONLY
+@pytest.mark.root
 def test_roots_home_counts_only_if_it_is_the_owners(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,7 +51,7 @@ def test_roots_home_counts_only_if_it_is_the_owners(
     assert other.stat().st_uid == 0
 
 
-@ROOT_ONLY
+@pytest.mark.root
 def test_what_is_missing_is_made_for_whom_the_home_belongs_and_through_no_link(tmp_path: Path) -> None:
     (home := tmp_path / "home").mkdir()
     os.chown(home, OWNER, OWNER)
@@ -67,7 +66,7 @@ def test_what_is_missing_is_made_for_whom_the_home_belongs_and_through_no_link(t
     assert (list(outside.iterdir()), outside.stat().st_uid) == ([], 0)
 
 
-@ROOT_ONLY
+@pytest.mark.root
 def test_a_program_that_the_owner_cannot_reach_is_refused_in_one_line(repo: Path, tmp_path: Path) -> None:
     (away := tmp_path / "away").mkdir(mode=0o700)
     (program := away / "claude").touch(mode=0o755)

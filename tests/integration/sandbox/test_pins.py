@@ -31,7 +31,7 @@ TRIES = (
 )
 
 
-@pytest.fixture(params=["bwrap", "docker"])
+@pytest.fixture(params=["bwrap", pytest.param("docker", marks=pytest.mark.root)])
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     if request.param == "bwrap":
         yield LimitedSandbox(BwrapSandbox(program=require("bwrap")), Limiter.detect(Limits(processes=100)))

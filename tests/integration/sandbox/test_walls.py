@@ -280,7 +280,7 @@ def open_directory() -> Iterator[Path]:
         yield Path(directory).resolve()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root acts for somebody else")
+@pytest.mark.root
 async def test_root_acts_as_the_owner_of_the_repository(sandbox: BwrapSandbox, open_directory: Path) -> None:
     repo, home = open_directory / "repo", open_directory / "home"
     repo.mkdir()
@@ -310,7 +310,7 @@ async def test_a_bubblewrap_that_does_nothing_fails_the_self_test(tmp_path: Path
             await BwrapSandbox(program=fake).self_test()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root acts for somebody else")
+@pytest.mark.root
 async def test_the_owner_gets_at_the_shared_directories_and_at_nothing_beside_them(
     sandbox: BwrapSandbox, open_directory: Path
 ) -> None:
