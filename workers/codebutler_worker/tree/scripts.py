@@ -12,11 +12,15 @@ ENV = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+}
+
+OURS = {
     "GIT_AUTHOR_NAME": "CodeButler",
     "GIT_AUTHOR_EMAIL": "codebutler@localhost",
     "GIT_COMMITTER_NAME": "CodeButler",
     "GIT_COMMITTER_EMAIL": "codebutler@localhost",
 }
+"""Who makes the commits that keep snapshots: no person's."""
 
 CONFIG = (
     ("core.fsmonitor", "false"),
