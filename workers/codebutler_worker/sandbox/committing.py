@@ -11,7 +11,8 @@ NAMING = '`git config --global user.name "NAME"` and `git config --global user.e
 TOLD = (
     "Git in this sandbox: you can commit, branch and merge. The repository's configuration and its list of worktrees "
     "are read-only, so `git config`, `git remote add`, `git branch -u` and `git worktree add` fail: for one command "
-    "use `git -c KEY=VALUE`, for a second checkout `git clone . /tmp/NAME`, and ask the owner for a lasting change. If "
+    "use `git -c KEY=VALUE`, for a second checkout `git clone . /tmp/NAME`, and ask the owner for a lasting change. "
+    "`.codebutler` shows only what git tracks of it, and keeps nothing but what you put into `.codebutler/files`. If "
     f"git asks who you are, make up nobody: ask the owner to run {NAMING} on the machine that runs CodeButler."
 )
 """For agents that a model steers."""
