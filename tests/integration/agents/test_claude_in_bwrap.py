@@ -19,6 +19,7 @@ from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
+from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 from tests.turns import heard
@@ -144,6 +145,22 @@ async def test_it_reaches_its_model_and_nobody_else(cell: Cell, caplog: pytest.L
     assert "an agent was refused a.example:443" in caplog.text
     assert "besides your model's service it reaches nothing" in cell.model.said(0)
     await backend.close()
+
+
+async def test_it_reaches_a_named_port_of_this_machine_and_no_other(cell: Cell) -> None:
+    require("curl")
+    async with listening() as named, listening() as other:
+        cell.section = SandboxSection(hosts=(f"127.0.0.1:{named}",))
+        backend = cell.backend()
+        cell.shell(
+            f"curl -sS http://127.0.0.1:{named}/ http://localhost:{named}/; curl -sS http://127.0.0.1:{other}/"
+        )
+        cell.model.play(Reply("Finished."))
+        events = await heard(backend, cell.turn())
+        await backend.close()
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert said.count("locallocal") == 1
+    assert f"Failed to connect to 127.0.0.1 port {other}" in said
 
 
 async def test_its_session_outlives_its_process(cell: Cell) -> None:

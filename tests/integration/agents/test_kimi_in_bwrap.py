@@ -31,6 +31,7 @@ from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.tools.plan import PlanStep
+from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
 from tests.turns import end, heard, undecided
@@ -226,6 +227,19 @@ async def test_what_it_has_used_is_known_while_it_works(cell: Cell) -> None:
     await backend.close()
     assert (told[0].input_tokens, told[0].output_tokens) == (100, 20)
     assert told[0].cost_usd == pytest.approx(0.1 + 0.2)
+
+
+async def test_it_reaches_a_named_port_of_this_machine_and_no_other(cell: Cell) -> None:
+    require("curl")
+    async with listening() as named, listening() as other:
+        backend = cell.backend()
+        backend.outlet = for_agents(SandboxSection(hosts=(f"127.0.0.1:{named}",)), "bwrap", {})
+        ask = f"curl -sS http://127.0.0.1:{named}/ http://localhost:{named}/; curl -sS http://127.0.0.1:{other}/"
+        cell.model.play(shell(ask), Reply("Finished."))
+        events = await run(backend, cell.turn())
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert said.count("locallocal") == 1
+    assert f"Failed to connect to 127.0.0.1 port {other}" in said
 
 
 async def test_its_commits_are_the_owners(cell: Cell) -> None:
