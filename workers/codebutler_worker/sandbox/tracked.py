@@ -26,7 +26,8 @@ _SHOW = f"""
 """
 # Our own .gitignore is hidden, too: without one `git add -A` would take the files that people sent.
 _BEGIN = """
-for place in $0; do{show}
+places=$1; shift
+for place in $places; do{show}
   {{ [ -e "$place/{private}/.gitignore" ] || echo '*' > "$place/{private}/.gitignore"; }} 2>/dev/null
 done
 exec "$@"
@@ -39,7 +40,7 @@ def with_tracked(argv: tuple[str, ...], checkout: Checkout, places: str = ".") -
     if not checkout.hides_tracked:
         return argv
     script = _BEGIN.format(show=_SHOW if _may_track(checkout) else "", private=PRIVATE)
-    return ("/bin/sh", "-c", script.strip(), places, *argv)
+    return ("/bin/sh", "-c", script.strip(), "codebutler", places, *argv)
 
 
 def _may_track(checkout: Checkout) -> bool:
