@@ -119,13 +119,14 @@ def reached(config: Config, walls: str) -> set[tuple[str, Place]]:
 
 def allowed(config: Config) -> set[tuple[Any, ...]]:
     """What people may ask for, and which commands."""
-    asked = {
+    asked: set[tuple[Any, ...]] = {
         (user, channel, prefix)
-        for user in config.slack.allowed_users
+        for user in USERS
         for channel in CHANNELS
         for prefix in [*PREFIXES, None]
         if rules_allow(config, user, channel, None if prefix is None else [prefix])
     }
+    asked |= {("user", user) for user in config.slack.allowed_users}
     return asked | {("command", command) for command in COMMANDS if not objection(config, command)}
 
 
