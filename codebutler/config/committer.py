@@ -13,7 +13,7 @@ from codebutler.config.git_repo import ask_git
 from codebutler.errors import CodeButlerError
 
 SCOPES = (("--local", "--no-includes"), ("--global", "--includes"), ("--system", "--includes"))
-"""Where git looks, the nearest first. ``includeIf`` in the owner's own configuration counts, as it does for him."""
+"""Where git looks, the nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""
 KEYS = r"^(user|author|committer)\.(name|email)$"
 LONGEST = 200
 CRUD = set("<>")

@@ -101,9 +101,9 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
     ours, and nobody's where we are root. Raises CodeButlerError if git does not answer or is not there."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     owner = _somebody(directory)
-    own = {} if owner is None else {"HOME": str(home or "/nonexistent"), "XDG_CONFIG_HOME": ""}
-    if home not in (None, Path.home()):
-        own = {"HOME": str(home), "XDG_CONFIG_HOME": ""}
+    if owner is not None and home is None:
+        home = Path("/nonexistent")
+    own = {} if home in (None, Path.home()) else {"HOME": str(home), "XDG_CONFIG_HOME": ""}
     try:
         return subprocess.run(
             ["git", *_HARMLESS, "-C", str(directory.absolute()), *args],

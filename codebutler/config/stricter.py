@@ -117,7 +117,9 @@ def _rules(ours: Sequence[JsonObject], theirs: Sequence[JsonObject]) -> list[Jso
         return [NOBODY]
     met = [_rule(one, other) for one, other in product(ours, theirs)]
     kept = [
-        rule for at, rule in enumerate(met) if rule["channels"] and rule["users"] and rule not in met[:at]
+        rule
+        for number, rule in enumerate(met)
+        if rule["channels"] and rule["users"] and rule not in met[:number]
     ]
     return kept or [NOBODY]
 

@@ -14,6 +14,7 @@ from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxS
 from codebutler_worker.agents.backend import Finished, Output, TurnRequest
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.committing import CommittingSandbox
+from codebutler_worker.sandbox.served import served_findings
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from tests.ordinary import give_home_away, give_repository_away
@@ -136,3 +137,16 @@ def test_no_program_that_a_repository_names_is_run(git_repo: Path, home: Path) -
     configure(git_repo / ".git" / "config", "Ann")
     assert committer_env(git_repo, home)["GIT_COMMITTER_EMAIL"] == "ann@example.org"
     assert not trace.exists()
+
+
+def test_doctor_says_whose_commits_are_made_or_how_to_say_so(git_repo: Path, home: Path) -> None:
+    settings = RepoSettings(name="r", path=str(git_repo), channel_id="C1", config=Config())
+    missing = [each for each in served_findings("bwrap", [settings], home) if each.subject == "commits"]
+    assert [(each.level, "git config --global user.email" in each.text) for each in missing] == [
+        ("warn", True)
+    ]
+    configure(home / ".gitconfig", "Ann")
+    found = [each for each in served_findings("bwrap", [settings], home) if each.subject == "commits"]
+    assert [(each.level, each.text) for each in found] == [
+        ("ok", "commits are made as Ann <ann@example.org>")
+    ]
