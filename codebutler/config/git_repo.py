@@ -38,7 +38,7 @@ def repo_root(path: Path) -> Path:
         raise CodeButlerError(f"{path} is not a directory: pass the path of a git repository")
     if (owner := _somebody(path)) is not None and (why := barred(path, owner)):
         raise CodeButlerError(why)
-    result = _git(path, "rev-parse", "--show-toplevel")
+    result = ask_git(path, "rev-parse", "--show-toplevel")
     if result.returncode == 0:
         root = Path(os.fsdecode(result.stdout.removesuffix(b"\n"))).resolve()
         _refuse_elsewhere(root, path)
@@ -73,7 +73,7 @@ def _refuse_separate(root: Path) -> None:
     nobody can tell whose that directory is, so no agent can be walled in (gitrepository-layout(5))."""
     if (root / ".git").is_dir():
         return
-    asked = _git(root, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    asked = ask_git(root, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     own, common = asked.stdout[: len(asked.stdout) // 2], asked.stdout[len(asked.stdout) // 2 :]
     if own == common and asked.returncode == 0:
         raise CodeButlerError(
@@ -87,7 +87,7 @@ def is_tracked(repo: Path, path: str) -> bool:
     ``path`` may hold git's wildcards; upper and lower case are the same, as they are to some file systems. Where git
     cannot tell, it may. Raises CodeButlerError if git does not answer or is not there.
     """
-    return _git(repo, "ls-files", "--error-unmatch", "--", f":(icase){path}").returncode != NOT_TRACKED
+    return ask_git(repo, "ls-files", "--error-unmatch", "--", f":(icase){path}").returncode != NOT_TRACKED
 
 
 def _somebody(directory: Path) -> Owner | None:
@@ -96,9 +96,14 @@ def _somebody(directory: Path) -> Owner | None:
     return None if owner is None or owner.is_root else owner
 
 
-def _git(directory: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
+def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    """What git says in ``directory``, as its owner where we are root. ``home``: whose own configuration counts; None =
+    ours, and nobody's where we are root. Raises CodeButlerError if git does not answer or is not there."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    own = {} if (owner := _somebody(directory)) is None else {"HOME": "/nonexistent", "XDG_CONFIG_HOME": ""}
+    owner = _somebody(directory)
+    if owner is not None and home is None:
+        home = Path("/nonexistent")
+    own = {} if home in (None, Path.home()) else {"HOME": str(home), "XDG_CONFIG_HOME": ""}
     try:
         return subprocess.run(
             ["git", *_HARMLESS, "-C", str(directory.absolute()), *args],

@@ -41,8 +41,7 @@ class Merged:
 
 def default_layer() -> Layer:
     """Every key with its built-in value, the built-in commands among them."""
-    values = msgspec.to_builtins(Config(commands=BUILTIN_COMMANDS))
-    assert isinstance(values, dict)
+    values: JsonObject = msgspec.json.decode(msgspec.json.encode(Config(commands=BUILTIN_COMMANDS)))
     return Layer(DEFAULT, values)
 
 
@@ -71,6 +70,13 @@ def leaves(values: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
             yield from leaves(value, (*path, key))
         else:
             yield (*path, key), value
+
+
+def at(values: JsonObject, path: tuple[str, ...]) -> Any:
+    """What is at ``path``; {} where nothing is, for an empty object has no leaf."""
+    for key in path:
+        values = values.get(key, {})
+    return values
 
 
 def put(values: JsonObject, path: tuple[str, ...], value: object) -> None:

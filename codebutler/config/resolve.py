@@ -14,7 +14,7 @@ from codebutler.config.merge import Layer, Merged, default_layer, merge
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
-from codebutler.config.trust import digest, strip_misplaced, strip_untrusted
+from codebutler.config.trust import digest, strip_misplaced, strip_untrusted, tightened
 from codebutler.errors import ConfigError
 
 REGISTRY = "repos.json"
@@ -45,29 +45,27 @@ def resolve_global(home: Home, env: Mapping[str, str]) -> Resolved:
 def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolved:
     """For one repository.
 
-    Its channel is the registered one. While the digest of its file is not the registered one, the guarded
-    keys in it are ignored and a note says so, as for what only the home's file can say. Raises ConfigError if the
-    repository is gone or a file cannot be used.
+    Its channel is the registered one. While the digest of its file is not the registered one, of the guarded
+    keys in it only what is stricter counts, and a note says so, as for what only the home's file can say. Raises
+    ConfigError if the repository is gone or a file cannot be used.
     """
     source = str(RepoPaths(Path(entry.path)).config)
     data = read_repo_config(entry)
     layer = parse_layer(data, source) if data is not None else {}
-    notes: tuple[str, ...] = ()
     trusted = data is None or digest(data) == entry.digest
-    named_channel = layer.get("slack", {}).get("channelID")
-    if not trusted:
-        layer, ignored = strip_untrusted(layer)
-        if named_channel == entry.channel_id:
-            ignored = tuple(key for key in ignored if key != CHANNEL_KEY)
-        notes = _untrusted_note(entry, source, ignored)
-    else:
-        layer, misplaced = strip_misplaced(layer)
-        notes = _misplaced_note(source, misplaced, home)
-    layers = [default_layer(), *_home_layers(home), Layer(source, layer)]
+    before, after = [default_layer(), *_home_layers(home)], _environment(home, env)
     if entry.channel_id:
-        origin = source if named_channel == entry.channel_id else REGISTRY
-        layers.append(Layer(origin, {"slack": {"channelID": entry.channel_id}}))
-    merged = merge([*layers, *_environment(home, env)])
+        named = layer.get("slack", {}).get("channelID") == entry.channel_id
+        channel = {"slack": {"channelID": entry.channel_id}}
+        after = [Layer(source if named else REGISTRY, channel), *after]
+    placed, misplaced = strip_misplaced(layer)
+    merged = merge([*before, Layer(source, placed), *after])
+    notes = _misplaced_note(source, misplaced, home)
+    if not trusted:
+        harmless, _ = strip_untrusted(layer)
+        safe = merge([*before, Layer(source, harmless), *after])
+        merged, applied, ignored = tightened(safe, merged, Layer(source, layer))
+        notes = _untrusted_note(entry, source, applied, ignored)
     return _resolved(merged, f"the merged configuration of {entry.name}", notes, trusted=trusted)
 
 
@@ -117,11 +115,15 @@ def _read_home(home: Home, file: Path) -> bytes | None:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
 
 
-def _untrusted_note(entry: RepoEntry, source: str, ignored: tuple[str, ...]) -> tuple[str, ...]:
-    if not ignored:
+def _untrusted_note(
+    entry: RepoEntry, source: str, applied: tuple[str, ...], ignored: tuple[str, ...]
+) -> tuple[str, ...]:
+    parts = [f"ignoring {', '.join(ignored)}"] if ignored else []
+    parts += [f"applying {', '.join(applied)}, because that is stricter"] if applied else []
+    if not parts:
         return ()
     return (
-        f"{source} is not the trusted one: ignoring {', '.join(ignored)}; "
+        f"{source} has changed since it was trusted: {'; '.join(parts)}; "
         f"if the change is yours, run `codebutler trust {entry.name}`",
     )
 

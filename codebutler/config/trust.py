@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from codebutler.config.merge import leaves, put
+from codebutler.config.merge import Layer, Merged, at, leaves, put
+from codebutler.config.stricter import stricter
 
 HARMLESS = frozenset(
     {
@@ -74,6 +75,22 @@ def strip_untrusted(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, .
 def strip_misplaced(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """(the layer without what only the home's file can say, those keys sorted)."""
     return _strip(layer, HOME_ONLY.__contains__)
+
+
+def tightened(safe: Merged, claimed: Merged, layer: Layer) -> tuple[Merged, tuple[str, ...], tuple[str, ...]]:
+    """(``safe``, which is without the guarded keys of an untrusted ``layer``, with what is stricter in ``claimed``,
+    which is with them; those keys, sorted; the guarded keys that are ignored, sorted)."""
+    values = stricter(safe.values, claimed.values)
+    provenance, applied, ignored = dict(safe.provenance), [], []
+    for path, value in leaves(layer.values):
+        key = ".".join(path)
+        ours, now = at(safe.values, path), at(values, path)
+        if now != ours:
+            provenance[key] = layer.source
+            applied.append(key)
+        elif is_guarded(key) and value != ours:
+            ignored.append(key)
+    return Merged(values, provenance), tuple(sorted(applied)), tuple(sorted(ignored))
 
 
 def _strip(layer: dict[str, Any], unwanted: Callable[[str], bool]) -> tuple[dict[str, Any], tuple[str, ...]]:

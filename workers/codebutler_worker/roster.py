@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from codebutler.clock import Clock
+from codebutler.config.committer import committer_env
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.errors import AgentUnavailableError
@@ -23,6 +24,7 @@ from codebutler_worker.desk.naming import prefixes_of
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.lines import count
+from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.person import ensure_home
 from codebutler_worker.sandbox.port import Lasting, Sandbox
@@ -48,7 +50,7 @@ class Roster:
         self._home = home
         self._state = state
         self._clock = clock
-        self._sandbox: Sandbox | None = None
+        self._sandbox: CommittingSandbox | None = None
         self._trees: dict[Path, Tree] = {}
         self._worktrees: Worktrees | None = None
         self._lasting: Lasting | None = None
@@ -65,6 +67,14 @@ class Roster:
             return self._made.setdefault(name, ImageBackend(service))
         if name == UndoBackend.name:
             return self._made.setdefault(name, UndoBackend(self.tree))
+        backend = await self._backend(name)
+        if self._sandbox is not None:
+            # For each turn anew: who follows our hint to name himself shall not have to restart anything.
+            repo = Path(self._settings.path)
+            self._sandbox.committer = await asyncio.to_thread(committer_env, repo, self._home)
+        return backend
+
+    async def _backend(self, name: str) -> AgentBackend:
         if (rule := program_of(self._settings.config, name)) is not None:
             async with self._making:
                 if name not in self._made:
@@ -146,13 +156,14 @@ class Roster:
                 if swept := await sandbox.sweep():
                     log.warning("removed what workers that are no more left: %s", count(swept, "container"))
                 log.info("each conversation has a container of its own")
-                self._sandbox = self._lasting = sandbox
-                return sandbox
+                self._lasting = sandbox
+                self._sandbox = CommittingSandbox(sandbox)
+                return self._sandbox
             limiter = Limiter.detect(Limits.configured(section))
             if swept := await limiter.sweep():
                 log.warning("killed what workers that are no more left: %s", count(swept, "agent"))
             log.info("%s", limiter.told(walls=sandbox.name != "none"))
-            self._sandbox = LimitedSandbox(sandbox, limiter)
+            self._sandbox = CommittingSandbox(LimitedSandbox(sandbox, limiter))
         return self._sandbox
 
 

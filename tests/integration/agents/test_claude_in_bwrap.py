@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import SystemClock
+from codebutler.config.committer import variables
 from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
 from codebutler_worker.agents.backend import Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
+from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
+from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 from tests.turns import heard
@@ -144,6 +147,22 @@ async def test_it_reaches_its_model_and_nobody_else(cell: Cell, caplog: pytest.L
     await backend.close()
 
 
+async def test_it_reaches_a_named_port_of_this_machine_and_no_other(cell: Cell) -> None:
+    require("curl")
+    async with listening() as named, listening() as other:
+        cell.section = SandboxSection(hosts=(f"127.0.0.1:{named}",))
+        backend = cell.backend()
+        cell.shell(
+            f"curl -sS http://127.0.0.1:{named}/ http://localhost:{named}/; curl -sS http://127.0.0.1:{other}/"
+        )
+        cell.model.play(Reply("Finished."))
+        events = await heard(backend, cell.turn())
+        await backend.close()
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert said.count("locallocal") == 1
+    assert f"Failed to connect to 127.0.0.1 port {other}" in said
+
+
 async def test_its_session_outlives_its_process(cell: Cell) -> None:
     session = ""
     task = Call("TaskCreate", {"subject": "Read", "description": "all of it"})
@@ -207,4 +226,18 @@ async def test_what_is_asked_beside_it_counts(cell: Cell) -> None:
     assert (finished.ok, finished.text) == (True, "Finished.")
     assert finished.usage.input_tokens >= 1_200_000
     assert finished.usage.output_tokens >= 30_000
+    await backend.close()
+
+
+async def test_its_commits_are_the_owners(cell: Cell) -> None:
+    sandbox = CommittingSandbox(walled())
+    sandbox.committer = variables({"user.name": "Ann", "user.email": "ann@example.org"})
+    env = {"ANTHROPIC_BASE_URL": cell.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
+    backend = ClaudeBackend(ClaudeSection(binary=str(cell.binary)), sandbox, cell.home, env, SystemClock())
+    backend.outlet = for_agents(cell.section, "bwrap", env)
+    cell.shell("echo done > work.txt; git add work.txt; git commit -qm Work; git log -1 --format='%an <%ae>'")
+    cell.model.play(Reply("Finished."))
+    events = await heard(backend, cell.turn())
+    assert [event.text for event in events if isinstance(event, ToolResult)] == ["Ann <ann@example.org>"]
+    assert "`git config`" in cell.model.said(0)
     await backend.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import SystemClock
+from codebutler.config.committer import variables
 from codebutler.config.schema import KimiSection, PermissionMode, Price, SandboxSection
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
@@ -28,7 +29,9 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
+from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.tools.plan import PlanStep
+from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
 from tests.turns import end, heard, undecided
@@ -51,7 +54,9 @@ class Cell:
         )
         prices = {"kimi-k2.6": Price(input=1000, output=10_000)}
         kimi = Kimi(settings, self.home, {"PATH": path_with_node()}, prices)
-        backend = AcpBackend(kimi, walled(), SystemClock())
+        sandbox = CommittingSandbox(walled())
+        sandbox.committer = variables({"user.name": "Ann", "user.email": "ann@example.org"})
+        backend = AcpBackend(kimi, sandbox, SystemClock())
         backend.outlet = for_agents(SandboxSection(mode="bwrap"), "bwrap", {})
         return backend
 
@@ -222,3 +227,24 @@ async def test_what_it_has_used_is_known_while_it_works(cell: Cell) -> None:
     await backend.close()
     assert (told[0].input_tokens, told[0].output_tokens) == (100, 20)
     assert told[0].cost_usd == pytest.approx(0.1 + 0.2)
+
+
+async def test_it_reaches_a_named_port_of_this_machine_and_no_other(cell: Cell) -> None:
+    require("curl")
+    async with listening() as named, listening() as other:
+        backend = cell.backend()
+        backend.outlet = for_agents(SandboxSection(hosts=(f"127.0.0.1:{named}",)), "bwrap", {})
+        ask = f"curl -sS http://127.0.0.1:{named}/ http://localhost:{named}/; curl -sS http://127.0.0.1:{other}/"
+        cell.model.play(shell(ask), Reply("Finished."))
+        events = await run(backend, cell.turn())
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert said.count("locallocal") == 1
+    assert f"Failed to connect to 127.0.0.1 port {other}" in said
+
+
+async def test_its_commits_are_the_owners(cell: Cell) -> None:
+    commit = "echo done > work.txt; git add work.txt; git commit -qm Work; git log -1 --format='%an <%ae>'"
+    cell.model.play(shell(commit), Reply("Finished."))
+    events = await run(cell.backend(), cell.turn())
+    [said] = [event.text for event in events if isinstance(event, ToolResult)]
+    assert "Ann <ann@example.org>" in said

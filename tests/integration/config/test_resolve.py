@@ -124,6 +124,56 @@ def test_a_changed_file_gains_nothing_but_the_harmless(home: Home, repo: Path) -
     assert "codebutler trust repo" in resolved.notes[0]
 
 
+def test_of_a_changed_file_what_is_stricter_counts(home: Home, repo: Path) -> None:
+    home.config.write_text(
+        json.dumps(
+            {
+                "slack": {"allowedUsers": ["U0001", "U0002"]},
+                "sandbox": {"mode": "none", "network": "open", "commandNetwork": "open"},
+                "budget": {"repo": {"usdPerDay": 50}},
+            }
+        )
+    )
+    entry = write(repo, {})
+    write(
+        repo,
+        {
+            "slack": {"allowedUsers": ["U0002", "U0666"]},
+            "sandbox": {"mode": "bwrap", "network": "hosts", "commandNetwork": "none", "hosts": ["pypi.org"]},
+            "claude": {"permissionMode": "ask", "binary": "/tmp/evil"},
+            "kimi": {"permissionMode": "bypassPermissions"},
+            "budget": {"repo": {"usdPerDay": 500, "turnsPerDay": 9}},
+            "authorization": {"blocklist": ["git push"]},
+        },
+    )
+    resolved = resolve_repo(home, entry, {})
+    config, source = resolved.config, str(repo / ".codebutler" / "config.json")
+    assert config.slack.allowed_users == ("U0002",)
+    assert (config.sandbox.mode, config.sandbox.network, config.sandbox.hosts) == (
+        "bwrap",
+        "hosts",
+        ("pypi.org",),
+    )
+    assert (config.claude.permission_mode, config.claude.binary) == ("ask", "claude")
+    assert (config.budget.repo.usd_per_day, config.budget.repo.turns_per_day) == (50, 9)
+    assert set(config.authorization.blocklist) > {"git push"}
+    assert resolved.provenance["sandbox.mode"] == source
+    assert resolved.provenance["budget.repo.usdPerDay"] == str(home.config)
+    [note] = resolved.notes
+    assert "ignoring budget.repo.usdPerDay, claude.binary; applying authorization.blocklist, " in note
+    assert "because that is stricter" in note
+    assert "kimi.permissionMode" not in note
+
+
+def test_the_environment_is_above_a_changed_file(home: Home, repo: Path) -> None:
+    entry = write(repo, {})
+    write(repo, {"slack": {"allowedUsers": []}, "claude": {"binary": "/tmp/evil"}})
+    resolved = resolve_repo(home, entry, {"ALLOWED_USER_IDS": "U0001", "CLI_CLAUDE": "/usr/bin/claude"})
+    assert resolved.config.slack.allowed_users == ("U0001",)
+    assert resolved.config.claude.binary == "/usr/bin/claude"
+    assert "ignoring claude.binary, slack.allowedUsers;" in resolved.notes[0]
+
+
 def test_a_harmless_change_makes_no_noise(home: Home, repo: Path) -> None:
     entry = write(repo, {"slack": {"channelID": "C0001"}})
     write(repo, {"slack": {"channelID": "C0001"}, "claude": {"maxTurns": 4}})

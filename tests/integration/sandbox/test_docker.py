@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -126,9 +127,9 @@ async def test_what_is_shared_is_at_hand_in_a_private_directory_that_nobody_else
         private.chmod(0o700)
         os.chown(private, owner, owner)
         for place in (policy.workdir, "/workspace"):
-            script = f"cat {place}/.codebutler/files/in.txt && ! touch {place}/.codebutler/x"
-            code, said = await attack(sandbox, policy, script)
-            assert (code, said.split("\n")[0]) == (0, "sent")
+            script = f"cat {place}/.codebutler/files/in.txt && touch {place}/.codebutler/x"
+            assert await attack(sandbox, policy, script) == (0, "sent\n")
+            assert not (private / "x").exists()
         await sandbox.release(policy.conversation)
 
 
@@ -138,9 +139,31 @@ async def test_the_workspace_is_the_repository_and_as_well_protected(
     script = "cd /workspace && echo x > made && echo x >> .git/config; echo x > .codebutler/y; mv .git .git2"
     _, said = await attack(sandbox, policy, script)
     assert "cannot create .git/config: Read-only file system" in said
-    assert "cannot create .codebutler/y" in said
     assert "Device or resource busy" in said
     assert (policy.workdir / "made").exists()
+    assert not (policy.workdir / ".codebutler" / "y").exists()
+
+
+def track(repo: Path, name: str) -> None:
+    (repo / name).parent.mkdir()
+    (repo / name).write_text("public")
+    git = ["git", "-c", "safe.directory=*", "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    for words in (["add", name], ["commit", "-qm", "Ours"]):
+        subprocess.run([*git, *words], cwd=repo, check=True)
+    give_away(repo)
+
+
+async def test_what_git_tracks_in_the_private_directory_is_there_and_no_commit_takes_it_away(
+    sandbox: DockerSandbox, policy: SandboxPolicy
+) -> None:
+    track(policy.workdir, ".codebutler/config.json")
+    identity = "-c user.name=t -c user.email=t@example.invalid"
+    commit = f"git status --porcelain; echo more >> README.md; git {identity} commit -qam more; git status --porcelain"
+    for place in (policy.workdir, "/workspace"):
+        assert await attack(sandbox, policy, f"cd {place}; {commit}; git ls-files .codebutler") == (
+            0,
+            ".codebutler/config.json\n",
+        )
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])

@@ -115,8 +115,7 @@ async def test_no_private_directory_can_be_made_where_there_is_none(
 ) -> None:
     private = policy.workdir / ".codebutler"
     shutil.rmtree(private)
-    code, _ = await attack(sandbox, policy, "mkdir -p .codebutler; echo evil > .codebutler/config.json")
-    assert code != 0
+    await attack(sandbox, policy, "mkdir -p .codebutler; echo evil > .codebutler/config.json")
     assert list(private.iterdir()) == []
 
 
@@ -134,10 +133,7 @@ async def test_secrets_are_not_there(sandbox: BwrapSandbox, policy: SandboxPolic
 async def test_the_private_directory_takes_nothing_but_files(
     sandbox: BwrapSandbox, policy: SandboxPolicy
 ) -> None:
-    code, _ = await attack(
-        sandbox, policy, "echo sent > .codebutler/files/a && echo evil > .codebutler/config.json"
-    )
-    assert code != 0
+    await attack(sandbox, policy, "echo sent > .codebutler/files/a && echo evil > .codebutler/config.json")
     assert (policy.workdir / ".codebutler" / "files" / "a").read_text() == "sent\n"
     assert not (policy.workdir / ".codebutler" / "config.json").exists()
 

@@ -228,3 +228,18 @@ async def test_a_lock_that_git_left_and_a_head_on_no_branch_are_no_hindrance(rep
     assert (repo / "a.txt").read_text() == "one\ntwo\nthree\n"
     # Whose it is, nobody knows: a git that still works would lose what it writes.
     assert lock.read_bytes() == b"half an index"
+
+
+async def test_what_is_committed_of_our_own_files_is_no_change_of_a_turn(repo: Path, tree: Tree) -> None:
+    (repo / ".codebutler").mkdir()
+    (repo / ".codebutler" / "jobs.yaml").write_text("one\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "jobs")
+    before = await tree.snapshot("t1/before")
+    (repo / ".codebutler" / "jobs.yaml").write_text("two\n")
+    git(repo, "commit", "-qam", "other jobs")
+    after = await tree.snapshot("t1/after")
+    assert before is not None
+    assert after is not None
+    assert (await tree.difference()).stat == ""
+    assert (await tree.put_back(before.commit, after.commit, "apply")).undone == 0

@@ -64,3 +64,27 @@ def test_an_empty_list_is_nobody() -> None:
     assert not Hosts().allow(Place("example.org", 443))
     assert Hosts().told() == "none"
     assert Hosts(("a.example", "b.example")).told() == "a.example, b.example"
+
+
+@pytest.mark.parametrize(
+    ("entries", "local"),
+    [
+        (("127.0.0.1:5432", "localhost:8080"), {5432: "127.0.0.1", 8080: "localhost"}),
+        (("127.0.0.1",), {80: "127.0.0.1", 443: "127.0.0.1"}),
+        (("LOCALHOST.:9000", "127.0.0.1:9000"), {9000: "localhost"}),
+        (
+            (
+                "127.0.0.2:1",
+                "[::1]:2",
+                "10.0.0.5:3",
+                "example.org:4",
+                "*.localhost:5",
+                "127.1:6",
+                "127.0.0.1:0",
+            ),
+            {},
+        ),
+    ],
+)
+def test_which_ports_of_this_machine_are_listed(entries: tuple[str, ...], local: dict[int, str]) -> None:
+    assert {port: at.host for port, at in Hosts(entries).local.items()} == local

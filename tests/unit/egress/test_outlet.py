@@ -61,7 +61,12 @@ def test_an_agent_is_told_what_it_reaches_and_whom_to_ask() -> None:
     told = for_agents(SandboxSection(hosts=("pypi.org",)), "bwrap", {}).told()
     assert "reaches pypi.org." in told
     assert "`sandbox.hosts`" in told
-    assert for_agents(SandboxSection(network="open"), "bwrap", {}).told() == ""
+    assert "sandbox.hosts" not in for_agents(SandboxSection(network="open"), "bwrap", {}).told()
+
+
+def test_an_agent_behind_walls_is_told_what_git_cannot_do_there() -> None:
+    assert "`git config`" in for_agents(SandboxSection(), "docker", {}).told()
+    assert for_agents(SandboxSection(), "none", {}).told() == ""
 
 
 async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:

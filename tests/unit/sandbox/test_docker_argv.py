@@ -60,6 +60,16 @@ def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> Non
     )
 
 
+def test_what_git_may_track_has_a_place_of_its_own_to_lie_in() -> None:
+    tracking = replace(CHECKOUT, index=Path("/home/u/repo/.git/index"))
+    given = words(run_options(INSIDE, tracking, AGENT, container_limits(SandboxSection())))
+    private = "rw,nosuid,nodev,mode=0755,uid=1000,gid=1000,size=64m"
+    assert [word for word in given if ".codebutler:" in word] == [
+        f"--tmpfs=/home/u/repo/.codebutler:{private}",
+        f"--tmpfs=/workspace/.codebutler:{private}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("section", "instead"),
     [

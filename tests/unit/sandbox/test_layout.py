@@ -73,6 +73,13 @@ def test_git_is_pinned_and_what_it_runs_is_read_only() -> None:
     assert f"--tmpfs {REPO}/.codebutler --bind {REPO}/.codebutler/files" in argv
 
 
+def test_what_git_may_track_has_a_place_of_its_own_to_lie_in() -> None:
+    tracking = replace(CHECKOUT, index=REPO / ".git/index")
+    argv = " ".join(bwrap_argv(("true",), replace(INSIDE, scratch_bytes=4096), tracking, SYSTEM))
+    assert f"--size 4096 --tmpfs {REPO}/.codebutler --bind {REPO}/.codebutler/files" in argv
+    assert f"--remount-ro {REPO}/.codebutler" not in argv
+
+
 def test_the_command_comes_last_behind_a_double_dash() -> None:
     argv = bwrap_argv(("--evil", "--bind", "/"), INSIDE, CHECKOUT, SYSTEM)
     assert argv[-6:] == ("--chdir", str(REPO), "--", "--evil", "--bind", "/")

@@ -62,6 +62,10 @@ class Dialer:
             return await self._through(proxy, wanted)
         return await self._open(await self._checked(wanted), wanted.port)
 
+    async def local(self, wanted: Place) -> Streams:
+        """A connection to this machine's own loopback, past every proxy. Raises UnreachableError."""
+        return await self._open(wanted.host, wanted.port)
+
     async def service(self, wanted: Place, *, secure: bool) -> Streams:
         """A connection to a service that trusted configuration names, wherever it is. Raises UnreachableError."""
         proxy = self._proxy(wanted)

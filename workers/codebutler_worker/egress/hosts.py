@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 PORTS = (80, 443)
 """What a name without a port stands for."""
+LOCAL = ("127.0.0.1", "localhost")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,254}))(?::([0-9]{1,5}))?")
 
@@ -57,6 +58,14 @@ class Hosts:
     def allow(self, wanted: Place) -> bool:
         """Whether ``wanted`` is on the list."""
         return any(_fits(entry, wanted) for entry in self.entries)
+
+    @property
+    def local(self) -> dict[int, Place]:
+        """Port to place of what is listed of this machine's own loopback. A program's own loopback is another one, to
+        which it goes without asking a proxy."""
+        named = [(place(entry), place(entry, port)) for entry in self.entries for port in PORTS]
+        found = [with_port or by_scheme for with_port, by_scheme in named]
+        return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
 
     def told(self) -> str:
         """For people."""

@@ -15,6 +15,7 @@ from codebutler_worker.egress.hosts import PORTS, Hosts, Place
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way
+from codebutler_worker.sandbox import committing
 
 Kind = Literal["none", "hosts", "open"]
 
@@ -57,10 +58,9 @@ class Outlet:
         return await self.egress.open(rules, self.kind, uid)
 
     def told(self) -> str:
-        """What an agent is to know about its network; "" if there is nothing to know."""
-        if self.kind != "hosts":
-            return ""
-        return TOLD.format(hosts=", ".join(self.hosts) or "nothing")
+        """What an agent is to know about its sandbox; "" if there is nothing to know."""
+        network = TOLD.format(hosts=", ".join(self.hosts) or "nothing") if self.kind == "hosts" else ""
+        return "\n\n".join(filter(None, (network, committing.TOLD if self.walls else "")))
 
 
 def noted(text: str, refused: Sequence[Place]) -> str:

@@ -71,13 +71,18 @@ class Proxy:
         if self._ahead is not None:
             await self._ahead.close()
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request, or one tunnel."""
+    async def handle(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: Place | None = None
+    ) -> None:
+        """One request, or one tunnel. ``local``: a port of this machine's loopback to which it is a connection."""
         try:
             async with self._room:
-                await self._answer(reader, writer)
-        except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError):
-            pass  # whoever asked has gone, or never asked
+                if local is None:
+                    await self._answer(reader, writer)
+                else:
+                    await self._join((reader, writer), await self.dialer.local(local))
+        except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, UnreachableError):
+            pass  # whoever asked has gone, or never asked; or nobody is there
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -113,8 +118,11 @@ class Proxy:
         if not self._allowed(wanted, client[1]):
             return
         server = await self.dialer.public(wanted)
+        client[1].write(ESTABLISHED)
+        await self._join(client, server)
+
+    async def _join(self, client: Streams, server: Streams) -> None:
         try:
-            client[1].write(ESTABLISHED)
             await relay.both_ways(client, server)
         finally:
             abort(server[1].transport)

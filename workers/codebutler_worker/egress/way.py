@@ -36,6 +36,8 @@ BACKLOG = 128
 LOOPBACK = "127.0.0.1"
 SHORT = "/tmp"  # noqa: S108 - the path of a Unix socket has at most 107 bytes
 TOLD_AT_MOST = 1000
+FORWARDED_AT_MOST = 64
+"""Ports of this machine's loopback: as many descriptors, and some more, can be handed out at once (unix(7))."""
 HELD_AT_MOST = 256
 """Connections of one program; agents and package managers have a few dozen."""
 HERE = "localhost,127.0.0.1,::1"
@@ -67,7 +69,7 @@ class Way:
         self.refused: list[Place] = []
         """What the program asked for and may not reach, each once."""
         self._proxy = proxy
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._listener: socket.socket | None = None
         self._directory: Path | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,14 +104,16 @@ class Way:
     async def here(self) -> None:
         """Answer on this machine's own loopback: for programs that have its network."""
         await self._serve(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
-        assert self._server is not None
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self._servers[0].sockets[0].getsockname()[1]
 
     def behind_door(self, uid: int | None) -> None:
-        """Answer in the namespace that the door's first visitor comes from. Raises OSError."""
+        """Answer in the namespace that the door's first visitor comes from: as a proxy, and in the place of each port
+        of this machine's loopback that is listed. Raises OSError."""
+        local = tuple(sorted(self._proxy.rules.hosts.local))[:FORWARDED_AT_MOST]
+        port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
         self._directory = Path(tempfile.mkdtemp(prefix="cb-way-", dir=SHORT))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        door = Door(self._directory / "door", PORT)
+        door = Door(self._directory / "door", port, local)
         try:
             self._listener.bind(str(door.path))
             self._listener.listen(1)
@@ -120,7 +124,7 @@ class Way:
         except OSError:
             self._shut()
             raise
-        self.network, self.port = door, PORT
+        self.network, self.port = door, port
         self._keep(self._take(self._listener))
 
     def prepare(self) -> None:
@@ -131,8 +135,8 @@ class Way:
     async def close(self) -> None:
         """Nothing gets through any more."""
         self._closed = True
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -162,20 +166,25 @@ class Way:
                 connection, _ = await asyncio.get_running_loop().sock_accept(listener)
                 with connection:
                     given = await received(connection)
-                if given is not None:
-                    await self._serve(given)
+                for listener in given:
+                    await self._serve(listener)
         except (OSError, TimeoutError) as error:
             log.warning("an agent has no way out of its sandbox: %s", error or type(error).__name__)
         finally:
             self._shut()
 
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: Place | None
+    ) -> None:
         try:
-            await self._proxy.handle(reader, writer)
+            await self._proxy.handle(reader, writer, local)
         finally:
             self._writers.discard(writer)
 
     async def _serve(self, listener: socket.socket) -> None:
+        """Answer there: in the place of what the configuration names, where it listens on such a port."""
+        local = self._proxy.rules.hosts.local.get(listener.getsockname()[1])
+
         def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             # Each holds a descriptor of ours, and perhaps another one for where it leads.
             if self._closed or len(self._writers) >= HELD_AT_MOST:
@@ -183,9 +192,9 @@ class Way:
                 return
             # A task that is cancelled before it begins closes nothing: its connection is kept here, too.
             self._writers.add(writer)
-            self._keep(self._handle(reader, writer))
+            self._keep(self._handle(reader, writer, local))
 
-        self._server = await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES)
+        self._servers.append(await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES))
 
 
 @dataclass(slots=True)
@@ -222,20 +231,21 @@ class Egress:
             log.warning("an agent was refused %s: to open it, %s", place.authority, OPENING)
 
 
-def receive(connection: socket.socket) -> socket.socket | None:
-    """The listening socket that is handed out, None if it is none on the loopback."""
-    _, fds, _, _ = socket.recv_fds(connection, 1, 1)
-    given = [socket.socket(fileno=fd) for fd in fds]
-    for one in given:
+def receive(connection: socket.socket) -> list[socket.socket]:
+    """The listening sockets that are handed out; one that is none on the loopback is closed."""
+    _, fds, _, _ = socket.recv_fds(connection, 1, 1 + FORWARDED_AT_MOST)
+    given = []
+    for one in [socket.socket(fileno=fd) for fd in fds]:
         listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         if one.family == socket.AF_INET and listens and one.getsockname()[0] == LOOPBACK:
             one.settimeout(0)
-            return one
-        one.close()
-    return None
+            given.append(one)
+        else:
+            one.close()
+    return given
 
 
-async def received(connection: socket.socket) -> socket.socket | None:
+async def received(connection: socket.socket) -> list[socket.socket]:
     """``receive``, once something is there. Without a thread: a hop to one and back takes longer than all the rest."""
     loop, sent = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(connection, sent.set)

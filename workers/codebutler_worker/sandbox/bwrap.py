@@ -19,6 +19,7 @@ from codebutler_worker.sandbox.person import require_way
 from codebutler_worker.sandbox.pins import Pins, Watcher
 from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program, inspect_system
+from codebutler_worker.sandbox.tracked import with_tracked
 from codebutler_worker.sandbox.view import View
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
@@ -71,6 +72,7 @@ class BwrapSandbox:
         )
         if self._system.uid == 0 and not checkout.owner.is_root:
             require_way(checkout.owner, checkout.root, *inside.named)
+        argv = with_tracked(argv, checkout)
         if isinstance(policy.network, Door):
             argv, quiet = self._through(policy.network, argv)
             inside = replace(inside, env=(*inside.env, *quiet))

@@ -34,7 +34,8 @@ class Checkout:
 
     ``pinned`` are bound onto themselves, so that they cannot be renamed away; ``fixed`` are read-only; ``closed`` are
     directories in which nothing can be made or taken away, but what is pinned there can be written. ``private`` is
-    hidden but for ``shared``. ``shared_git``: git gives what it makes to a group (core.sharedRepository).
+    hidden but for ``shared``. ``shared_git``: git gives what it makes to a group (core.sharedRepository). ``index``:
+    where git's index is or will be, None without git.
 
     Whatever is named here is named for every program in the directory, also while another one is started: else the
     first could put a link into its place between our look and the mount.
@@ -48,6 +49,12 @@ class Checkout:
     private: Path | None = None
     shared: tuple[Path, ...] = ()
     shared_git: bool = False
+    index: Path | None = None
+
+    @property
+    def hides_tracked(self) -> bool:
+        """Whether what is hidden may be something that git tracks: then it is a place to write in."""
+        return self.private is not None and self.index is not None
 
     @property
     def lasting(self) -> frozenset[Path]:
@@ -74,6 +81,7 @@ def inspect_checkout(workdir: Path) -> Checkout:
     owner = workdir.stat()
     try:
         pinned, fixed, closed = _git(workdir)
+        index = _git_directory_of(workdir) / "index" if pinned else None
         private, shared = _private(workdir)
     except UnsafePathError as error:
         raise SandboxUnavailableError(
@@ -88,6 +96,7 @@ def inspect_checkout(workdir: Path) -> Checkout:
         private=private,
         shared=shared,
         shared_git=any(path.stat().st_mode & stat.S_ISGID for path in pinned[:1]),
+        index=index,
     )
 
 
@@ -179,7 +188,7 @@ def _common_directory(root: Path) -> Path:
     The ``.git`` file is the agent's to write when nothing fixed it, so both directions have to agree, and what
     it names has to lie where the agent cannot have made it.
     """
-    entry = _pointer(root, ".git", root, prefix="gitdir:")
+    entry = _git_directory_of(root)
     common = entry.parent.parent
     known = (
         entry.parent.name == "worktrees"
@@ -195,6 +204,11 @@ def _common_directory(root: Path) -> Path:
             f"{root}/.git is a file that names no worktree of a repository; submodules cannot be registered alone"
         )
     return common
+
+
+def _git_directory_of(root: Path) -> Path:
+    """``.git``, or what it names where it is a file."""
+    return root / ".git" if (root / ".git").is_dir() else _pointer(root, ".git", root, prefix="gitdir:")
 
 
 def _pointer(root: Path, relative: str, base: Path, prefix: str = "") -> Path:

@@ -15,7 +15,7 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.containers import Container, Containers, Recipe
-from codebutler_worker.sandbox.docker_argv import PLACE, Identity, exec_argv, run_options, words
+from codebutler_worker.sandbox.docker_argv import PLACE, WORKSPACE, Identity, exec_argv, run_options, words
 from codebutler_worker.sandbox.docker_client import Docker
 from codebutler_worker.sandbox.filterfile import ProfileFile
 from codebutler_worker.sandbox.handover import through
@@ -25,6 +25,7 @@ from codebutler_worker.sandbox.none import environment
 from codebutler_worker.sandbox.pins import Pins, Watcher
 from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy
 from codebutler_worker.sandbox.system import find_program
+from codebutler_worker.sandbox.tracked import with_tracked
 from codebutler_worker.sandbox.view import View
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
@@ -78,6 +79,7 @@ class DockerSandbox:
         inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
         who = Identity.of(checkout.owner.uid, checkout.owner.gid)
+        argv = with_tracked(argv, checkout, f". {WORKSPACE}")
         behind_door = isinstance(policy.network, Door)
         if isinstance(policy.network, Door):
             argv = through(policy.network, PYTHON, argv)

@@ -172,7 +172,11 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path, identity: Identit
     options += [Bind(path, to) for path, to in _moved(checkout.pinned, checkout.root, place)]
     read_only = (*checkout.closed, *checkout.fixed)  # docker mounts what lies deeper later
     options += [Bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
-    options += [_empty(to, identity) for _, to in _moved((*hidden, *private), checkout.root, place)]
+    options += [_empty(to, identity) for _, to in _moved(hidden, checkout.root, place)]
+    options += [
+        _empty(to, identity, writable=checkout.hides_tracked)
+        for _, to in _moved(private, checkout.root, place)
+    ]
     options += [Bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
     return options
 
@@ -189,10 +193,12 @@ def _field(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text
 
 
-def _empty(path: Path, identity: Identity) -> str:
+def _empty(path: Path, identity: Identity, *, writable: bool = False) -> str:
     # Of whoever has to pass: the daemon gives it the mode of the directory below, whatever is said here.
-    owner = f"uid={identity.uid},gid={identity.gid}"
-    return f"--tmpfs={path}:ro,nosuid,nodev,noexec,mode=0755,{owner},size=4k"
+    owner = f"mode=0755,uid={identity.uid},gid={identity.gid}"
+    if writable:
+        return f"--tmpfs={path}:rw,nosuid,nodev,{owner},size=64m"
+    return f"--tmpfs={path}:ro,nosuid,nodev,noexec,{owner},size=4k"
 
 
 def _below(path: Path, places: tuple[str, ...]) -> bool:

@@ -151,10 +151,12 @@ def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
         if path.is_relative_to(checkout.root):
             options += _empty(path)
     if checkout.private:
-        options += ["--tmpfs", str(checkout.private)]
+        writable = checkout.hides_tracked
+        options += _scratch(inside, str(checkout.private)) if writable else ["--tmpfs", str(checkout.private)]
         for path in checkout.shared:
             options += ["--bind", str(path), str(path)]
-        options += ["--remount-ro", str(checkout.private)]
+        if not writable:
+            options += ["--remount-ro", str(checkout.private)]
     return options
 
 

@@ -11,11 +11,19 @@ from typing import Literal, Protocol, runtime_checkable
 @dataclass(frozen=True, slots=True)
 class Door:
     """The only way out of a namespace without network: ``path`` is a Unix socket over which what starts the program
-    hands out the listening socket it made inside, on 127.0.0.1:``port``. Who answers there decides about each host.
+    hands out the listening sockets it made inside: on 127.0.0.1:``port``, where who answers decides about each host,
+    and on ``others``, which are ports of this machine's own loopback. One of these that cannot be had inside is left
+    out.
     """
 
     path: Path
     port: int
+    others: tuple[int, ...] = ()
+
+    @property
+    def ports(self) -> str:
+        """All of them, for a command line."""
+        return ",".join(map(str, (self.port, *self.others)))
 
 
 Network = Literal["none", "open"] | Door

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from codebutler_worker.sandbox.committing import hint
+
 HEAD_CHARS = 6_000
 TAIL_CHARS = 18_000
 _ESCAPES = re.compile(
@@ -21,12 +23,15 @@ def shown(text: str) -> str:
 
 
 def told(text: str) -> tuple[str, bool]:
-    """The beginning and the end of what a program wrote, and whether something is left out."""
+    """The beginning and the end of what a program wrote, with advice where the walls are in its way, and whether
+    something is left out."""
     text = shown(text).rstrip()
+    advice = f"\n({hint(text)})" if hint(text) else ""
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
-        return text, False
+        return text + advice, False
     left_out = len(text) - HEAD_CHARS - TAIL_CHARS
-    return f"{text[:HEAD_CHARS]}\n[… {left_out} characters are left out …]\n{text[-TAIL_CHARS:]}", True
+    kept = f"{text[:HEAD_CHARS]}\n[… {left_out} characters are left out …]\n{text[-TAIL_CHARS:]}"
+    return kept + advice, True
 
 
 def _last(line: str) -> str:

@@ -14,7 +14,7 @@ from codebutler.errors import AgentUnavailableError, CodeButlerError
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from codebutler_worker.tree.scripts import CONFIG, ENV, NO_REPOSITORY
+from codebutler_worker.tree.scripts import CONFIG, ENV, NO_REPOSITORY, OURS
 
 LIMIT_BYTES = 8 * 2**20
 LIMIT_S = 60.0
@@ -43,7 +43,9 @@ class Git:
     def __init__(self, sandbox: Sandbox, workdir: Path, home: Path) -> None:
         self._sandbox = sandbox
         self.workdir = workdir
-        self._policy = SandboxPolicy(workdir=workdir, home=home, env=environment(), network="none")
+        self._policy = SandboxPolicy(
+            workdir=workdir, home=home, env={**environment(), **OURS}, network="none"
+        )
 
     def has_repository(self) -> bool:
         """Whether there is a git directory at all; starts nothing."""

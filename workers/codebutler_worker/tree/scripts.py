@@ -12,11 +12,15 @@ ENV = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+}
+
+OURS = {
     "GIT_AUTHOR_NAME": "CodeButler",
     "GIT_AUTHOR_EMAIL": "codebutler@localhost",
     "GIT_COMMITTER_NAME": "CodeButler",
     "GIT_COMMITTER_EMAIL": "codebutler@localhost",
 }
+"""Who makes the commits that keep snapshots: no person's."""
 
 CONFIG = (
     ("core.fsmonitor", "false"),
@@ -34,7 +38,8 @@ NO_REPOSITORY = 9
 
 FUNCTIONS = f"""
 set -u
-diffs() {{ git --no-pager diff --no-color --no-ext-diff --no-textconv "$@"; }}
+# Agents see what git tracks of ours only as git has it: no snapshot says what became of it.
+diffs() {{ git --no-pager diff --no-color --no-ext-diff --no-textconv "$@" -- . ':(exclude,top).codebutler'; }}
 
 find_own() {{
   if [ -d .git ]; then dir=$PWD/.git; else dir=$(git rev-parse --absolute-git-dir) || exit {NO_REPOSITORY}; fi
@@ -108,9 +113,9 @@ if [ "$4" = now ]; then
 else
   from=$3 to=$4
 fi
-diffs --stat=90 "$from" "$to" -- || exit 1
+diffs --stat=90 "$from" "$to" || exit 1
 printf '\\0'
-diffs "$from" "$to" -- | head -c "$2"
+diffs "$from" "$to" | head -c "$2"
 """
 """Arguments: the size limit in blocks, how many bytes of the difference, and two commits, or - and ``now`` for the
 working tree against HEAD. Prints a summary, NUL, and the difference."""
@@ -128,14 +133,14 @@ export after
 [ "$4" = now ] && top=HEAD || top=$4^
 commits=$(git rev-list --count "$before^..$top" 2>/dev/null) || commits=0
 printf '%s\\0' "$commits"
-diffs --binary --full-index --no-renames "$before" "$after" -- > "$own/patch" || exit 1
+diffs --binary --full-index --no-renames "$before" "$after" > "$own/patch" || exit 1
 [ -s "$own/patch" ] || exit 0
 if git apply -R --check --whitespace=nowarn "$own/patch" 2>/dev/null; then
   [ "$mode" = check ] || git apply -R --whitespace=nowarn "$own/patch" || exit 1
-  diffs -z --name-only --no-renames --diff-filter=A "$before" "$after" -- | each 's|^|-|'
-  diffs -z --name-only --no-renames --diff-filter=a "$before" "$after" -- | each 's|^|+|'
+  diffs -z --name-only --no-renames --diff-filter=A "$before" "$after" | each 's|^|-|'
+  diffs -z --name-only --no-renames --diff-filter=a "$before" "$after" | each 's|^|+|'
 else
-  diffs -z --name-only --no-renames "$before" "$after" -- | xargs -0 -n 1 sh -c '
+  diffs -z --name-only --no-renames "$before" "$after" | xargs -0 -n 1 sh -c '
     git --no-pager diff --no-ext-diff --no-textconv --binary --full-index --no-renames \\
       "$before" "$after" -- ":(top,literal)$1" > "$own/patch"
     [ "$mode" = check ] && check=--check || check=

@@ -17,6 +17,7 @@ from codebutler_worker.agents.shell.command import is_key, keys
 from codebutler_worker.agents.shell.hearing import Hearing
 from codebutler_worker.agents.shell.screen import Terminal
 from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
+from codebutler_worker.sandbox.committing import hint
 
 FIRST_S = 0.3
 QUIET_S = 0.3
@@ -184,7 +185,8 @@ class Run:
         """What is to be said about its end besides the exit code."""
         if self.why == "password":
             return ENDED_AT_PROMPT
-        return self._process.limit_hit if self._process.returncode else ""
+        limit_hit = self._process.limit_hit if self._process.returncode else ""
+        return limit_hit or hint(self._tail())
 
     async def _press(self, data: bytes) -> bool:
         """Write what is typed; False if the program does not read. A program that reads key by key takes what comes
