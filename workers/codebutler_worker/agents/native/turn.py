@@ -40,6 +40,7 @@ from codebutler_worker.agents.native.model import (
 )
 from codebutler_worker.agents.native.session import Session
 from codebutler_worker.agents.native.waits import Waits, following
+from codebutler_worker.tools.repair import as_json
 
 NOTHING = "(done)"
 """Some services refuse a result without a word."""
@@ -181,7 +182,7 @@ class Turn:
         """The answer goes into the session before anything is done with it."""
         said = unique(reply.said, self._session.messages)
         if said.content.strip() or said.calls:
-            await self._session.say(said)
+            await self._session.say(readable(said))
         reply = replace(reply, said=said)
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
 
@@ -193,9 +194,10 @@ class Turn:
                     continue
                 result = event.result
                 await self._session.keep(*event.records)
-                await self._session.say(Told(call.id, result.text or NOTHING))
-                fine = result.ok or event.person
-                self.progress = loop.acted(self.progress, ok=fine, error=result.text, again=event.again)
+                after = loop.acted(self.progress, result.text, valid=event.valid, again=event.again)
+                warning = [loop.REPEATED] if loop.repeats(after) else []
+                await self._session.say(Told(call.id, "\n".join([result.text or NOTHING, *warning])))
+                self.progress = after
                 if event.end is not None and not self._said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
                 self._log.called(call, result, event.duration_s)
@@ -226,6 +228,13 @@ class Turn:
         total = None if cost is None or before is None else before + cost
         self.progress = replace(self.progress, tokens=tokens, cost_usd=total)
         return reply.said.content
+
+
+def readable(said: Assistant) -> Assistant:
+    """With arguments that are JSON, whatever the model wrote: services read what they are sent again, and some refuse
+    a conversation with a call that they cannot read."""
+    calls = tuple(Call(call.id, call.name, as_json(call.arguments)) for call in said.calls)
+    return Assistant(said.content, calls, said.reasoning)
 
 
 def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
