@@ -257,12 +257,12 @@ TASKS = (
         (
             do(edit("a.txt", "one", "1")),
             do(edit("a.txt", "one two", "1 two")),
-            do(("edit_file", {"path": "a.txt", "old": "two", "new": "2", "al": True})),
+            do(("edit_file", {"path": "a.txt", "replacement": "2"})),
             do(edit("a.txt", "two", "2")),
             says("Mended."),
         ),
         lambda repo: text(repo, "a.txt") == "1 2 one\n",
-        ("`old` is there 2 times", "these arguments are not what it takes"),
+        ("`old` is there 2 times", "missing required field `old`"),
     ),
     Task(
         "work is committed with git",

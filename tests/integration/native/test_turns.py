@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,7 @@ async def test_what_no_tool_understands_is_told_to_the_model_and_three_in_a_row_
 
 
 async def test_a_tool_that_fails_honestly_is_no_reason_to_give_up(studio: Studio) -> None:
-    failing = [
+    failing: list[tuple[str, dict[str, Any]]] = [
         *(("read_files", {"paths": [f"missing{at}"]}) for at in range(3)),
         *(("edit_file", {"path": "src/app.py", "old": f"nothing {at}", "new": ""}) for at in range(3)),
         *(("run_terminal_command", {"command": f"exit {at + 1}"}) for at in range(3)),

@@ -103,11 +103,16 @@ class Ran:
     """A program that ended: what it wrote (stderr among stdout), and its exit code. ``note`` is one line about a limit
     it ran into, "" if none; ``container`` the name of the one it was in."""
 
-    output: str
+    data: bytes
     exit_code: int
     truncated: bool = False
     note: str = ""
     container: str = ""
+
+    @property
+    def output(self) -> str:
+        """What it wrote, as UTF-8 as far as that goes."""
+        return self.data.decode(errors="replace")
 
 
 class Programs(Protocol):

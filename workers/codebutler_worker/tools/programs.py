@@ -62,7 +62,7 @@ class SandboxPrograms:
             raise ToolError(str(error)) from error
         if kept.full:
             code, note = 0, note or "it wrote more than is kept, and was ended"
-        return Ran(kept.text, code, truncated=kept.full, note=note, container=container)
+        return Ran(kept.data, code, truncated=kept.full, note=note, container=container)
 
 
 class NotingPrograms:
@@ -99,5 +99,5 @@ class _Kept:
                 return
 
     @property
-    def text(self) -> str:
-        return b"\n".join(self._lines).decode(errors="replace")
+    def data(self) -> bytes:
+        return b"\n".join(self._lines)
