@@ -22,6 +22,7 @@ from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.walls import as_it_is
@@ -53,6 +54,8 @@ class Studio:
     turns: int = 0
     backend: NativeBackend | None = None
     sandbox: Sandbox = field(default_factory=as_it_is)
+    outlet: Outlet = field(default_factory=lambda: Outlet("none"))
+    clock: SystemClock = field(default_factory=SystemClock)
     policy: Callable[[Studio], SandboxPolicy] = lambda studio: tool_policy(
         studio.repo, studio.home, PATH, {}, "C1:1.0"
     )
@@ -61,10 +64,10 @@ class Studio:
         """The agent, made when first asked for."""
         if self.backend is None:
             thinker = Thinker(model=self.model, context=self.context, cost=self.cost)
-            walls = Walls(self.sandbox, lambda _workdir, _chat: self.policy(self))
+            walls = Walls(self.sandbox, lambda _workdir, _chat: self.policy(self), self.outlet)
             offered = tools(Config(native=self.section))
             sessions = Sessions(self.repo, 30)
-            self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, SystemClock())
+            self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, self.clock)
             self.backend.logs = SessionLogs(self.repo, 30)
         return self.backend
 

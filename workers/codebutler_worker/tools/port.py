@@ -116,12 +116,19 @@ class Ran:
 
 
 class Programs(Protocol):
-    """Runs programs behind the walls, without network, each until it ends."""
+    """Runs programs behind the walls, each until it ends."""
 
     async def run(
-        self, argv: tuple[str, ...], *, stdin: bytes = b"", limit_bytes: int = 65_536, limit_s: float = 60.0
+        self,
+        argv: tuple[str, ...],
+        *,
+        stdin: bytes = b"",
+        limit_bytes: int = 65_536,
+        limit_s: float = 60.0,
+        network: bool = False,
     ) -> Ran:
-        """What takes longer than ``limit_s`` is ended, with exit code 124. Raises ToolError if it cannot be started."""
+        """What takes longer than ``limit_s`` is ended, with exit code 124. ``network``: with the agent's way out, if it
+        has one. Raises ToolError if it cannot be started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class RunTerminalCommand:
     description = (
         "Run a command in a bash that keeps its directory and variables from call to call. "
         "A command that takes longer than wait_s goes on: call again without a command to read what it writes next, "
-        "with `type` to answer it, or with signal CTRL_C to interrupt it. There is no network."
+        "with `type` to answer it, or with signal CTRL_C to interrupt it."
     )
     kind: Kind = "command"
     arguments = RunTerminalCommandArguments

@@ -109,6 +109,10 @@ class Acting:
         async for event in self._settle(use_id, described, result):
             yield _noted(replace(event, duration_s=took_s), note) if isinstance(event, Done) else event
 
+    def named(self, said: str) -> str:
+        """The tool that is meant by a name, if one is; else the name."""
+        return tool_named(said, self._tools) or said
+
     async def foresee(self, calls: Sequence[Call]) -> AsyncGenerator[AgentEvent]:
         """Ask for leave for several calls at once: people decide about them together."""
         for call in calls if len(calls) > 1 else ():

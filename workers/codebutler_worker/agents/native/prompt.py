@@ -36,10 +36,9 @@ You are part of CodeButler. If this repository is CodeButler's own source, its A
 change yourself there as you would change any other program."""
 TERMINAL = (
     "run_terminal_command is a bash that keeps its directory and variables. A command that takes longer than you want "
-    "to wait goes on running: read on later, answer it, or stop it with CTRL_C (with KILL if it does not care). "
-    "There is no network."
+    "to wait goes on running: read on later, answer it, or stop it with CTRL_C (with KILL if it does not care)."
 )
-STRICT = "bash runs one program at a time, without a shell. There is no network."
+STRICT = "bash runs one program at a time, without a shell."
 
 
 def standing_orders(workdir: Path, appended: str, *, strict: bool) -> str:

@@ -180,7 +180,7 @@ class Turn:
 
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""
-        said = unique(reply.said, self._session.messages)
+        said = unique(reply.said, self._session.messages, self._acting.named)
         if said.content.strip() or said.calls:
             await self._session.say(readable(said))
         reply = replace(reply, said=said)
@@ -237,12 +237,13 @@ def readable(said: Assistant) -> Assistant:
     return Assistant(said.content, calls, said.reasoning)
 
 
-def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
-    """With ids for its calls that no call before has: some services number those of each answer anew."""
+def unique(said: Assistant, before: Sequence[Message], named: Callable[[str], str] = str) -> Assistant:
+    """With ids for its calls that no call before has (some services number those of each answer anew), and with the
+    tools' own names: some services take no other back."""
     known = {call.id for message in before if isinstance(message, Assistant) for call in message.calls}
     calls = []
     for at, call in enumerate(said.calls):
         call_id = f"call_{len(before)}_{at}" if not call.id or call.id in known else call.id
         known.add(call_id)
-        calls.append(Call(call_id, call.name, call.arguments))
+        calls.append(Call(call_id, named(call.name), call.arguments))
     return Assistant(said.content, tuple(calls), said.reasoning)
