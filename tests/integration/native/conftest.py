@@ -17,7 +17,7 @@ from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRe
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.made import tools
-from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens, Told
+from codebutler_worker.agents.native.model import Assistant, Call, Model, Reply, Tokens, Told
 from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
@@ -46,6 +46,7 @@ class Studio:
     repo: Path
     home: Path
     model: ScriptedModel = field(default_factory=ScriptedModel)
+    service: Model | None = None
     section: NativeSection = field(default_factory=NativeSection)
     context: int = 100_000
     habits: Habits = field(default_factory=lambda: Habits(limits=Limits(most_turns=20)))
@@ -63,7 +64,7 @@ class Studio:
     def agent(self) -> NativeBackend:
         """The agent, made when first asked for."""
         if self.backend is None:
-            thinker = Thinker(model=self.model, context=self.context, cost=self.cost)
+            thinker = Thinker(model=self.service or self.model, context=self.context, cost=self.cost)
             walls = Walls(self.sandbox, lambda _workdir, _chat: self.policy(self), self.outlet)
             offered = tools(Config(native=self.section))
             sessions = Sessions(self.repo, 30)

@@ -3,6 +3,7 @@ true afterwards, which the model is not told."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def text(repo: Path, path: str) -> str:
 def _each_hit(prompt: Prompt) -> Reply:
     """Renames in every file that the last search has named."""
     hits = next(message.content for message in reversed(prompt.messages) if isinstance(message, Told))
-    files = sorted({line.partition(":")[0] for line in hits.splitlines()})
+    files = sorted({found[1] for found in re.finditer(r"^([\w./-]+):\d+:", hits, re.MULTILINE)})
     return do(
         *(("edit_file", {"path": path, "old": "fetch_all", "new": "load_all", "all": True}) for path in files)
     )

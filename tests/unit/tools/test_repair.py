@@ -168,6 +168,11 @@ def test_whatever_is_written_any_service_can_read_it_again(text: str) -> None:
         ("list_files", {"directory": "src", "recursive": True}, {"path": "src"}),
         ("add_subgoal", {"title": "do it"}, {"text": "do it"}),
         ("update_subgoal", {"id": "1", "status": "In Progress"}, {"number": 1, "state": "in_progress"}),
+        (
+            "update_subgoal",
+            {"number": 1, "state": "done", "description": "why it is done"},
+            {"number": 1, "state": "done"},
+        ),
         ("update_subgoal", {"number": 1, "state": "completed"}, {"number": 1, "state": "done"}),
         (
             "ask_user",

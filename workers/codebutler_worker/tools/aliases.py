@@ -49,6 +49,10 @@ FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 
+_SAID_ALONG = "description explanation reason purpose thought comment note title name id"
+EXPLAINING = frozenset(_SAID_ALONG.split())
+"""What models add to any call: an argument is meant by it only where that one is required."""
+
 VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         value: frozenset(words.split())

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.tools.aliases import FIELDS, TOOLS, VALUES
+from codebutler_worker.tools.aliases import EXPLAINING, FIELDS, TOOLS, VALUES
 from codebutler_worker.tools.lenient import UnreadableError, lenient
 
 _WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "toolinput", "properties"})
@@ -64,13 +64,15 @@ def as_json(text: str) -> str:
 def fitted(given: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The arguments under their own names and in their own types, and the keys that no argument is meant by."""
     known: Mapping[str, Any] = schema["properties"]
+    required: Collection[str] = schema.get("required", ())
     given = _unwrapped(given, known)
     found = {key: value for key, value in given.items() if key in known}
     ignored = []
     for key, value in given.items():
         if key in known:
             continue
-        field = _field(key, [name for name in known if found.get(name) is None])
+        free = required if simplified(key) in EXPLAINING else known
+        field = _field(key, [name for name in free if found.get(name) is None])
         if field is None:
             ignored.append(key)
         else:

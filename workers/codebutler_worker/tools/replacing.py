@@ -147,7 +147,9 @@ def _adapted(line: str, theirs: str, old: str, match: Match, region: str) -> str
         line = indent(line) + _kept(line.lstrip(" \t"), theirs.strip(" \t"), old.strip(" \t"), slipped)
     elif slipped:
         line = line.translate(slipped)
-    return _deepened(line, match) if match.depths and line.strip() else line
+    if match.whole:
+        line = line.rstrip(" \t")
+    return _deepened(line, match) if match.depths and line else line
 
 
 def _kept(line: str, theirs: str, old: str, slipped: dict[int, str]) -> str:

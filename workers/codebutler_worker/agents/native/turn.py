@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as replace_in
+
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import (
     AgentEvent,
@@ -180,9 +182,13 @@ class Turn:
 
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""
-        said = unique(reply.said, self._session.messages, self._acting.named)
+        said = unique(reply.said, self._session.messages)
+        said = with_calls(said, lambda call: replace_in(call, name=self._acting.named(call.name)))
         if said.content.strip() or said.calls:
-            await self._session.say(readable(said))
+            # Services read what they are sent again: some refuse a conversation with arguments that are no JSON.
+            await self._session.say(
+                with_calls(said, lambda call: replace_in(call, arguments=as_json(call.arguments)))
+            )
         reply = replace(reply, said=said)
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
 
@@ -230,20 +236,17 @@ class Turn:
         return reply.said.content
 
 
-def readable(said: Assistant) -> Assistant:
-    """With arguments that are JSON, whatever the model wrote: services read what they are sent again, and some refuse
-    a conversation with a call that they cannot read."""
-    calls = tuple(Call(call.id, call.name, as_json(call.arguments)) for call in said.calls)
-    return Assistant(said.content, calls, said.reasoning)
+def with_calls(said: Assistant, changed: Callable[[Call], Call]) -> Assistant:
+    """The same words with other calls."""
+    return replace_in(said, calls=tuple(changed(call) for call in said.calls))
 
 
-def unique(said: Assistant, before: Sequence[Message], named: Callable[[str], str] = str) -> Assistant:
-    """With ids for its calls that no call before has (some services number those of each answer anew), and with the
-    tools' own names: some services take no other back."""
+def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
+    """With ids for its calls that no call before has: some services number those of each answer anew."""
     known = {call.id for message in before if isinstance(message, Assistant) for call in message.calls}
     calls = []
     for at, call in enumerate(said.calls):
         call_id = f"call_{len(before)}_{at}" if not call.id or call.id in known else call.id
         known.add(call_id)
-        calls.append(Call(call_id, named(call.name), call.arguments))
+        calls.append(Call(call_id, call.name, call.arguments))
     return Assistant(said.content, tuple(calls), said.reasoning)
