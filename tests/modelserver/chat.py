@@ -35,10 +35,12 @@ def events(reply: Reply, piece: int, named: Named = call_id) -> Sequence[dict[st
     found += [_delta({"reasoning_content": reply.thoughts})] if reply.thoughts else []
     found += [_delta({"content": reply.text[at : at + 20]}) for at in range(0, len(reply.text), 20)]
     for index, call in enumerate(reply.calls):
-        function = {"name": call.name, "arguments": ""}
+        # Some services send an object, and that at once.
+        at_once = isinstance(call.written, dict)
+        function = {"name": call.name, "arguments": call.written if at_once else ""}
         head = {"index": index, "id": named(call, index), "type": "function", "function": function}
         found.append(_delta({"tool_calls": [head]}))
-    arguments = [_arguments(call) for call in reply.calls]
+    arguments = ["" if isinstance(call.written, dict) else _arguments(call) for call in reply.calls]
     for at in range(0, max(map(len, arguments), default=0), piece):
         # Parallel calls, interleaved.
         for index, text in enumerate(arguments):
@@ -69,7 +71,7 @@ def usage(reply: Reply) -> dict[str, Any]:
 
 
 def _arguments(call: Call) -> str:
-    return json.dumps(call.input)
+    return call.written if isinstance(call.written, str) and call.written else json.dumps(call.input)
 
 
 def _delta(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from tests.loopback import on_loopback
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The model calls a tool."""
+    """The model calls a tool. ``written``: its arguments as the model wrote them, where that is not the JSON of
+    ``input``."""
 
     name: str
     input: dict[str, Any]
+    written: str | dict[str, Any] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from msgspec import Meta, field
 from codebutler.config.schema.bounds import (
     DayInSeconds,
     HomePath,
+    Limit,
     NotNegative,
     Positive,
     Section,
@@ -42,11 +43,11 @@ class AgentSection(Section, frozen=True):
 
 
 class ClaudeSection(Section, frozen=True):
-    """Claude Code. ``timeout`` is in minutes."""
+    """Claude Code. ``timeout`` is in minutes; ``max_turns`` 0 = no limit."""
 
     binary: str = "claude"
     model: str = ""
-    max_turns: Positive = 10
+    max_turns: Limit = 0
     timeout: YearInMinutes = 30
     permission_mode: PermissionMode = "bypassPermissions"
     project_settings: bool = False
@@ -75,16 +76,16 @@ class Price(Section, frozen=True):
 class NativeSection(Section, frozen=True):
     """Our own agent. An empty ``base_url``, ``model`` or key, or no ``context_tokens``: the preset's.
 
-    ``strict``: single programs of ``allowed_programs`` instead of a terminal. ``max_usd`` and ``max_tokens`` are for
-    one turn. ``web``: whether it is offered web_fetch and web_search, which reach the public internet from outside the
-    walls.
+    ``strict``: single programs of ``allowed_programs`` instead of a terminal. ``max_turns`` (0 = no limit), ``max_usd``
+    and ``max_tokens`` are for one turn. ``web``: whether it is offered web_fetch and web_search, which reach the public
+    internet from outside the walls.
     """
 
     preset: Literal["kimi", "groq", "openai", "ollama"] = "kimi"
     base_url: Annotated[str, Meta(pattern=r"^(https?://.*)?\Z")] = ""
     api_key: str = ""
     model: str = ""
-    max_turns: Positive = 25
+    max_turns: Limit = 0
     timeout: YearInMinutes = 30
     permission_mode: PermissionMode = "bypassPermissions"
     web: bool = True

@@ -7,6 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 Positive = Annotated[int, Meta(ge=1)]
+# 0 = no limit.
+Limit = Annotated[int, Meta(ge=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 # An untrusted file may set these too: no number of them overflows a date or fills the memory.
 DayInSeconds = Annotated[float, Meta(ge=0, le=86_400)]

@@ -17,11 +17,12 @@ from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRe
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.made import tools
-from codebutler_worker.agents.native.model import Assistant, Call, Reply, Tokens, Told
+from codebutler_worker.agents.native.model import Assistant, Call, Model, Reply, Tokens, Told
 from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.walls import as_it_is
@@ -45,6 +46,7 @@ class Studio:
     repo: Path
     home: Path
     model: ScriptedModel = field(default_factory=ScriptedModel)
+    service: Model | None = None
     section: NativeSection = field(default_factory=NativeSection)
     context: int = 100_000
     habits: Habits = field(default_factory=lambda: Habits(limits=Limits(most_turns=20)))
@@ -53,6 +55,8 @@ class Studio:
     turns: int = 0
     backend: NativeBackend | None = None
     sandbox: Sandbox = field(default_factory=as_it_is)
+    outlet: Outlet = field(default_factory=lambda: Outlet("none"))
+    clock: SystemClock = field(default_factory=SystemClock)
     policy: Callable[[Studio], SandboxPolicy] = lambda studio: tool_policy(
         studio.repo, studio.home, PATH, {}, "C1:1.0"
     )
@@ -60,11 +64,11 @@ class Studio:
     def agent(self) -> NativeBackend:
         """The agent, made when first asked for."""
         if self.backend is None:
-            thinker = Thinker(model=self.model, context=self.context, cost=self.cost)
-            walls = Walls(self.sandbox, lambda _workdir, _chat: self.policy(self))
+            thinker = Thinker(model=self.service or self.model, context=self.context, cost=self.cost)
+            walls = Walls(self.sandbox, lambda _workdir, _chat: self.policy(self), self.outlet)
             offered = tools(Config(native=self.section))
             sessions = Sessions(self.repo, 30)
-            self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, SystemClock())
+            self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, self.clock)
             self.backend.logs = SessionLogs(self.repo, 30)
         return self.backend
 

@@ -3,6 +3,7 @@ true afterwards, which the model is not told."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def text(repo: Path, path: str) -> str:
 def _each_hit(prompt: Prompt) -> Reply:
     """Renames in every file that the last search has named."""
     hits = next(message.content for message in reversed(prompt.messages) if isinstance(message, Told))
-    files = sorted({line.partition(":")[0] for line in hits.splitlines()})
+    files = sorted({found[1] for found in re.finditer(r"^([\w./-]+):\d+:", hits, re.MULTILINE)})
     return do(
         *(("edit_file", {"path": path, "old": "fetch_all", "new": "load_all", "all": True}) for path in files)
     )
@@ -257,12 +258,12 @@ TASKS = (
         (
             do(edit("a.txt", "one", "1")),
             do(edit("a.txt", "one two", "1 two")),
-            do(("edit_file", {"path": "a.txt", "old": "two", "new": "2", "al": True})),
+            do(("edit_file", {"path": "a.txt", "replacement": "2"})),
             do(edit("a.txt", "two", "2")),
             says("Mended."),
         ),
         lambda repo: text(repo, "a.txt") == "1 2 one\n",
-        ("`old` is there 2 times", "these arguments are not what it takes"),
+        ("`old` is there 2 times", "missing required field `old`"),
     ),
     Task(
         "work is committed with git",

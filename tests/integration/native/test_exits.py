@@ -10,6 +10,7 @@ from codebutler_worker.agents.backend import Answer, Question, ToolUse
 from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import Exit, Limits
 from codebutler_worker.agents.native.model import Reply
+from codebutler_worker.conversation.line.again import LIMITS
 from tests.integration.native.conftest import Studio, says
 from tests.turns import end
 
@@ -21,7 +22,7 @@ def look(at: int) -> Reply:
 
 
 def wrong(at: int) -> Reply:
-    return says("", ("read_files", {"paths": [f"missing{at}"]}), call_id=str(at))
+    return says("", ("read_files", {"colour": at}), call_id=str(at))
 
 
 def ask() -> Reply:
@@ -31,8 +32,8 @@ def ask() -> Reply:
 CASES: dict[Exit, tuple[tuple[Reply, ...], Limits, str, str]] = {
     "done": ((look(1), says("All of it.")), ROOMY, "done", "All of it."),
     "max_turns": ((look(1), look(2), look(3)), Limits(most_turns=2), "max_turns", "press Continue"),
-    "repeated_call": ((look(1), look(1)), ROOMY, "failed", "list_files twice in a row"),
-    "errors": ((wrong(1), wrong(2), wrong(3), look(4)), ROOMY, "failed", "there is no such file"),
+    "repeated_call": ((look(1),) * 3, ROOMY, "stalled", "the same call (list_files). Tell it"),
+    "errors": ((wrong(1), wrong(2), wrong(3), look(4)), ROOMY, "stalled", "read_files takes paths"),
     "budget": ((look(1), look(2)), Limits(most_turns=9, most_tokens=100), "limit", "native.maxTokens"),
     "needs_user": ((ask(),), ROOMY, "done", "Which one?"),
     "stopped": ((look(1), says("", ("run_terminal_command", {"command": "sleep 60"}))), ROOMY, "stopped", ""),
@@ -59,4 +60,6 @@ async def test_it_ends_in_this_way(studio: Studio, leaving: Exit) -> None:
     ended = end(events)
     assert ended.reason == reason
     assert words in ended.text
+    # Where the loop left by itself a button lets it go on.
+    assert ("press Continue" in ended.text.replace("Press", "press")) == (reason in LIMITS)
     assert studio.log()[-1]["stopped_reason"] == leaving

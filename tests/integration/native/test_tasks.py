@@ -24,21 +24,26 @@ async def test_a_task_comes_to_its_end(studio: Studio, task: Task) -> None:
     studio.sandbox = walled()
     lay_out(studio, task)
     events = await studio.run(task.name, *task.script)
-    assert end(events).ok, end(events)
-    said = shown(events)
-    assert task.answer in said
-    assert task.holds(studio.repo), studio.told()
     messages = studio.model.asked[-1].messages
-    told = "\n".join(message.content for message in messages if isinstance(message, Told))
-    for words in task.told:
-        assert words in told
-    for words in (*task.never, *task.found):
-        assert words not in said
-        assert (words in told) is (words in task.found)
-    meant(studio.repo, task)
+    held(studio, task, events, [message.content for message in messages if isinstance(message, Told)])
     calls = sum(len(message.calls) for message in messages if isinstance(message, Assistant))
     assert calls == sum(line["event"] == "tool" for line in studio.log())
     assert all(line["container_id"] == "bwrap" for line in studio.log() if line["event"] == "tool")
+
+
+def held(studio: Studio, task: Task, events: Sequence[AgentEvent], told: Sequence[str]) -> None:
+    """The task was done, as it was meant; ``told`` is what the model read on its way."""
+    assert end(events).ok, end(events)
+    said = shown(events)
+    assert task.answer in said
+    assert task.holds(studio.repo), told
+    read = "\n".join(told)
+    for words in task.told:
+        assert words in read
+    for words in (*task.never, *task.found):
+        assert words not in said
+        assert (words in read) is (words in task.found)
+    meant(studio.repo, task)
 
 
 def test_what_only_looks_like_a_solution_is_none(studio: Studio) -> None:

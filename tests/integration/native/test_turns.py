@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,15 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.native.backend import Habits
 from codebutler_worker.agents.native.loop import Limits
-from codebutler_worker.agents.native.model import ModelError, System, User
+from codebutler_worker.agents.native.model import (
+    Assistant,
+    Call,
+    ModelError,
+    Reply,
+    System,
+    Tokens,
+    User,
+)
 from codebutler_worker.tools.plan import PlanStep
 from tests.integration.native.conftest import Studio, says, session_of
 from tests.turns import end
@@ -84,27 +94,69 @@ async def test_a_plan_that_was_left_unfinished_is_shown_when_its_session_goes_on
     ]
 
 
-async def test_mistakes_are_told_to_the_model_and_three_in_a_row_end_it(studio: Studio) -> None:
+async def test_what_no_tool_understands_is_told_to_the_model_and_three_in_a_row_end_it(
+    studio: Studio,
+) -> None:
     events = await studio.run(
         "work",
         says("", ("fly", {})),
-        says("", ("read_files", {"paths": "x"}), call_id="b"),
-        says("", ("read_files", {"paths": ["missing"]}), call_id="c"),
+        says("", ("read_files", {"colour": "x"}), call_id="b"),
+        says("", ("edit_file", {"path": "src/app.py"}), call_id="c"),
     )
-    assert (end(events).ok, end(events).reason) == (False, "failed")
-    assert "three steps in a row" in end(events).text
+    assert (end(events).ok, end(events).reason) == (False, "stalled")
+    assert "three answers of the model in a row could not be used (edit_file: " in end(events).text
     assert "there is no tool 'fly': there are list_files" in studio.told()[0]
-    assert "these arguments are not what it takes" in studio.told()[1]
+    assert "read_files takes paths, first_line, lines." in studio.told()[1]
 
 
-async def test_the_same_call_twice_in_a_row_ends_it_undone(studio: Studio) -> None:
+async def test_a_tool_that_fails_honestly_is_no_reason_to_give_up(studio: Studio) -> None:
+    failing: list[tuple[str, dict[str, Any]]] = [
+        *(("read_files", {"paths": [f"missing{at}"]}) for at in range(3)),
+        *(("edit_file", {"path": "src/app.py", "old": f"nothing {at}", "new": ""}) for at in range(3)),
+        *(("run_terminal_command", {"command": f"exit {at + 1}"}) for at in range(3)),
+    ]
+    script = [says("", call, call_id=f"c{at}") for at, call in enumerate(failing)]
+    events = await studio.run("work", *script, says("I could not."))
+    assert (end(events).ok, end(events).text) == (True, "I could not.")
+
+
+async def test_arguments_with_other_names_and_a_fence_around_them_are_understood(studio: Studio) -> None:
+    fenced = Call("a", "Read", '```json\n{"file_path": "src/app.py", "limit": "1",}\n```')
+    extra = Call("b", "edit_file", '{"file": "src/app.py", "old": "hello", "new": "good day", "mode": "x"}')
+    events = await studio.run("work", Reply(Assistant("", (fenced, extra)), Tokens(1, 1)), says("Done."))
+    assert end(events).ok
+    assert "1\tdef greet(name):" in studio.told()[0]
+    assert studio.told()[1].endswith("(Ignored: `mode`. edit_file takes path, old, new, all.)")
+    assert "good day" in (studio.repo / "src" / "app.py").read_text()
+    assert [event.name for event in events if isinstance(event, ToolUse)] == ["read_files", "edit_file"]
+
+
+async def test_what_is_sent_back_to_the_service_is_json_whatever_the_model_wrote(studio: Studio) -> None:
+    calls = tuple(
+        Call(f"c{at}", "read_files", text)
+        for at, text in enumerate(("{'path': 'README.md'}", "what?", '{"paths": ["a"]}'))
+    )
+    await studio.run("work", Reply(Assistant("", calls), Tokens(1, 1)), says("Done."))
+    sent = [
+        json.loads(call.arguments)
+        for message in studio.model.asked[-1].messages
+        if isinstance(message, Assistant)
+        for call in message.calls
+    ]
+    assert sent == [{"path": "README.md"}, {"unreadable": "what?"}, {"paths": ["a"]}]
+    assert "this is no JSON" in studio.told()[1]
+
+
+async def test_the_second_same_call_is_warned_of_and_the_third_ends_it_undone(studio: Studio) -> None:
     append = ("run_terminal_command", {"command": "echo x >> made"})
-    events = await studio.run("work", says("", append), says("", append, call_id="b"))
-    assert end(events).reason == "failed"
-    assert "run_terminal_command twice in a row" in end(events).text
-    assert (studio.repo / "made").read_text() == "x\n"
-    again = await studio.run("once more", says("Fine."), session_id=session_of(events))
-    assert end(again).ok
+    again = [says("", append, call_id=str(at)) for at in range(3)]
+    events = await studio.run("work", *again)
+    assert end(events).reason == "stalled"
+    assert "the same call (run_terminal_command)" in end(events).text
+    assert (studio.repo / "made").read_text() == "x\nx\n"
+    assert ["repeating yourself" in told for told in studio.told()] == [False, True]
+    later = await studio.run("once more", says("Fine."), session_id=session_of(events))
+    assert end(later).ok
     assert studio.told()[-1] == "(not done: the turn ended before)"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import stat
 from pathlib import Path
@@ -34,7 +35,7 @@ async def test_files_are_read_to_the_letter(context: Context) -> None:
         ("e", "ü\u2028y\n\n"),
     ):
         (context.workdir / name).write_bytes(content.encode())
-        assert await read_text(context, name, 100) == content
+        assert (await read_text(context, name, 100)).text == content
 
 
 async def test_of_several_files_those_that_can_be_read_are_read(context: Context) -> None:
@@ -124,7 +125,8 @@ async def test_an_edit_is_exact_and_shows_what_it_did(context: Context) -> None:
     ("arguments", "why"),
     [
         ({"path": "src/app.py", "old": "nothing", "new": "x"}, "not in the file"),
-        ({"path": "src/app.py", "old": "name", "new": "x"}, "2 times"),
+        ({"path": "src/app.py", "old": "name", "new": "x"}, "2 times, in lines 1, 2"),
+        ({"path": "src/app.py", "old": "return f'hi {name}'", "new": "x"}, '2\t    return f"hello {name}"'),
         ({"path": "src/app.py", "old": "hello", "new": "hello"}, "the same"),
         ({"path": "missing", "old": "a", "new": "b"}, "no such file"),
         ({"path": ".git/config", "old": "core", "new": "b"}, "git's own files"),
@@ -145,6 +147,67 @@ async def test_line_ends_of_the_file_are_kept(context: Context) -> None:
     file.write_bytes(b"one\r\ntwo\r\nthree\r\n")
     assert (await call(EditFile(), context, words(path="dos.txt", old="one\ntwo", new="1\n2"))).ok
     assert file.read_bytes() == b"1\r\n2\r\nthree\r\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [
+        ("utf-8", codecs.BOM_UTF8),
+        ("latin-1", b""),
+        ("utf-16-le", codecs.BOM_UTF16_LE),
+        ("utf-16-be", codecs.BOM_UTF16_BE),
+    ],
+)
+async def test_a_file_stays_in_its_encoding(context: Context, encoding: str, mark: bytes) -> None:
+    def content(word: str) -> bytes:
+        return mark + f"Grüße\r\n{word}\r\n".encode(encoding)
+
+    file = context.workdir / "greeting.txt"
+    file.write_bytes(content("façade"))
+    shown = await call(ReadFiles(), context, words(paths=["greeting.txt"]))
+    assert f"=== greeting.txt ({encoding}" in shown.text
+    assert "1\tGrüße\n2\tfaçade" in shown.text
+    assert (
+        await call(EditFile(), context, words(path="greeting.txt", old="Grüße\nfaçade", new="Grüße\nhôtel"))
+    ).ok
+    assert file.read_bytes() == content("hôtel")
+    assert (await call(WriteFile(), context, words(path="greeting.txt", content="Grüße\nété\n"))).ok
+    assert file.read_bytes() == content("été")
+    if encoding == "latin-1":
+        refused = await call(EditFile(), context, words(path="greeting.txt", old="été", new="→"))
+        assert refused.text == (
+            "the file is latin-1, which has no '→': do without it, or convert the file first"
+        )
+        assert file.read_bytes() == content("été")
+        assert (await call(WriteFile(), context, words(path="greeting.txt", content="→"))).ok
+        assert file.read_bytes() == "→".encode()
+
+
+async def test_an_edit_finds_its_place_though_it_was_not_copied_to_the_letter(context: Context) -> None:
+    file = context.workdir / "deep.py"
+    file.write_bytes(b"class A:\r\n\tdef f(self):  \r\n\t\treturn 'x'\r\n\r\n# end\r\n")
+    result = await call(
+        EditFile(),
+        context,
+        words(
+            path="deep.py",
+            old="def f(self):\n    return ’x’\n",
+            new="def f(self):\n    if self:\n        return ’y’\n    return ’x’\n",
+        ),
+    )
+    assert result.ok, result.text
+    assert "found without regard to typographic characters and indentation" in result.text
+    assert file.read_bytes() == (
+        b"class A:\r\n\tdef f(self):  \r\n\t\tif self:\r\n\t\t\treturn 'y'\r\n\t\treturn 'x'\r\n\r\n# end\r\n"
+    )
+
+
+async def test_what_is_left_out_of_a_long_line_is_said(context: Context) -> None:
+    (context.workdir / "long.txt").write_text("needle" + "x" * 5000 + "\n")
+    read = await call(ReadFiles(), context, words(paths=["long.txt"]))
+    assert (read.truncated, read.text.endswith("xxx [… 3006 more characters]")) == (True, True)
+    found = await call(CodeSearch(), context, words(pattern="needle"))
+    assert (found.truncated, found.text.endswith("xxx [… 4717 more characters]")) == (True, True)
 
 
 async def test_nothing_is_written_through_a_link(context: Context, tmp_path: Path) -> None:

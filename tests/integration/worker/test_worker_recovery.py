@@ -6,6 +6,9 @@ import asyncio
 import socket
 import sqlite3
 from pathlib import Path
+from typing import Literal
+
+import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.config.paths import Home
@@ -126,12 +129,15 @@ async def test_a_second_death_asks_again(tmp_path: Path) -> None:
         assert len(parent.posts) == 1
 
 
-async def test_a_turn_that_met_its_limit_can_be_continued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", ["max_turns", "stalled"])
+async def test_a_turn_that_was_cut_short_can_be_continued(
+    tmp_path: Path, reason: Literal["max_turns", "stalled"]
+) -> None:
     async with worker(settings(tmp_path)) as parent:
         parent.says("a long task", "100.1")
         run = await parent.run(0)
-        run.does(Started("session-3"), Finished(False, "It met maxTurns.", "max_turns", Usage(1, 2, 0.1, 10)))
-        failure = await parent.post_with("maxTurns")
+        run.does(Started("session-3"), Finished(False, "It ended early.", reason, Usage(1, 2, 0.1, 10)))
+        failure = await parent.post_with("It ended early.")
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         parent.deliver(click("codebutler.retry", buttons(failure)["codebutler.retry"], "9000.000001"))
         follow_up = await parent.run(1)

@@ -46,6 +46,7 @@ def test_settings_reach_the_command_line() -> None:
     line = words(model="opus", max_turns=3, extra_args=("--effort", "low"))
     assert "--model=opus" in line
     assert "--max-turns 3" in line
+    assert "--max-turns" not in words()
     assert "--effort low" in line
     assert line.endswith("--session-id ID")
     assert command.argv(ClaudeSection(), BINARY, "ID", resume=True)[-2:] == ("--resume", "ID")

@@ -45,7 +45,7 @@ def test_a_byte_order_mark_is_no_fault() -> None:
     [
         ('{"claude": {"maxTurns": "ten"}}', "config.json: claude.maxTurns: expected int, got str"),
         ('{"claude": {"maxTurns": true}}', "config.json: claude.maxTurns: expected int, got bool"),
-        ('{"claude": {"maxTurns": 0}}', "config.json: claude.maxTurns: expected int >= 1"),
+        ('{"claude": {"maxTurns": -1}}', "config.json: claude.maxTurns: expected int >= 0"),
         (
             '{"claude": {"permissionMode": "yolo"}}',
             "config.json: claude.permissionMode: expected one of acceptEdits, ask, bypassPermissions, plan",

@@ -9,7 +9,7 @@ import pytest
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import Place
-from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, noted, summary
+from codebutler_worker.egress.outlet import Kind, Outlet, for_agents, for_commands, for_tools, noted, summary
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,26 @@ def test_in_a_container_what_people_start_reaches_the_named_hosts_only() -> None
     assert for_commands(SandboxSection(hosts=("pypi.org",)), "docker", {}).kind == "hosts"
 
 
+@pytest.mark.parametrize(
+    ("section", "walls", "kind"),
+    [
+        (SandboxSection(), "bwrap", "none"),
+        (SandboxSection(), "docker", "none"),
+        (SandboxSection(), "seatbelt", "none"),
+        (SandboxSection(), "none", "open"),
+        (SandboxSection(hosts=("pypi.org",)), "bwrap", "hosts"),
+        (SandboxSection(hosts=("pypi.org",)), "docker", "hosts"),
+        (SandboxSection(hosts=("pypi.org",)), "seatbelt", "none"),
+        (SandboxSection(hosts=("pypi.org",), network="open"), "bwrap", "open"),
+        (SandboxSection(network="open"), "seatbelt", "open"),
+    ],
+)
+def test_for_the_tools_of_our_own_agent_nothing_is_opened_that_nobody_named(
+    section: SandboxSection, walls: str, kind: Kind
+) -> None:
+    assert for_tools(section, walls, {}).kind == kind
+
+
 def test_what_cannot_be_kept_is_refused() -> None:
     with pytest.raises(SandboxUnavailableError, match=r'sandbox.network "hosts" needs walls with a door'):
         for_agents(SandboxSection(network="hosts"), "seatbelt", {})
@@ -62,6 +82,7 @@ def test_an_agent_is_told_what_it_reaches_and_whom_to_ask() -> None:
     assert "reaches pypi.org." in told
     assert "`sandbox.hosts`" in told
     assert "sandbox.hosts" not in for_agents(SandboxSection(network="open"), "bwrap", {}).told()
+    assert "no network" in for_tools(SandboxSection(), "bwrap", {}).told()
 
 
 def test_an_agent_behind_walls_is_told_what_git_cannot_do_there() -> None:
@@ -72,7 +93,9 @@ def test_an_agent_behind_walls_is_told_what_git_cannot_do_there() -> None:
 async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:
     for kind in ("none", "open"):
         async with await Outlet(kind, walls=kind == "none").open(tmp_path) as way:
-            assert (way.network, way.port, dict(way.env)) == (kind, 0, {})
+            assert (way.network, way.port) == (kind, 0)
+            # Where nothing is to be reached nobody waits for it.
+            assert ("PIP_RETRIES" in way.env) == (kind == "none")
 
 
 @pytest.mark.parametrize(

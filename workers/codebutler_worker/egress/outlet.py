@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +33,11 @@ TOLD = (
     'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
     "configuration."
 )
+TOLD_NONE = (
+    "This sandbox has no network, by the decision of this machine's owner: look for no way around. Where a task needs "
+    "one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
+    "configuration."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,9 @@ class Outlet:
 
     def told(self) -> str:
         """What an agent is to know about its sandbox; "" if there is nothing to know."""
-        network = TOLD.format(hosts=", ".join(self.hosts) or "nothing") if self.kind == "hosts" else ""
+        network = TOLD_NONE if self.kind == "none" else ""
+        if self.kind == "hosts":
+            network = TOLD.format(hosts=", ".join(self.hosts) or "nothing")
         return "\n\n".join(filter(None, (network, committing.TOLD if self.walls else "")))
 
 
@@ -84,6 +91,14 @@ def for_agents(section: SandboxSection, walls: str, env: Mapping[str, str]) -> O
     return _outlet("sandbox.network", kind, section, walls, env)
 
 
+def for_tools(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
+    """For what an agent runs whose model is asked from outside: as ``for_agents``, but nothing is opened where nobody
+    has named a host or opened the network. Raises SandboxUnavailableError."""
+    outlet = for_agents(section, walls, env)
+    wanted = section.hosts if outlet.kind == "hosts" else section.network == "open"
+    return outlet if wanted or not outlet.walls else replace(outlet, kind="none")
+
+
 def for_commands(section: SandboxSection, walls: str, env: Mapping[str, str]) -> Outlet:
     """For programs that people start. Raises SandboxUnavailableError."""
     kind: Kind = "open" if section.command_network == "auto" else section.command_network
@@ -103,7 +118,7 @@ def summary(section: SandboxSection, walls: str) -> str:
     people = reach[commands.kind] if commands.kind != "hosts" else ", ".join(section.hosts) or "no host"
     return (
         f"agents reach {reach[agents.kind]} (sandbox.network); what people start {people} "
-        "(sandbox.commandNetwork); git and the tools of our own agents nothing"
+        "(sandbox.commandNetwork); git nothing"
     )
 
 

@@ -14,10 +14,10 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 from codebutler.errors import SandboxUnavailableError
@@ -26,7 +26,7 @@ from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.egress.hosts import Place
 from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
-from codebutler_worker.sandbox.port import Door, Network
+from codebutler_worker.sandbox.port import Door, Network, SandboxPolicy
 
 PORT = 3128
 """Of the proxy inside. It is alone in its namespace, so any would do; this one looks like a proxy's."""
@@ -48,6 +48,18 @@ log = logging.getLogger(__name__)
 def new_token() -> str:
     """What an agent holds instead of a key."""
     return f"codebutler-{secrets.token_hex(24)}"
+
+
+IMPATIENT: Mapping[str, str] = MappingProxyType(
+    {
+        "PIP_RETRIES": "1",
+        "UV_HTTP_RETRIES": "1",
+        "npm_config_fetch_retries": "1",
+        "npm_config_fetch_retry_mintimeout": "1000",
+        "CARGO_NET_RETRY": "1",
+    }
+)
+"""For package managers: what is not reached at once is not reached by waiting for minutes."""
 
 
 def proxy_env(port: int) -> dict[str, str]:
@@ -99,7 +111,13 @@ class Way:
     @property
     def env(self) -> Mapping[str, str]:
         """What the program needs to know to get out."""
-        return proxy_env(self.port) if isinstance(self.network, Door) else {}
+        if isinstance(self.network, Door):
+            return {**proxy_env(self.port), **IMPATIENT}
+        return IMPATIENT if self.network == "none" else {}
+
+    def through(self, policy: SandboxPolicy) -> SandboxPolicy:
+        """The policy of a program that goes this way."""
+        return replace(policy, network=self.network, env={**policy.env, **self.env})
 
     async def here(self) -> None:
         """Answer on this machine's own loopback: for programs that have its network."""

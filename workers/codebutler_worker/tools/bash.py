@@ -46,7 +46,7 @@ class Bash:
         words = split(args.command)
         if words[0] not in self._allowed:
             raise ToolError(f"{words[0]} may not be run here (native.allowedPrograms): use another tool")
-        ran = await context.programs.run(words, limit_bytes=LIMIT_BYTES, limit_s=args.limit_s)
+        ran = await context.programs.run(words, limit_bytes=LIMIT_BYTES, limit_s=args.limit_s, network=True)
         text, cut = told(ran.output)
         note = f"\n({ran.note})" if ran.note else ""
         return Result(

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from codebutler_worker.tools.confined import is_directory, relative
+from codebutler_worker.tools.display import clipped
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
 
 LIMIT_BYTES = 512 * 2**10
@@ -94,9 +95,10 @@ class CodeSearch:
 
 def told(output: str, most: int, *, truncated: bool) -> Result:
     """The lines as the model reads them. Pure."""
-    lines = [line.removeprefix("./")[:LINE_CHARS] for line in output.split("\n") if line]
+    lines = [line.removeprefix("./") for line in output.split("\n") if line]
     if not lines:
         return Result("(nothing found)")
-    cut = truncated or len(lines) > most
-    note = "\n… and more: look for something rarer, or in a part of the repository" if cut else ""
-    return Result("\n".join(lines[:most]) + note, truncated=cut)
+    more = truncated or len(lines) > most
+    note = "\n… and more: look for something rarer, or in a part of the repository" if more else ""
+    shown = [clipped(line, LINE_CHARS) for line in lines[:most]]
+    return Result("\n".join(shown) + note, truncated=more or shown != lines[:most])

@@ -34,6 +34,11 @@ def told(text: str) -> tuple[str, bool]:
     return kept + advice, True
 
 
+def clipped(line: str, most: int) -> str:
+    """A line, and how much of it is left out."""
+    return line if len(line) <= most else f"{line[:most]} [… {len(line) - most} more characters]"
+
+
 def _last(line: str) -> str:
     kept: list[str] = []
     for char in line.rstrip("\r").rpartition("\r")[2]:

@@ -1,15 +1,17 @@
-"""edit_file: one exact replacement in a file."""
+"""edit_file: one replacement in a file."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from msgspec import Meta
 
 from codebutler_worker.tools.confined import writable
 from codebutler_worker.tools.difference import difference
-from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
+from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result
 from codebutler_worker.tools.reading import read_text
+from codebutler_worker.tools.replacing import applied, changes
 from codebutler_worker.tools.write_file import put
 
 MAX_BYTES = 8 * 2**20
@@ -19,7 +21,7 @@ class EditFileArguments(Arguments, frozen=True):
     """What becomes what."""
 
     path: Annotated[str, Meta(min_length=1, description="A file, relative to the repository.")]
-    old: Annotated[str, Meta(min_length=1, description="The text as it stands there, to the letter.")]
+    old: Annotated[str, Meta(min_length=1, description="The text as it stands there.")]
     new: Annotated[str, Meta(description="The text that replaces it.")]
     all: Annotated[bool, Meta(description="Replace each occurrence; else there must be exactly one.")] = False
 
@@ -29,8 +31,8 @@ class EditFile:
 
     name = "edit_file"
     description = (
-        "Replace text in a file. `old` must match exactly, with its indentation, and only once "
-        "(give some lines around it), unless `all` is true. Shows the diff."
+        "Replace text in a file. Copy `old` from the file, with its indentation and without line numbers; it must be "
+        "there only once (give some lines around it), unless `all` is true. Shows the diff."
     )
     kind: Kind = "edit"
     arguments = EditFileArguments
@@ -43,30 +45,17 @@ class EditFile:
     async def run(self, context: Context, args: EditFileArguments) -> Result:
         """See the port.
 
-        Raises ToolError unless the file is UTF-8 and has the old text exactly once (or ``all`` is set).
+        Raises ToolError unless the file is a text that has the old text exactly once (or ``all`` is set).
         """
         path = writable(context.workdir, args.path)
         before = await read_text(context, path, MAX_BYTES)
-        if "\ufffd" in before:
-            raise ToolError(f"{path}: not UTF-8: change it with a command")
-        after = replaced(path, before, args)
-        await put(context, path, after)
-        return Result(f"Changed {path}.\n{difference(path, before, after)}")
+        # On a thread: a long text is compared for a while.
+        after, overlooked = await asyncio.to_thread(_replaced, path, before.text, args)
+        await put(context, path, before.encoding.encoded(after))
+        note = f" (found without regard to {overlooked})" if overlooked else ""
+        return Result(f"Changed {path}{note}.\n{difference(path, before.text, after)}")
 
 
-def replaced(path: str, text: str, args: EditFileArguments) -> str:
-    """The text with the replacement done. Raises ToolError if there is nothing or too much to replace. Pure."""
-    old, new = args.old, args.new
-    if old not in text and "\r\n" in text:
-        # Models write line feeds, whatever the file has.
-        old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
-    count = text.count(old)
-    if count == 0:
-        raise ToolError(f"{path}: `old` is not in the file: read it again and copy the text exactly")
-    if count > 1 and not args.all:
-        raise ToolError(
-            f"{path}: `old` is there {count} times: give more of what is around it, or all = true"
-        )
-    if old == new:
-        raise ToolError(f"{path}: `old` and `new` are the same")
-    return text.replace(old, new)
+def _replaced(path: str, text: str, args: EditFileArguments) -> tuple[str, str]:
+    made, overlooked = changes(path, text, args.old, args.new, every=args.all)
+    return applied(text, made), overlooked

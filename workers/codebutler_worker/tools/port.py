@@ -103,20 +103,32 @@ class Ran:
     """A program that ended: what it wrote (stderr among stdout), and its exit code. ``note`` is one line about a limit
     it ran into, "" if none; ``container`` the name of the one it was in."""
 
-    output: str
+    data: bytes
     exit_code: int
     truncated: bool = False
     note: str = ""
     container: str = ""
 
+    @property
+    def output(self) -> str:
+        """What it wrote, as UTF-8 as far as that goes."""
+        return self.data.decode(errors="replace")
+
 
 class Programs(Protocol):
-    """Runs programs behind the walls, without network, each until it ends."""
+    """Runs programs behind the walls, each until it ends."""
 
     async def run(
-        self, argv: tuple[str, ...], *, stdin: bytes = b"", limit_bytes: int = 65_536, limit_s: float = 60.0
+        self,
+        argv: tuple[str, ...],
+        *,
+        stdin: bytes = b"",
+        limit_bytes: int = 65_536,
+        limit_s: float = 60.0,
+        network: bool = False,
     ) -> Ran:
-        """What takes longer than ``limit_s`` is ended, with exit code 124. Raises ToolError if it cannot be started."""
+        """What takes longer than ``limit_s`` is ended, with exit code 124. ``network``: with the agent's way out, if it
+        has one. Raises ToolError if it cannot be started."""
 
 
 @dataclass(frozen=True, slots=True)

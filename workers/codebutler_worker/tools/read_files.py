@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from codebutler_worker.tools.display import clipped
+from codebutler_worker.tools.encoding import Encoding
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
 from codebutler_worker.tools.reading import read_text
 
@@ -49,15 +51,16 @@ class ReadFiles:
         left = MAX_CHARS
         for path in args.paths:
             try:
-                text = await read_text(context, path, MAX_FILE_BYTES)
+                read = await read_text(context, path, MAX_FILE_BYTES)
             except ToolError as error:
                 failed += 1
                 shown.append(str(error))
                 continue
-            part, shortened = numbered(text, args.first_line, args.lines, left)
+            part, shortened = numbered(read.text, args.first_line, args.lines, left)
             cut = cut or shortened
             left -= len(part)
-            shown.append(f"=== {path}\n{part}")
+            written = f" ({read.encoding.told})" if read.encoding != Encoding() else ""
+            shown.append(f"=== {path}{written}\n{part}")
         return Result("\n".join(shown), ok=failed < len(args.paths), truncated=cut)
 
 
@@ -65,9 +68,10 @@ def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[
     """The lines with their numbers, and whether some had to be left out. Pure."""
     lines = lines_of(text)
     shown: list[str] = []
-    size = 0
+    size, long = 0, False
     for number, line in enumerate(lines[first_line - 1 : first_line - 1 + count], first_line):
-        entry = f"{number}\t{line[:MAX_LINE_CHARS]}"
+        entry = f"{number}\t{clipped(line, MAX_LINE_CHARS)}"
+        long = long or len(line) > MAX_LINE_CHARS
         size += len(entry) + 1
         if size > limit_chars:
             break
@@ -77,7 +81,7 @@ def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[
         return f"(the file has {len(lines)} lines)" if lines else "(the file is empty)", False
     if last < len(lines):
         shown.append(f"(lines {first_line} to {last} of {len(lines)})")
-    return "\n".join(shown), last < len(lines) or first_line > 1
+    return "\n".join(shown), long or last < len(lines) or first_line > 1
 
 
 def lines_of(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -13,11 +14,12 @@ ENDED = "The shell and all that it ran was ended; the next command gets a new on
 
 
 class RunTerminalCommandArguments(Arguments, frozen=True):
-    """What to do at the terminal: one of the first three, or none to hear more."""
+    """What to do at the terminal: a command, something to type or a signal, or none of them to hear more."""
 
     command: Annotated[
         str, Meta(max_length=100_000, description="A bash command, several lines if need be.")
     ] = ""
+    cwd: Annotated[str, Meta(max_length=4000, description="Go to this directory before the command.")] = ""
     type: Annotated[str, Meta(max_length=4000, description="Type this into the command that still runs.")] = (
         ""
     )
@@ -40,7 +42,7 @@ class RunTerminalCommand:
     description = (
         "Run a command in a bash that keeps its directory and variables from call to call. "
         "A command that takes longer than wait_s goes on: call again without a command to read what it writes next, "
-        "with `type` to answer it, or with signal CTRL_C to interrupt it. There is no network."
+        "with `type` to answer it, or with signal CTRL_C to interrupt it."
     )
     kind: Kind = "command"
     arguments = RunTerminalCommandArguments
@@ -48,7 +50,8 @@ class RunTerminalCommand:
     def describe(self, args: RunTerminalCommandArguments) -> Described:
         """See the port."""
         if args.command:
-            return Described(" ".join(args.command.split()), "Bash", {"command": args.command})
+            command = _command(args)
+            return Described(" ".join(command.split()), "Bash", {"command": command})
         if args.type:
             return Described(f"types {args.type!r}", "Bash", {"type": args.type}, again=True)
         words = {"CTRL_C": "Ctrl-C", "KILL": "ends the shell"}.get(args.signal, "more output")
@@ -60,7 +63,8 @@ class RunTerminalCommand:
             raise ToolError("give a command, or something to type, or a signal: not two at once")
         terminal = context.terminal
         if args.command:
-            return _result(args.command, await terminal.run(args.command, args.wait_s))
+            command = _command(args)
+            return _result(command, await terminal.run(command, args.wait_s))
         if args.signal == "KILL":
             await terminal.close()
             return Result(ENDED)
@@ -69,6 +73,12 @@ class RunTerminalCommand:
         elif args.signal:
             await terminal.interrupt()
         return _result("", await terminal.more(args.wait_s))
+
+
+def _command(args: RunTerminalCommandArguments) -> str:
+    if args.cwd.strip() in ("", "."):
+        return args.command
+    return f"cd -- {shlex.quote(args.cwd)} && {{\n{args.command}\n}}"
 
 
 def _result(command: str, heard: Heard) -> Result:

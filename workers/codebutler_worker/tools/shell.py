@@ -8,8 +8,11 @@ import threading
 from dataclasses import replace
 
 from codebutler.clock import Clock
-from codebutler.errors import AgentUnavailableError
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.process.waiting import wait_for
+from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.pty import INTERRUPT, PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.display import told
@@ -26,10 +29,21 @@ GONE = "the shell ended; the next command gets a new one"
 
 
 class ShellTerminal:
-    """Starts bash at the first command, in ``cwd`` ("" = the working directory); ``close`` ends all it started."""
+    """Starts bash at the first command, in ``cwd`` ("" = the working directory); ``close`` ends all it started.
+    ``outlet`` is its way to the network, None = none."""
 
-    def __init__(self, sandbox: Sandbox, policy: SandboxPolicy, clock: Clock, cwd: str = "") -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        policy: SandboxPolicy,
+        clock: Clock,
+        cwd: str = "",
+        outlet: Outlet | None = None,
+    ) -> None:
         self.cwd = cwd or str(policy.workdir)
+        self._refused: list[Place] = []
+        self._outlet = outlet or Outlet("none")
+        self._way: Way | None = None
         self._sandbox = sandbox
         self._policy = policy
         self._clock = clock
@@ -40,6 +54,11 @@ class ShellTerminal:
         self._backlog = Backlog()
         self._number = 0
         self._busy = False
+
+    @property
+    def refused(self) -> tuple[Place, ...]:
+        """What it asked for so far and may not reach."""
+        return (*self._refused, *(self._way.refused if self._way is not None else ()))
 
     @property
     def begun(self) -> bool:
@@ -75,9 +94,13 @@ class ShellTerminal:
     async def close(self) -> None:
         """End the shell and everything it started; the next command gets a new one where this one stood."""
         process, self._process = self._process, None
+        way, self._way = self._way, None
         self._busy = False
         if process is not None:
             await process.stop(term_s=0.2)
+        if way is not None:
+            self._refused += way.refused
+            await way.close()
 
     def _running(self) -> PtyProcess:
         if self._process is None or not self._busy:
@@ -89,11 +112,16 @@ class ShellTerminal:
             return self._process
         self._word = secrets.token_hex(8)
         self._listener, self._backlog, self._number = Listener(self._word), Backlog(), 0
-        launch = self._sandbox.wrap((*PROGRAM, *BASH), self._policy)
+        way = self._way = await self._outlet.open(self._policy.workdir)
         try:
+            launch = self._sandbox.wrap((*PROGRAM, *BASH), way.through(self._policy))
             process = self._process = await PtyProcess.spawn(launch, self._backlog.push)
         except AgentUnavailableError as error:
+            await self.close()
             raise ToolError(str(error)) from error
+        except SandboxUnavailableError:
+            await self.close()
+            raise
         self._container = process.container
         await process.write(greeting(self._word, self.cwd))
         if (await self._listen(process, START_S)).exit_code is None or self._process is None:

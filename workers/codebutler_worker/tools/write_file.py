@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from codebutler_worker.tools.confined import writable
 from codebutler_worker.tools.difference import difference
+from codebutler_worker.tools.encoding import Decoded, Encoding
 from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Result, ToolError
 from codebutler_worker.tools.reading import read_text
 
@@ -51,14 +52,28 @@ class WriteFile:
         try:
             before = await read_text(context, path, MAX_CHARS)
         except ToolError:
-            before = ""
-        await put(context, path, args.content)
-        return Result(f"Wrote {path}.\n{difference(path, before, args.content)}")
+            before = Decoded("")
+        content, encoding = _as_before(args.content, before)
+        await put(context, path, encoding.encoded(content))
+        kept = f" (still {encoding.told})" if encoding != Encoding() else ""
+        return Result(f"Wrote {path}{kept}.\n{difference(path, before.text, content)}")
 
 
-async def put(context: Context, path: str, content: str) -> None:
-    """Make ``content`` all there is in the file. Raises ToolError."""
-    data = content.encode(errors="replace")
+def _as_before(content: str, before: Decoded) -> tuple[str, Encoding]:
+    """The content with the line ends of what it replaces, and how it is written: as that was, where it can be."""
+    content = content.encode(errors="replace").decode()
+    lines = before.text.count("\n")
+    if lines and before.text.count("\r\n") == lines and "\r\n" not in content:
+        content = content.replace("\n", "\r\n")
+    try:
+        before.encoding.encoded(content)
+    except ToolError:
+        return content, Encoding()
+    return content, before.encoding
+
+
+async def put(context: Context, path: str, data: bytes) -> None:
+    """Make ``data`` all there is in the file. Raises ToolError."""
     argv = ("/bin/sh", "-c", SCRIPT, "write", f"./{path}", str(len(data)))
     # Never nothing: without a byte on its stdin nothing is sent at all.
     ran = await context.programs.run(argv, stdin=data or b"\n", limit_s=LIMIT_S)

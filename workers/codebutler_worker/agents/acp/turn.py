@@ -257,7 +257,7 @@ class Turn:
         if not self.link.spoke:
             text = f"{self._kind.title} does not answer: is its program one that speaks the Agent Client Protocol?"
             return Verdict("unavailable", text)
-        return Verdict("stalled", f"{self._kind.title} fell silent and was stopped: send the message again.")
+        return Verdict("stalled", f"{self._kind.title} stopped responding: press Continue to go on.")
 
 
 def told_by(error: RequestError) -> str:

@@ -85,7 +85,9 @@ def argv(settings: ClaudeSection, binary: Path, session_id: str, *, resume: bool
         "stream-json",
         "--verbose",
     ]
-    words += ["--include-partial-messages", "--max-turns", str(settings.max_turns)]
+    words.append("--include-partial-messages")
+    if settings.max_turns:
+        words += ["--max-turns", str(settings.max_turns)]
     words += ["--permission-mode", MODES[settings.permission_mode], "--disallowedTools", UNATTENDED]
     if settings.permission_mode != "bypassPermissions":
         words += ["--permission-prompt-tool", "stdio"]

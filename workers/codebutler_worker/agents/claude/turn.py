@@ -161,6 +161,6 @@ class Turn:
                 text = f"Stopped after {minutes:g} minutes (claude.timeout): press Continue to go on."
                 return Verdict("timeout", text)
             case "stalled":
-                return Verdict("stalled", "Claude Code fell silent and was stopped: send the message again.")
+                return Verdict("stalled", "Claude Code stopped responding: press Continue to go on.")
             case _:
                 return self._settled() or Verdict("failed", "Claude Code gave no result.")

@@ -33,7 +33,8 @@ from codebutler_worker.tools.port import (
     ToolError,
 )
 from codebutler_worker.tools.programs import NotingPrograms
-from codebutler_worker.tools.schema import definition, parse
+from codebutler_worker.tools.repair import tool_named
+from codebutler_worker.tools.schema import definition, understood
 
 SUMMARY_CHARS = 150
 AGREED = "The person agrees to the plan. Carry it out."
@@ -42,8 +43,8 @@ NO_ANSWER = "The person did not answer."
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time. ``person``: somebody said
-    no, which is no mistake of the model's."""
+    """The call is over. ``end``: and so is the turn. ``duration_s`` is the tool's own time. ``valid``: a tool
+    understood it, whatever came of it."""
 
     use_id: str
     result: Result
@@ -51,7 +52,7 @@ class Done:
     end: End | None = None
     again: bool = False
     duration_s: float = 0.0
-    person: bool = False
+    valid: bool = True
 
 
 class Acting:
@@ -81,14 +82,14 @@ class Acting:
         """Any number of events, then one Done. Raises CutOffError and SandboxUnavailableError."""
         use_id = self._use_id(call)
         try:
-            tool, args = self._understood(call)
+            tool, args, note = self._understood(call)
         except ToolError as error:
             yield ToolUse(use_id, call.name, "")
-            yield Done(use_id, Result(str(error), ok=False))
+            yield Done(use_id, Result(str(error), ok=False), valid=False)
             return
         described = tool.describe(args)
         summary = one_line(described.summary)
-        yield ToolUse(use_id, call.name, summary, described.input)
+        yield ToolUse(use_id, tool.name, summary, described.input)
         verdict = ruling(self._mode, described.kind or tool.kind)
         if verdict == "refuse":
             yield Done(use_id, Result(PLANNING, ok=False))
@@ -100,19 +101,23 @@ class Acting:
             answer = await self.waits.answered(use_id)
             if not answer.allow:
                 why = f": {answer.text}" if answer.text else "."
-                yield Done(use_id, Result(f"The person refused this call{why}", ok=False), person=True)
+                yield Done(use_id, Result(f"The person refused this call{why}", ok=False))
                 return
         began_s = self.clock.monotonic()
         result = await self.waits.work(self._run(tool, args, plan))
         took_s = self.clock.monotonic() - began_s
         async for event in self._settle(use_id, described, result):
-            yield replace(event, duration_s=took_s) if isinstance(event, Done) else event
+            yield _noted(replace(event, duration_s=took_s), note) if isinstance(event, Done) else event
+
+    def named(self, said: str) -> str:
+        """The tool that is meant by a name, if one is; else the name."""
+        return tool_named(said, self._tools) or said
 
     async def foresee(self, calls: Sequence[Call]) -> AsyncGenerator[AgentEvent]:
         """Ask for leave for several calls at once: people decide about them together."""
         for call in calls if len(calls) > 1 else ():
             try:
-                tool, args = self._understood(call)
+                tool, args, _ = self._understood(call)
             except ToolError:
                 continue  # told when its turn comes
             described = tool.describe(args)
@@ -126,12 +131,12 @@ class Acting:
         """What people and their answers know the call by; a model's own ids may be anything."""
         return self._use_ids.setdefault(call.id, f"{self._context.turn_id}-{len(self._use_ids) + 1}")
 
-    def _understood(self, call: Call) -> tuple[Tool, Arguments]:
-        """Raises ToolError."""
-        if call.name not in self._tools:
-            raise ToolError(f"there is no tool {call.name!r}: there are {', '.join(self._tools)}")
-        tool = self._tools[call.name]
-        return tool, parse(tool, call.arguments)
+    def _understood(self, call: Call) -> tuple[Tool, Arguments, str]:
+        """The tool that is meant, its arguments, and a note for the model. Raises ToolError."""
+        name = tool_named(call.name, self._tools)
+        if name is None:
+            raise ToolError(f"there is no tool {call.name[:100]!r}: there are {', '.join(self._tools)}")
+        return self._tools[name], *understood(self._tools[name], call.arguments)
 
     async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
         programs = NotingPrograms(self._context.programs)
@@ -175,6 +180,12 @@ class Acting:
                 yield Done(use_id, result, end=end)
             case None:
                 yield Done(use_id, result, again=described.again)
+
+
+def _noted(done: Done, note: str) -> Done:
+    if not note:
+        return done
+    return replace(done, result=replace(done.result, text=f"{done.result.text}\n{note}".lstrip("\n")))
 
 
 def one_line(text: str) -> str:

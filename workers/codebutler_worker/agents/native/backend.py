@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codebutler.clock import Clock
@@ -26,6 +26,7 @@ from codebutler_worker.agents.native.turn import Thinker, Turn
 from codebutler_worker.agents.native.waits import CutOffError, Waits
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.running import RunningTurns
+from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms
@@ -44,10 +45,12 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """Where its tools work; ``policy`` makes that of a working directory and a conversation."""
+    """Where its tools work; ``policy`` makes that of a working directory and a conversation, ``outlet`` is what its
+    commands reach."""
 
     sandbox: Sandbox
     policy: Callable[[Path, str], SandboxPolicy]
+    outlet: Outlet = field(default_factory=lambda: Outlet("none"))
 
 
 @dataclass(slots=True)
@@ -146,20 +149,22 @@ class NativeBackend:
         return session
 
     def _orders(self, request: TurnRequest) -> str:
-        return standing_orders(request.workdir, request.system_prompt, strict=self._habits.strict)
+        appended = "\n\n".join(filter(None, (request.system_prompt, self._walls.outlet.told())))
+        return standing_orders(request.workdir, appended, strict=self._habits.strict)
 
     async def _in_terminal(
         self, request: TurnRequest, listener: _Listener, session: Session, record: SessionLog
     ) -> AsyncGenerator[AgentEvent]:
         policy = self._walls.policy(request.workdir, request.conversation)
-        sandbox, clock = self._walls.sandbox, self._clock
+        sandbox, outlet, clock = self._walls.sandbox, self._walls.outlet, self._clock
         own = replace(policy, own_terminal=True)
-        terminal = ShellTerminal(sandbox, own, clock, session.history.cwd)
+        terminal = ShellTerminal(sandbox, own, clock, session.history.cwd, outlet)
+        programs = SandboxPrograms(sandbox, policy, outlet)
         context = Context(
             workdir=request.workdir,
             turn_id=request.turn_id,
             conversation=request.conversation,
-            programs=SandboxPrograms(sandbox, policy),
+            programs=programs,
             terminal=terminal,
             notes=request.notes,
         )
@@ -169,11 +174,14 @@ class NativeBackend:
         try:
             async with aclosing(self._ended(turn, request, log)) as events:
                 async for event in events:
-                    if isinstance(event, Finished):
-                        with contextlib.suppress(StoreError):  # what is missing is mended when it is read
-                            await turn.close(terminal.cwd if terminal.begun else session.history.cwd)
+                    if not isinstance(event, Finished):
+                        yield event
+                        continue
+                    with contextlib.suppress(StoreError):  # what is missing is mended when it is read
+                        await turn.close(terminal.cwd if terminal.begun else session.history.cwd)
+                    refused = (*programs.refused, *terminal.refused)
                     # The answer does not wait for the end of what still runs; whoever reads on does.
-                    yield event
+                    yield replace(event, text=noted(event.text, refused)) if event.ok else event
         finally:
             await terminal.close()
 

@@ -12,8 +12,8 @@ _REASONS: dict[Exit, Reason] = {
     "done": "done",
     "needs_user": "done",
     "max_turns": "max_turns",
-    "repeated_call": "failed",
-    "errors": "failed",
+    "repeated_call": "stalled",
+    "errors": "stalled",
     "budget": "limit",
     "stopped": "stopped",
 }
@@ -29,8 +29,13 @@ _TROUBLES: dict[Trouble, Reason] = {
 MAX_TURNS = "Stopped at the limit of model turns (native.maxTurns): press Continue to go on."
 BUDGET = "Stopped at the limit of one turn (native.maxUsd, native.maxTokens): press Continue to go on."
 TIMEOUT = "Stopped after {minutes:g} minutes (native.timeout): press Continue to go on."
-REPEATED = "Stopped: the agent called {tool} twice in a row with the same arguments. Say how it should go on."
-ERRORS = "Stopped after three steps in a row that came to nothing, the last one: {error}"
+REPEATED = (
+    "Stopped: the agent kept making the same call ({tool}). Tell it what to do instead, or press Continue."
+)
+ERRORS = (
+    "Stopped: three answers of the model in a row could not be used ({error}). Press Continue to try again, or choose "
+    "another model (native.model)."
+)
 NO_WORDS = "Done."
 
 
@@ -49,7 +54,7 @@ def left(leave: Leave, progress: Progress, usage: Usage, before_usd: float) -> F
         case "repeated_call":
             text = REPEATED.format(tool=leave.unanswered[0].name if leave.unanswered else "a tool")
         case "errors":
-            text = ERRORS.format(error=" ".join(progress.last_error.split())[:300])
+            text = ERRORS.format(error=" ".join(progress.last_error.split())[:300].rstrip("."))
     return finished(reason, text, usage, before_usd)
 
 

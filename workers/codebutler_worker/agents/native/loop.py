@@ -6,6 +6,7 @@ Whoever drives it asks ``step`` what to do, does it, and tells with ``replied``,
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,17 +17,32 @@ from codebutler_worker.agents.native.model import Call, Reply, Tokens
 Exit = Literal["done", "max_turns", "repeated_call", "errors", "budget", "stopped", "needs_user"]
 
 MOST_ERRORS = 3
+LONGEST_ROUND = 4
+"""So many calls that follow one another are looked at as a round. After two equal ones the model is warned, a third is
+not begun."""
 CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
 EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
+REPEATED = (
+    "(You are repeating yourself: the same arguments as before, with nothing new in between. Do something else; once "
+    "more, and your work ends here.)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of one turn; None = no limit. ``most_turns`` counts the model's answers."""
+    """Of one turn; None or 0 = no limit. ``most_turns`` counts the model's answers."""
 
-    most_turns: int
+    most_turns: int = 0
     most_usd: float | None = None
     most_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that was made: how it is spelled, and a digest of its result."""
+
+    call: str
+    result: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +50,17 @@ class Progress:
     """How far a turn is.
 
     ``open``: the calls of the last answer that have not been acted on, in their order. ``errors``: how many answers
-    in a row came to nothing. ``last_call`` is the call that was acted on last, "" where it may come again.
-    ``nudge``: what the model must be told next, in nobody's name. ``closed``: the last answer called no tool.
+    in a row were none: empty, cut, or without a call that any tool could understand. ``recent``: the last calls and
+    what came of each. ``nudge``: what the model must be told next, in nobody's name. ``closed``: the last answer
+    called no tool.
     """
 
     turns: int = 0
     errors: int = 0
     last_error: str = ""
     open: tuple[Call, ...] = ()
-    worked: bool = False
-    last_call: str = ""
+    understood: bool = False
+    recent: tuple[Made, ...] = ()
     nudge: str = ""
     closed: bool = False
     answer: str = ""
@@ -83,14 +100,14 @@ def step(progress: Progress, limits: Limits) -> Step:
         return Leave(progress.leaving, progress.open)
     if progress.open:
         call = progress.open[0]
-        return Leave("repeated_call", progress.open) if signature(call) == progress.last_call else Act(call)
+        return Leave("repeated_call", progress.open) if _begins_again(progress.recent, call) else Act(call)
     if progress.errors >= MOST_ERRORS:
         return Leave("errors")
     if progress.closed:
         return Leave("done")
     if _spent(progress, limits):
         return Leave("budget")
-    if progress.turns >= limits.most_turns:
+    if limits.most_turns and progress.turns >= limits.most_turns:
         return Leave("max_turns")
     return AskModel(progress.nudge)
 
@@ -107,7 +124,7 @@ def replied(progress: Progress, reply: Reply, cost_usd: float | None) -> Progres
         errors=progress.errors + broken,
         last_error=(CUT if reply.cut else EMPTY) if broken else progress.last_error,
         open=said.calls,
-        worked=False,
+        understood=False,
         nudge=CUT if reply.cut else EMPTY if empty else "",
         closed=not said.calls and not broken,
         answer=said.content.strip() or progress.answer,
@@ -116,27 +133,34 @@ def replied(progress: Progress, reply: Reply, cost_usd: float | None) -> Progres
     )
 
 
-def acted(progress: Progress, *, ok: bool, error: str = "", again: bool = False) -> Progress:
-    """After the first open call. ``again``: the same call may follow itself."""
+def acted(progress: Progress, result: str, *, valid: bool = True, again: bool = False) -> Progress:
+    """After the first open call. ``valid``: a tool understood it, whatever came of it. ``again``: the same call may
+    well follow itself."""
     call, rest = progress.open[0], progress.open[1:]
-    worked = progress.worked or ok
+    understood = progress.understood or valid
     errors = progress.errors
     if not rest:
-        # An answer came to nothing if none of its calls worked; one of several may fail.
-        errors = 0 if worked else errors + 1
+        # One of several calls may be none.
+        errors = 0 if understood else errors + 1
+    made = Made(signature(call), hashlib.sha256(result.encode(errors="replace")).hexdigest())
     return replace(
         progress,
         open=rest,
-        worked=worked,
+        understood=understood,
         errors=errors,
-        last_error=progress.last_error if ok else error,
-        last_call="" if again else signature(call),
+        last_error=progress.last_error if valid else result,
+        recent=() if again else (*progress.recent, made)[-2 * LONGEST_ROUND :],
     )
+
+
+def repeats(progress: Progress) -> bool:
+    """Whether the last calls were the same as those before: the model is to be warned."""
+    return any(_twice(progress.recent, length) for length in range(1, LONGEST_ROUND + 1))
 
 
 def steered(progress: Progress) -> Progress:
     """Somebody said something: it goes on, and what was called before may be called again."""
-    return replace(progress, closed=False, nudge="", last_call="", errors=0)
+    return replace(progress, closed=False, nudge="", recent=(), errors=0)
 
 
 def ended(progress: Progress, answer: str, *, needs_user: bool) -> Progress:
@@ -157,6 +181,21 @@ def signature(call: Call) -> str:
     except (msgspec.DecodeError, UnicodeError):
         arguments = call.arguments
     return f"{call.name}({arguments})"
+
+
+def _begins_again(recent: tuple[Made, ...], call: Call) -> bool:
+    """Whether ``call`` begins a third round."""
+    spelled, lengths = signature(call), range(1, LONGEST_ROUND + 1)
+    return any(_twice(recent, length) and recent[-length].call == spelled for length in lengths)
+
+
+def _twice(recent: tuple[Made, ...], length: int) -> bool:
+    """Whether the last two rounds were equal. One call is whatever came of it (a test run tells its time); several in
+    turn, which may wait for something, only if the same came of each."""
+    last, before = recent[-length:], recent[-2 * length : -length]
+    if length == 1:
+        return [made.call for made in last] == [made.call for made in before] != []
+    return len(before) == length and last == before
 
 
 def _spent(progress: Progress, limits: Limits) -> bool:

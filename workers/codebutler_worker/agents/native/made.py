@@ -19,6 +19,7 @@ from codebutler_worker.agents.native.service import OpenAIModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.egress.outlet import for_tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
@@ -52,7 +53,8 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     price = price_of(native.prices, found.endpoint.model)
     thinker = Thinker(model=model, context=found.context, cost=lambda reply: cost_usd(reply.tokens, price))
     path = env.get("PATH") or os.environ.get("PATH", os.defpath)
-    walls = Walls(sandbox, partial(_policy, home, path, dict(env)))
+    outlet = for_tools(config.sandbox, sandbox.name, env)
+    walls = Walls(sandbox, partial(_policy, home, path, dict(env)), outlet)
     habits = Habits(
         limits=Limits(most_turns=native.max_turns, most_usd=native.max_usd, most_tokens=native.max_tokens),
         timeout_s=native.timeout * 60,

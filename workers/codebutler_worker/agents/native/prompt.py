@@ -19,7 +19,7 @@ How you work:
 - Work of more than two steps begins with a plan: add_subgoal for each step, update_subgoal when you begin one and \
 when it is achieved. People see the plan as it goes on.
 - Look before you change: list_files, code_search, read_files. Change as little as the task needs, in the style that \
-is there. edit_file wants the text to the letter.
+is there. What edit_file replaces is copied from the file.
 - After a change check it: run the tests that belong to it, and read what they say. If something fails, find out why \
 before you try again; never call a tool twice in a row with the same arguments.
 - Say in a sentence what you are about to do before you call tools. Several calls that do not depend on one another go \
@@ -36,10 +36,9 @@ You are part of CodeButler. If this repository is CodeButler's own source, its A
 change yourself there as you would change any other program."""
 TERMINAL = (
     "run_terminal_command is a bash that keeps its directory and variables. A command that takes longer than you want "
-    "to wait goes on running: read on later, answer it, or stop it with CTRL_C (with KILL if it does not care). "
-    "There is no network."
+    "to wait goes on running: read on later, answer it, or stop it with CTRL_C (with KILL if it does not care)."
 )
-STRICT = "bash runs one program at a time, without a shell. There is no network."
+STRICT = "bash runs one program at a time, without a shell."
 
 
 def standing_orders(workdir: Path, appended: str, *, strict: bool) -> str:

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as replace_in
+
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import (
     AgentEvent,
@@ -40,6 +42,7 @@ from codebutler_worker.agents.native.model import (
 )
 from codebutler_worker.agents.native.session import Session
 from codebutler_worker.agents.native.waits import Waits, following
+from codebutler_worker.tools.repair import as_json
 
 NOTHING = "(done)"
 """Some services refuse a result without a word."""
@@ -180,8 +183,12 @@ class Turn:
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""
         said = unique(reply.said, self._session.messages)
+        said = with_calls(said, lambda call: replace_in(call, name=self._acting.named(call.name)))
         if said.content.strip() or said.calls:
-            await self._session.say(said)
+            # Services read what they are sent again: some refuse a conversation with arguments that are no JSON.
+            await self._session.say(
+                with_calls(said, lambda call: replace_in(call, arguments=as_json(call.arguments)))
+            )
         reply = replace(reply, said=said)
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
 
@@ -193,9 +200,10 @@ class Turn:
                     continue
                 result = event.result
                 await self._session.keep(*event.records)
-                await self._session.say(Told(call.id, result.text or NOTHING))
-                fine = result.ok or event.person
-                self.progress = loop.acted(self.progress, ok=fine, error=result.text, again=event.again)
+                after = loop.acted(self.progress, result.text, valid=event.valid, again=event.again)
+                warning = [loop.REPEATED] if loop.repeats(after) else []
+                await self._session.say(Told(call.id, "\n".join([result.text or NOTHING, *warning])))
+                self.progress = after
                 if event.end is not None and not self._said:
                     self.progress = loop.ended(self.progress, event.end.text, needs_user=event.end.needs_user)
                 self._log.called(call, result, event.duration_s)
@@ -226,6 +234,11 @@ class Turn:
         total = None if cost is None or before is None else before + cost
         self.progress = replace(self.progress, tokens=tokens, cost_usd=total)
         return reply.said.content
+
+
+def with_calls(said: Assistant, changed: Callable[[Call], Call]) -> Assistant:
+    """The same words with other calls."""
+    return replace_in(said, calls=tuple(changed(call) for call in said.calls))
 
 
 def unique(said: Assistant, before: Sequence[Message]) -> Assistant:

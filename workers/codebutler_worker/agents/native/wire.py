@@ -26,10 +26,11 @@ END = "[DONE]"
 
 
 class FunctionPart(msgspec.Struct):
-    """A piece of a call: the name comes once, the arguments (JSON) in pieces of any size."""
+    """A piece of a call: the name comes once, the arguments (JSON) in pieces of any size, from some services as an
+    object."""
 
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, Any] | None = None
 
 
 class CallPart(msgspec.Struct):
@@ -191,7 +192,7 @@ class Assembler:
             building = self._building(part)
             building.name = building.name or part.function.name or ""
             if part.function.arguments:
-                building.arguments.append(part.function.arguments)
+                building.arguments.append(_as_text(part.function.arguments))
 
     def _building(self, part: CallPart) -> _Building:
         """The call that a part belongs to; another id begins another call, whatever the index says."""
@@ -202,6 +203,10 @@ class Assembler:
             self._calls.append(found)
         found.id = found.id or part.id or ""
         return found
+
+
+def _as_text(arguments: str | dict[str, Any]) -> str:
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
 def _is_json(text: str) -> bool:

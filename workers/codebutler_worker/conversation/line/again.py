@@ -11,7 +11,7 @@ from codebutler_worker.store.rows import TurnRow
 
 CONTINUED_REASON = "continued"
 LIMIT = "limit"
-LIMITS = ("max_turns", "timeout", "auth", "limit", "overloaded")
+LIMITS = ("max_turns", "timeout", "stalled", "auth", "limit", "overloaded")
 """Failures after which there is something to go on with, once their cause is gone."""
 
 

@@ -1,0 +1,177 @@
+"""Where a text is in a file, though a model did not copy it to the letter. Pure.
+
+The rules, each tried only where the ones before find nothing:
+
+1. to the letter, whichever way lines end;
+2. whole lines, whatever white space is at their end, and blank lines before and after left out;
+3. whole lines whose indentation differs throughout in the same way: what is equally deep in one is in the other, and
+   what is deeper is deeper;
+4. the same three with typographic quotes, dashes and spaces taken for plain ones;
+5. all of that for a text that was copied with the line numbers before its lines, or with its line breaks and quotes
+   escaped once too often.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+PLAIN: Mapping[int, str] = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′", "'"),
+        **dict.fromkeys("“”„‟″", '"'),
+        **dict.fromkeys("‐‑‒–—−", "-"),
+        **dict.fromkeys("\u00a0\u2002\u2003\u2007\u2009\u202f\u3000", " "),
+    }
+)
+"""One character for one: what is found keeps its place."""
+TAB_COLUMNS = 4
+_NUMBERED = re.compile(r"^[ ]*(\d+)\t", re.MULTILINE)
+_TOO_OFTEN = re.compile(r"\\([nt\"'\\])")
+MOST = 50_000
+_SEARCHED_LINES = 2000
+"""Longer texts are looked for to the letter only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be replaced by what, with line feeds."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """``start`` to ``end`` of the file are ``wanted.old``. ``whole``: they are whole lines, without the last one's end.
+    ``depths``: by each indentation of ``wanted.old`` what it is in the file. ``rule``: words for what was overlooked,
+    "" = nothing."""
+
+    start: int
+    end: int
+    wanted: Wanted
+    rule: str = ""
+    whole: bool = False
+    depths: Mapping[str, str] = field(default_factory=dict)
+
+
+def matches(text: str, old: str, new: str) -> tuple[Match, ...]:
+    """Every place under the first rule that finds one, ``MOST`` of them; they may overlap."""
+    for wanted, slip in _spellings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n")):
+        for folded in (False, True):
+            within, sought = (_plain(text), _plain(wanted.old)) if folded else (text, wanted.old)
+            words = [slip] * bool(slip) + ["typographic characters"] * folded
+            for found in (_exact(within, sought), _lines(within, sought), _shifted(within, sought)):
+                if places := tuple(_match(place, wanted, words) for place in islice(found, MOST)):
+                    return places
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    start: int
+    end: int
+    overlooked: str = ""
+    depths: Mapping[str, str] = field(default_factory=dict)
+
+
+def _match(place: _Place, wanted: Wanted, words: list[str]) -> Match:
+    rule = " and ".join([*words, *[place.overlooked] * bool(place.overlooked)])
+    whole = bool(place.overlooked)
+    if whole:
+        wanted = _trimmed(wanted)
+    return Match(place.start, place.end, wanted, rule, whole, place.depths)
+
+
+def _spellings(old: str, new: str) -> Iterator[tuple[Wanted, str]]:
+    yield Wanted(old, new), ""
+    numbers = [int(number) for number in _NUMBERED.findall(old)]
+    lines = [line for line in old.split("\n") if line.strip()]
+    if (
+        numbers
+        and len(numbers) >= len(lines)
+        and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    ):
+        yield Wanted(_NUMBERED.sub("", old), _NUMBERED.sub("", new)), "line numbers"
+    if _TOO_OFTEN.search(old):
+        yield Wanted(_unescaped(old), _unescaped(new)), "escapes"
+
+
+def _exact(text: str, old: str) -> Iterator[_Place]:
+    if "\r\n" not in text or "\n" not in old:
+        at = text.find(old)
+        while at >= 0:
+            yield _Place(at, at + len(old))
+            at = text.find(old, at + 1)
+        return
+    yield from _all(re.compile(r"\r?\n".join(map(re.escape, old.split("\n")))), text)
+
+
+def _lines(text: str, old: str) -> Iterator[_Place]:
+    lines = _trimmed(Wanted(old, "")).old.split("\n")
+    if any(line.strip() for line in lines) and len(lines) <= _SEARCHED_LINES:
+        for place in _all(_spelled(re.escape(line.rstrip()) for line in lines), text):
+            yield _Place(place.start, place.end, "white space at the end of lines")
+
+
+def _shifted(text: str, old: str) -> Iterator[_Place]:
+    lines = _trimmed(Wanted(old, "")).old.split("\n")
+    if not any(line.strip() for line in lines) or len(lines) > _SEARCHED_LINES:
+        return
+    pattern = _spelled((r"[ \t]*" if line.strip() else "") + re.escape(line.strip()) for line in lines)
+    for place in _all(pattern, text):
+        depths = _depths(lines, text[place.start : place.end].split("\n"))
+        if depths is not None:
+            yield _Place(place.start, place.end, "indentation", depths)
+
+
+def _spelled(lines: Iterator[str]) -> re.Pattern[str]:
+    return re.compile(r"(?m)^" + r"[ \t]*\r?\n".join(lines) + r"[ \t]*(?=\r?\n|\r?\Z)")
+
+
+def _all(pattern: re.Pattern[str], text: str) -> Iterator[_Place]:
+    found = pattern.search(text)
+    while found is not None:
+        yield _Place(*found.span())
+        found = pattern.search(text, found.start() + 1)
+
+
+def _depths(old: list[str], found: list[str]) -> dict[str, str] | None:
+    """What each indentation of ``old`` is in what was found; None if that is not the same throughout."""
+    depths: dict[str, str] = {}
+    for ours, theirs in zip(old, found, strict=True):
+        if ours.strip() and depths.setdefault(indent(ours), indent(theirs)) != indent(theirs):
+            return None
+    by_depth = [columns(depths[each]) for each in sorted(depths, key=columns)]
+    return depths if all(one < other for one, other in pairwise(by_depth)) else None
+
+
+def _trimmed(wanted: Wanted) -> Wanted:
+    """Without blank lines at the edges of the old text, and without as many at those of the new one."""
+    old, new = wanted.old.split("\n"), wanted.new.split("\n")
+    for at in (0, -1):
+        while len(old) > 1 and not old[at].strip():
+            del old[at]
+            if new and not new[at].strip():
+                del new[at]
+    return Wanted("\n".join(old), "\n".join(new))
+
+
+def indent(line: str) -> str:
+    """The white space that a line begins with."""
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def columns(white: str) -> int:
+    """How wide it is."""
+    return len(white.expandtabs(TAB_COLUMNS))
+
+
+def _plain(text: str) -> str:
+    return text.translate(PLAIN)
+
+
+def _unescaped(text: str) -> str:
+    return _TOO_OFTEN.sub(lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), text)

@@ -1,0 +1,171 @@
+"""What a model wrote as a tool's name and arguments, brought into the shape that the tool has. Pure.
+
+Repaired is what can mean one thing only; what is missing is never made up.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from codebutler_worker.tools.aliases import EXPLAINING, FIELDS, TOOLS, VALUES
+from codebutler_worker.tools.lenient import UnreadableError, lenient
+
+_WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "toolinput", "properties"})
+_NAMING = frozenset({"name", "tool", "toolname", "function", "type", "id"})
+_LABELS = ("path", "file_path", "label", "text", "name", "value", "content")
+_PREFIX = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)[./]|:\d+$")
+_FIGURE = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:s|sec|seconds|lines?)?\s*")
+_SHELLS = (["bash", "-lc"], ["bash", "-c"], ["sh", "-c"], ["/bin/bash", "-lc"], ["/bin/sh", "-c"])
+
+
+def tool_named(name: str, tools: Collection[str]) -> str | None:
+    """The one of ``tools`` that is meant; None if none is, or several may be."""
+    if name in tools:
+        return name
+    said = simplified(_PREFIX.sub("", name.strip()))
+    exact = [tool for tool in tools if simplified(tool) == said]
+    meant = exact or [tool for tool in tools if said in TOOLS.get(tool, ())]
+    return meant[0] if len(meant) == 1 else None
+
+
+def object_in(text: str) -> dict[str, Any]:
+    """The object that the text holds. Raises UnreadableError."""
+    found = lenient(text.strip() or "{}")
+    if isinstance(found, str):
+        # Some write JSON, and then write that as JSON.
+        found = lenient(found.strip() or "{}")
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if not isinstance(found, dict):
+        raise UnreadableError("this is no JSON object")
+    return {str(key): value for key, value in found.items()}
+
+
+def as_json(text: str) -> str:
+    """Arguments as any service can read them; what cannot be repaired is kept as a text."""
+    try:
+        if isinstance(msgspec.json.decode(text), dict):
+            return text
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        found = object_in(text)
+    except (UnreadableError, RecursionError):
+        found = {"unreadable": text.encode(errors="replace").decode()}
+    return msgspec.json.encode(found).decode()
+
+
+def fitted(given: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The arguments under their own names and in their own types, and the keys that no argument is meant by."""
+    known: Mapping[str, Any] = schema["properties"]
+    required: Collection[str] = schema.get("required", ())
+    given = _unwrapped(given, known)
+    found = {key: value for key, value in given.items() if key in known}
+    ignored = []
+    for key, value in given.items():
+        if key in known:
+            continue
+        free = required if simplified(key) in EXPLAINING else known
+        field = _field(key, [name for name in free if found.get(name) is None])
+        if field is None:
+            ignored.append(key)
+        else:
+            found[field] = value
+    shaped = {key: _shaped(value, known[key], key) for key, value in found.items() if value is not None}
+    return shaped, tuple(ignored)
+
+
+def _unwrapped(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What stands inside, where the whole call was written in the place of its arguments."""
+    if set(given) & set(known) - {"name", "type"}:
+        return given
+    inner = [value for key, value in given.items() if simplified(key) in _WRAPPERS]
+    others = [key for key in given if simplified(key) not in _WRAPPERS | _NAMING]
+    if len(inner) != 1 or others:
+        return given
+    if isinstance(inner[0], str):
+        try:
+            return object_in(inner[0])
+        except UnreadableError:
+            return given
+    return inner[0] if isinstance(inner[0], dict) else given
+
+
+def _field(key: str, free: Collection[str]) -> str | None:
+    said = simplified(key)
+    same = [field for field in free if simplified(field) == said]
+    meant = same or [field for field in free if said in FIELDS.get(field, ())]
+    return meant[0] if meant else None
+
+
+def _shaped(value: Any, schema: Mapping[str, Any], field: str) -> Any:
+    if "enum" in schema:
+        return _one_of(value, schema["enum"])
+    match schema.get("type"):
+        case "array":
+            return _listed(value)
+        case "integer":
+            return _whole(value, schema)
+        case "string":
+            return _text(value, field)
+    return value
+
+
+def _one_of(value: Any, allowed: Collection[Any]) -> Any:
+    if not isinstance(value, str) or value in allowed:
+        return value
+    said = simplified(value)
+    texts = [one for one in allowed if isinstance(one, str)]
+    meant = [one for one in texts if simplified(one) == said or said in VALUES.get(one, ())]
+    return meant[0] if len(meant) == 1 else value
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            read = lenient(value)
+        except UnreadableError:
+            read = value
+        value = read if isinstance(read, list) else value
+    if isinstance(value, list):
+        return [_labelled(one) for one in value]
+    return [_labelled(value)]
+
+
+def _labelled(value: Any) -> Any:
+    """An object that stands for one text of it."""
+    if isinstance(value, dict):
+        return next((value[label] for label in _LABELS if isinstance(value.get(label), str)), value)
+    return value
+
+
+def _whole(value: Any, schema: Mapping[str, Any]) -> Any:
+    """A number within its limits."""
+    if isinstance(value, str) and (figure := _FIGURE.fullmatch(value)):
+        value = float(figure[1])
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return value
+    return max(schema.get("minimum", -math.inf), min(schema.get("maximum", math.inf), int(value)))
+
+
+def _text(value: Any, field: str) -> Any:
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return value[0]
+    if field == "command" and isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return value[2] if value[:2] in _SHELLS and len(value) == 3 else shlex.join(value)
+    if field == "content" and isinstance(value, dict | list):
+        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+    if isinstance(value, bool | int | float):
+        return msgspec.json.encode(value).decode()
+    return value
+
+
+def simplified(name: str) -> str:
+    """As names are compared: in lower case, letters and figures alone."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())

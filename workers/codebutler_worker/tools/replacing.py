@@ -1,0 +1,198 @@
+"""One replacement in a file: the place is found, and what the model left as it was stays as the file has it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from codebutler_worker.tools.matching import MOST, PLAIN, TAB_COLUMNS, Match, columns, indent, matches
+from codebutler_worker.tools.nearest import nearest
+from codebutler_worker.tools.port import ToolError
+
+LINES_NAMED = 20
+TELLING_CHARS = 20
+"""A shorter text may be in a file for any reason."""
+COMPARED = 2_000_000
+"""Lines (or characters) times lines: what would take longer to compare is replaced as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """``start`` to ``end`` of the file become ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+def changes(
+    path: str, text: str, old: str, new: str, *, every: bool = False
+) -> tuple[tuple[Change, ...], str]:
+    """What has to change so that ``new`` is where ``old`` was, and what was overlooked in finding it ("" = nothing).
+
+    Raises ToolError where it is not there, where it is more than once and not ``every`` one is meant, and where nothing
+    would change.
+    """
+    found = matches(text, old, new)
+    if not found:
+        raise ToolError(f"{path}: {_missing(text, old, new)}")
+    if len(found) >= MOST:
+        raise ToolError(f"{path}: `old` is there more than {MOST} times: use a command")
+    if len(found) > 1 and not every:
+        numbers = list(dict.fromkeys(str(_line(text, match)) for match in found[:LINES_NAMED]))
+        where = f"line{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+        more = " and more" if len(found) > LINES_NAMED else ""
+        raise ToolError(
+            f"{path}: `old` is there {len(found)} times, in {where}{more}: "
+            "give more of the lines around it, or set `all`"
+        )
+    usual = _usual_of(text)
+    made = tuple(_change(text, match, usual) for match in _apart(found))
+    if all(text[change.start : change.end] == change.text for change in made):
+        raise ToolError(f"{path}: `old` and `new` are the same")
+    return made, found[0].rule
+
+
+def applied(text: str, made: tuple[Change, ...]) -> str:
+    """The file with the changes in it."""
+    parts, at = [], 0
+    for change in made:
+        parts += [text[at : change.start], change.text]
+        at = change.end
+    return "".join([*parts, text[at:]])
+
+
+def _apart(found: tuple[Match, ...]) -> list[Match]:
+    """Without those that overlap an earlier one."""
+    kept: list[Match] = []
+    for match in found:
+        if not kept or match.start >= kept[-1].end:
+            kept.append(match)
+    return kept
+
+
+def _missing(text: str, old: str, new: str) -> str:
+    near = nearest(text, old)
+    if len(new.strip()) >= TELLING_CHARS and new in text:
+        return f"`old` is not in the file, but `new` is: it seems to be done already.\n{near}".rstrip()
+    return f"`old` is not in the file.\n{near}".rstrip()
+
+
+def _line(text: str, match: Match) -> int:
+    return text.count("\n", 0, match.start) + 1
+
+
+def _change(text: str, match: Match, usual: str) -> Change:
+    start, end = match.start, match.end
+    if match.whole and not match.wanted.new:
+        return _without(text, start, end)
+    region = text[start:end].split("\n")
+    theirs = [line.removesuffix("\r") for line in region[:-1]] + region[-1:]
+    ends = ["\r\n" if line.endswith("\r") else "\n" for line in region[:-1]]
+    usual = max(sorted(set(ends)), key=ends.count, default=usual)
+    old, new = match.wanted.old.split("\n"), match.wanted.new.split("\n")
+    lines: list[tuple[str, str]] = []
+    for same, (first, last), (at, until) in _compared(old, new):
+        if same:
+            lines += [(theirs[number], [*ends, usual][number]) for number in range(first, last)]
+            continue
+        pairs = last - first == until - at
+        for number in range(at, until):
+            before = first + number - at
+            told = (theirs[before], old[before]) if pairs else ("", "")
+            lines.append((_adapted(new[number], *told, match, text[start:end]), usual))
+    return Change(start, end, "".join(line + ended for line, ended in lines[:-1]) + lines[-1][0])
+
+
+def _without(text: str, start: int, end: int) -> Change:
+    """Whole lines go, and with them the end of the last one, or of the one before."""
+    for ended in ("\r\n", "\n"):
+        if text.startswith(ended, end):
+            return Change(start, end + len(ended), "")
+    for ended in ("\r\n", "\n"):
+        if text.endswith(ended, 0, start):
+            return Change(start - len(ended), end, "")
+    return Change(start, end, "")
+
+
+def _compared(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:
+    """Which lines stay, and which become which; first those at the beginning and at the end."""
+    # White space at the end of a line is nothing that a model means to change.
+    ours, theirs = [line.rstrip() for line in old], [line.rstrip() for line in new]
+    head = _same(ours, theirs)
+    tail = _same(ours[head:][::-1], theirs[head:][::-1])
+    ours, theirs = ours[head : len(old) - tail], theirs[head : len(new) - tail]
+    opcodes = [("replace", 0, len(ours), 0, len(theirs))]
+    if len(ours) * len(theirs) <= COMPARED:
+        opcodes = list(SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes())
+    middle = [(tag == "equal", (head + a, head + b), (head + c, head + d)) for tag, a, b, c, d in opcodes]
+    end = (len(old) - tail, len(old)), (len(new) - tail, len(new))
+    return [(True, (0, head), (0, head)), *middle, (True, *end)]
+
+
+def _same(one: list[str], other: list[str]) -> int:
+    """How many lines both begin with."""
+    return next(
+        (at for at, (ours, theirs) in enumerate(zip(one, other, strict=False)) if ours != theirs),
+        min(len(one), len(other)),
+    )
+
+
+def _adapted(line: str, theirs: str, old: str, match: Match, region: str) -> str:
+    """A new line as the file would have it. ``theirs`` is what it replaces, taken by the model for ``old``."""
+    slipped = {
+        ord(char): PLAIN[ord(char)] for char in match.wanted.old if ord(char) in PLAIN and char not in region
+    }
+    if "typographic" in match.rule and len(theirs.strip()) == len(old.strip()):
+        line = indent(line) + _kept(line.lstrip(" \t"), theirs.strip(" \t"), old.strip(" \t"), slipped)
+    elif slipped:
+        line = line.translate(slipped)
+    if match.whole:
+        line = line.rstrip(" \t")
+    return _deepened(line, match) if match.depths and line else line
+
+
+def _kept(line: str, theirs: str, old: str, slipped: dict[int, str]) -> str:
+    """Of a line what is as in ``old``, as the file has it."""
+    if len(old) * len(line) > COMPARED or len(theirs) != len(old):
+        return line.translate(slipped)
+    opcodes = SequenceMatcher(None, old, line, autojunk=False).get_opcodes()
+    return "".join(
+        theirs[a:b] if tag == "equal" else line[c:d].translate(slipped) for tag, a, b, c, d in opcodes
+    )
+
+
+def _deepened(line: str, match: Match) -> str:
+    """With the file's indentation: that of the nearest depth that is known, and as much more or less as is new."""
+    white, depths = indent(line), match.depths
+    if white in depths:
+        return depths[white] + line.lstrip(" \t")
+    near = min(depths, key=lambda known: (abs(columns(known) - columns(white)), -columns(known)))
+    extra = round((columns(white) - columns(near)) * _ratio(match))
+    theirs = depths[near]
+    if extra < 0:
+        theirs = _narrowed(theirs, columns(theirs) + extra)
+    elif "\t" in theirs or (not theirs and any("\t" in each for each in depths.values())):
+        theirs += "\t" * (extra // TAB_COLUMNS) + " " * (extra % TAB_COLUMNS)
+    else:
+        theirs += " " * extra
+    return theirs + line.lstrip(" \t")
+
+
+def _ratio(match: Match) -> float:
+    """How much wider a step is in the file than the model has it."""
+    least, most = min(match.depths, key=columns), max(match.depths, key=columns)
+    wide = columns(most) - columns(least)
+    return (columns(match.depths[most]) - columns(match.depths[least])) / wide if wide else 1.0
+
+
+def _narrowed(white: str, width: int) -> str:
+    while white and columns(white) > width:
+        white = white[:-1]
+    return white
+
+
+def _usual_of(text: str) -> str:
+    """How the file ends its lines."""
+    dos = text.count("\r\n")
+    return "\r\n" if dos and dos * 2 >= text.count("\n") else "\n"
