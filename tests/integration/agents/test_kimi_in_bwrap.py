@@ -122,6 +122,15 @@ async def test_its_session_outlives_its_process_and_its_instructions_come_once(c
     assert {path.name for path in (cell.home / ".kimi-code").iterdir()} == {"config.toml", "sessions"}
 
 
+async def test_any_directory_has_its_session_resumed(cell: Cell) -> None:
+    cell.repo = cell.repo.rename(cell.repo.with_name("Café 🛒 日本"))
+    cell.model.play(Reply("one"), Reply("two"))
+    [first] = [event for event in await run(cell.backend(), cell.turn()) if isinstance(event, Started)]
+    again = await run(cell.backend(), cell.turn(first.session_id))
+    assert [event for event in again if isinstance(event, Started)] == [Started(first.session_id)]
+    assert (end(again).text, end(again).usage.input_tokens) == ("two", 100)
+
+
 async def test_a_service_that_fails_is_no_empty_success(cell: Cell) -> None:
     """Over the protocol Kimi Code 2.1.0 ends such a turn well, without a word."""
     cell.model.play(Reply(status=400, error="the prompt is too odd"))
