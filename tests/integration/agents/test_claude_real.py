@@ -109,11 +109,11 @@ async def test_a_wrong_key_says_what_to_do(desk: Desk) -> None:
     assert "\n" not in end.text
 
 
-async def test_a_failing_service_is_told_and_ends_as_failed(desk: Desk) -> None:
+async def test_a_failing_service_is_told_and_waited_for(desk: Desk) -> None:
     desk.model.play(*[Reply(status=500, error="boom")] * 12)
     events = await desk.run("hello")
     assert "500" in next(event.text for event in events if isinstance(event, Limit))
-    assert last(events).reason == "failed"
+    assert last(events).reason == "overloaded"
     assert not [event for event in events if isinstance(event, Text)]
 
 

@@ -143,6 +143,16 @@ async def test_a_service_that_fails_is_no_empty_success(cell: Cell) -> None:
     assert "`kimi login`" in refused.text
 
 
+async def test_a_service_that_is_down_is_waited_for_and_its_session_goes_on(cell: Cell) -> None:
+    cell.model.play(*[Reply(status=500, error="boom")] * 4, Reply("Here it is."))
+    events = await run(cell.backend(), cell.turn(prompt="find the MARKER-5"))
+    assert (end(events).reason, "500 boom" in end(events).text) == ("overloaded", True)
+    [started] = [event for event in events if isinstance(event, Started)]
+    again = await run(cell.backend(), cell.turn(started.session_id, "go on"))
+    assert end(again).text == "Here it is."
+    assert "MARKER-5" in cell.model.said()
+
+
 async def test_people_decide_and_what_they_say_besides_is_told(cell: Cell) -> None:
     write, two = Call("Write", {"path": "/etc/x", "content": "x"}), "echo one > allowed.txt"
     cell.model.play(shell(two), Reply("", (write,)), Reply("Done."), Reply("Understood."))

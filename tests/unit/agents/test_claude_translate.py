@@ -134,7 +134,7 @@ def test_the_events_of_a_recorded_run(case: str) -> None:
         ("wrong_key_2_1_197", "auth", "claude auth login"),
         ("not_logged_in", "auth", "claude auth login"),
         ("rate_limited", "overloaded", "429"),
-        ("service_down", "failed", "500"),
+        ("service_down", "overloaded", "500"),
         ("unknown_session", "session_lost", "gone"),
         ("no_session_id", "session_lost", "gone"),
     ],
