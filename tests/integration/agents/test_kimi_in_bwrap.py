@@ -167,7 +167,7 @@ async def test_people_decide_and_what_they_say_besides_is_told(cell: Cell) -> No
     assert asked[0].input["command"] == two
     assert (cell.repo / "allowed.txt").exists()
     assert [event.ok for event in events if isinstance(event, ToolResult)] == [True, False]
-    assert end(events).text == "Understood."
+    assert end(events).text == "Done.\n\nUnderstood."
     assert "use the docs folder" in cell.model.said()
 
 
@@ -176,7 +176,8 @@ async def test_it_asks_and_plans(cell: Cell) -> None:
     question = {"question": "Which colour?", "header": "Colour", "options": options, "multi_select": False}
     todos = [{"title": "Paint", "status": "in_progress"}, {"title": "Dry", "status": "pending"}]
     cell.model.play(
-        Reply("", (Call("TodoList", {"todos": todos}),)),
+        shell("ls"),
+        Reply("It is the fence.", (Call("TodoList", {"todos": todos}),)),
         Reply("", (Call("AskUserQuestion", {"questions": [question]}),)),
         Reply("Painted."),
     )
@@ -185,7 +186,7 @@ async def test_it_asks_and_plans(cell: Cell) -> None:
     assert (asked.text, asked.options) == ("Which colour?", ("Red", "Blue"))
     assert Plan((PlanStep("Paint", "in_progress"), PlanStep("Dry", "pending"))) in events
     assert "Blue" in cell.model.said()
-    assert end(events).text == "Painted."
+    assert end(events).text == "It is the fence.\n\nPainted."
 
 
 async def test_in_plan_mode_nothing_is_changed(cell: Cell) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codebutler_worker.agents.native.loop import CUT, EMPTY
+from codebutler_worker.agents.native.loop import CUT, CUT_TEXT, EMPTY
 from codebutler_worker.agents.native.model import Assistant, Message, System, Told, User
 from codebutler_worker.tools.plan import PlanStep
 
@@ -121,7 +121,7 @@ def summed_up(
 def _said(messages: Sequence[Message]) -> list[str]:
     """What people said; what we said in nobody's name is nobody's task."""
     users = (message.content for message in messages if isinstance(message, User))
-    return [text for text in users if text not in (CUT, EMPTY)]
+    return [text for text in users if text not in (CUT, CUT_TEXT, EMPTY)]
 
 
 def _bytes(message: Message) -> int:

@@ -95,11 +95,12 @@ class SoFar:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer. ``cut``: the service ended it at a length limit."""
+    """A whole answer. ``cut``: the service ended it at a length limit, in the middle of a call if ``lost_call``."""
 
     said: Assistant
     tokens: Tokens = field(default_factory=Tokens)
     cut: bool = False
+    lost_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,11 +171,12 @@ class Assembler:
             for number, building in enumerate(self._calls)
         )
         cut = self.finish == "length"
-        if cut and calls and not _is_json(calls[-1].arguments):
+        lost = bool(cut and calls and not _is_json(calls[-1].arguments))
+        if lost:
             # Half a file is not what the model meant to write.
             calls = calls[:-1]
         said = Assistant("".join(self._text), calls, "".join(self._reasoning))
-        return Reply(said, tokens_of(self._usage), cut=cut)
+        return Reply(said, tokens_of(self._usage), cut=cut, lost_call=lost)
 
     def _take(self, choice: Choice) -> None:
         self._usage = choice.usage or self._usage
