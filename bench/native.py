@@ -61,7 +61,7 @@ class Metronome:
 
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
         """The next step, or the end."""
-        self.bodies.append(body(self.name, prompt, replay_reasoning=True))
+        self.bodies.append(body(self.name, prompt, Dialect("own")))
         at = len(self.bodies)
         if at > STEPS:
             yield Reply(Assistant("Done."))

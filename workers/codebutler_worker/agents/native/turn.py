@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import (
     AgentEvent,
@@ -233,7 +235,10 @@ def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
     known = {call.id for message in before if isinstance(message, Assistant) for call in message.calls}
     calls = []
     for at, call in enumerate(said.calls):
-        call_id = f"call_{len(before)}_{at}" if not call.id or call.id in known else call.id
+        number, call_id = len(before) * 100 + at, call.id
+        while not call_id or call_id in known:
+            # As Mistral wants them: nine letters and digits.
+            call_id, number = f"c{number:08}", number + 1
         known.add(call_id)
-        calls.append(Call(call_id, call.name, call.arguments))
+        calls.append(structs.replace(call, id=call_id))
     return Assistant(said.content, tuple(calls), said.reasoning)
