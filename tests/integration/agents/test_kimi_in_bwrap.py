@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,6 +142,23 @@ async def test_a_service_that_fails_is_no_empty_success(cell: Cell) -> None:
     refused = end(await run(cell.backend(), cell.turn()))
     assert (refused.ok, refused.reason) == (False, "auth")
     assert "`kimi login`" in refused.text
+
+
+async def test_what_it_has_begun_outlives_its_death(cell: Cell) -> None:
+    cell.model.play(Reply("never said", hold=True))
+    backend = cell.backend()
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        aclosing(backend.start(cell.turn(prompt="find MARKER-6"))) as events,
+    ):
+        async for event in events:
+            if isinstance(event, Started):
+                break
+    await backend.close()
+    cell.model.play(Reply("Here."))
+    cell.model.release.set()
+    assert end(await run(cell.backend(), cell.turn(session, "go on"))).text == "Here."
+    assert "MARKER-6" in cell.model.said()
 
 
 async def test_a_service_that_is_down_is_waited_for_and_its_session_goes_on(cell: Cell) -> None:
