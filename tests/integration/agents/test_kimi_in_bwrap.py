@@ -146,15 +146,14 @@ async def test_a_service_that_fails_is_no_empty_success(cell: Cell) -> None:
 
 async def test_what_it_has_begun_outlives_its_death(cell: Cell) -> None:
     cell.model.play(Reply("never said", hold=True))
-    backend = cell.backend()
-    async with (
-        asyncio.timeout(DEADLINE_S),
-        aclosing(backend.start(cell.turn(prompt="find MARKER-6"))) as events,
-    ):
-        async for event in events:
-            if isinstance(event, Started):
-                break
-    await backend.close()
+    backend, session = cell.backend(), ""
+    async with asyncio.timeout(DEADLINE_S):
+        async with aclosing(backend.start(cell.turn(prompt="find MARKER-6"))) as events:
+            async for event in events:
+                if isinstance(event, Started):
+                    session = event.session_id
+                    break
+        await backend.close()
     cell.model.play(Reply("Here."))
     cell.model.release.set()
     assert end(await run(cell.backend(), cell.turn(session, "go on"))).text == "Here."
