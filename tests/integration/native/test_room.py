@@ -59,7 +59,7 @@ async def test_a_summary_is_asked_for_with_the_tools(studio: Studio) -> None:
 
 async def test_a_model_too_small_for_the_orders_says_so(studio: Studio) -> None:
     finished = end(await studio.run("hello", *[takes(0, says("never"), context=512)] * 9))
-    assert (finished.ok, "takes 512 tokens at once" in finished.text) == (False, True)
+    assert (finished.ok, "context (512 tokens) is smaller" in finished.text) == (False, True)
     assert len(studio.model.asked) == 1
 
 

@@ -11,7 +11,7 @@ from codebutler.model import ButtonClicked, Command, MessagePosted
 from codebutler_worker.agents.backend import Finished, Started
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
-MARK = "[written before, when your run was ended before you could read it]"
+MARK = "[sent earlier; your run was stopped before you read it]"
 
 
 async def command(parent: Parent, name: str, ts: str) -> None:

@@ -13,7 +13,7 @@ MOST_CHARS = 2_000_000
 OVERLAP_CHARS = 400
 FEWEST_SAME = 8
 """So many characters at a seam are no accident: the model repeated the end of what was cut."""
-STOPS_HERE = "_⚠️ The answer stops here: it met its model's length limit. Reply `go on` for the rest._"
+STOPS_HERE = "_⚠️ The answer stops here: it reached the model's length limit. Reply `go on` for the rest._"
 
 # Plans, questions and notes, as Claude Code 2.1, Kimi Code 2.1, OpenCode 1.18 and our own agent call their tools.
 _ASIDE = frozenset(

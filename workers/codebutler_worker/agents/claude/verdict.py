@@ -44,7 +44,7 @@ def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) ->
     if api_error in BUSY_ERRORS or result.api_error_status in BUSY_STATUS:
         return Verdict("overloaded", f"The model service is overloaded: {said}")
     if (result.api_error_status or 0) >= SERVER_ERRORS:
-        return Verdict("overloaded", f"The model service is out of order: {said}")
+        return Verdict("overloaded", f"The model service is unavailable: {said}")
     return Verdict("failed", said)
 
 

@@ -163,7 +163,7 @@ def ended(progress: Progress, answer: str, *, needs_user: bool) -> Progress:
     """The model ended the turn by itself."""
     leaving: Exit = "needs_user" if needs_user else "done"
     # Many models say the same once more as they end.
-    known = answer.strip() in progress.said.prose
+    known = not progress.said.is_over and answer.strip() in progress.said.prose
     return replace(progress, said=progress.said if known else progress.said.said(answer), leaving=leaving)
 
 

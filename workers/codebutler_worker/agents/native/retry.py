@@ -65,7 +65,7 @@ def refusal(status: int, code: str, said: str, retry_after_s: float | None, word
     if status == 429:
         return ModelError("limit", f"the model service is at its limit{detail}", retry_after_s)
     if status in (408, 409) or status >= 500:
-        text = f"the model service is out of order (status {status}){detail}"
+        text = f"the model service is unavailable (status {status}){detail}"
         return ModelError("overloaded", text, retry_after_s, said=words)
     return ModelError(
         "refused", f"the model service refuses the request (status {status}){detail}", said=words

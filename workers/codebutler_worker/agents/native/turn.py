@@ -51,8 +51,8 @@ MOST_ATTEMPTS = 5
 """So often room is made for one request; each time there is half as much left."""
 GROWN = 1.25
 TOO_SMALL = (
-    "the model takes {context} tokens at once, fewer than the agent's own instructions and tools have: start its "
-    "service with a larger context, or choose another native.model"
+    "the model's context ({context} tokens) is smaller than the agent's instructions and tools: start the service "
+    "with a larger context, or choose another native.model"
 )
 
 

@@ -43,7 +43,7 @@ there, changing nothing beyond what was asked for before."""
 
 _ANSWERED = "What you had asked is answered; do not ask it again:"
 _LATE = "[written while you were offline]"
-_UNREAD = "[written before, when your run was ended before you could read it]"
+_UNREAD = "[sent earlier; your run was stopped before you read it]"
 
 
 @dataclass(frozen=True, slots=True)
