@@ -20,6 +20,7 @@ from bench.scene import BenchError, Pace
 from codebutler.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
+from codebutler_worker.agents.native.dialect import Dialect
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.model import Assistant, Call, Prompt, Reply, Tokens, Waiting
 from codebutler_worker.agents.native.sessions import Sessions
@@ -61,7 +62,7 @@ class Metronome:
 
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | Reply]:
         """The next step, or the end."""
-        self.bodies.append(body(self.name, prompt, replay_reasoning=True))
+        self.bodies.append(body(self.name, prompt, Dialect("own")))
         at = len(self.bodies)
         if at > STEPS:
             yield Reply(Assistant("Done."))

@@ -46,7 +46,7 @@ def events(reply: Reply, piece: int, named: Named = call_id) -> Sequence[dict[st
         for index, text in enumerate(arguments):
             if part := text[at : at + piece]:
                 found.append(_delta({"tool_calls": [{"index": index, "function": {"arguments": part}}]}))
-    found.append(_delta({}, "tool_calls" if reply.calls else "stop"))
+    found.append(_delta({}, "length" if reply.cut else "tool_calls" if reply.calls else "stop"))
     found.append({"id": "chatcmpl-1", "choices": [], "usage": usage(reply)})
     return found
 

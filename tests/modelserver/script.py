@@ -27,7 +27,8 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer: ``thoughts``, text, then tool calls; or an error (``status``, ``error``); ``hold`` keeps silent
-    after the first bytes until the server's ``release`` is set. ``headers`` come with an error."""
+    after the first bytes until the server's ``release`` is set. ``headers`` come with an error; ``cut``: it met the
+    limit of its length."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -38,6 +39,7 @@ class Reply:
     output_tokens: int = 20
     headers: tuple[tuple[str, str], ...] = ()
     thoughts: str = ""
+    cut: bool = False
 
 
 @dataclass

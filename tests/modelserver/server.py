@@ -156,7 +156,7 @@ def events(body: dict[str, Any], reply: Reply) -> Sequence[dict[str, Any]]:
         found.append({"type": "content_block_start", "index": index, "content_block": empty})
         found += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         found.append({"type": "content_block_stop", "index": index})
-    stop = "tool_use" if reply.calls else "end_turn"
+    stop = "max_tokens" if reply.cut else "tool_use" if reply.calls else "end_turn"
     usage = {"output_tokens": reply.output_tokens}
     found.append(
         {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": usage}

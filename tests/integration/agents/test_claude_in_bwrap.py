@@ -103,6 +103,18 @@ async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
     await backend.close()
 
 
+@pytest.mark.parametrize("name", ["shop 🛒", "café", "👩\u200d👧 日本"])
+async def test_any_directory_has_its_session_resumed(cell: Cell, name: str) -> None:
+    cell.repo = cell.repo.rename(cell.repo.with_name(name))
+    backend = cell.backend()
+    cell.model.play(Reply("one"), Reply("two"))
+    [started] = [event for event in await heard(backend, cell.turn()) if isinstance(event, Started)]
+    again = await heard(backend, cell.turn(started.session_id))
+    assert [event for event in again if isinstance(event, Started)] == [Started(started.session_id)]
+    assert "one" in cell.model.said()
+    await backend.close()
+
+
 @pytest.mark.parametrize("network", ["auto", "open"])
 async def test_its_key_is_nowhere_inside(cell: Cell, network: AgentNetwork) -> None:
     cell.section = SandboxSection(network=network)

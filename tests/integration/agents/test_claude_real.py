@@ -56,6 +56,36 @@ async def test_a_tool_turn_edits_a_file(desk: Desk) -> None:
     assert "HOUSE RULES" in desk.model.said(0)
 
 
+async def test_the_answer_is_all_that_was_said_since_the_last_work(desk: Desk) -> None:
+    asking = desk.with_settings(replace_section(desk, permission_mode="ask"))
+    todos = [{"content": "Find it", "status": "completed", "activeForm": "Finding it"}]
+    options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
+    asked = {"question": "Which?", "header": "Colour", "options": options, "multiSelect": False}
+    look = Call("Read", {"file_path": str(desk.repo / "README.md")})
+    desk.model.play(
+        Reply("I look.", (look,)),
+        Reply("It is the cache.\n\n- line 7", (Call("TodoWrite", {"todos": todos}),)),
+        Reply("It may be red.", (Call("AskUserQuestion", {"questions": [asked]}),)),
+        Reply("Then that is all."),
+    )
+    events: list[AgentEvent] = []
+    async for event in asking.backend.start(desk.turn("look")):
+        events.append(event)
+        if isinstance(event, Question):
+            assert await asking.backend.answer("t1", event.id, Answer(allow=True, text="Blue"))
+    assert last(events).text == "It is the cache.\n\n- line 7\n\nIt may be red.\n\nThen that is all."
+    await asking.backend.close()
+
+
+async def test_parts_that_were_cut_off_are_one_answer(desk: Desk) -> None:
+    desk.model.play(Reply("The first half of a sen", cut=True), Reply("tence, and its end."))
+    assert last(await desk.run("tell me")).text == "The first half of a sentence, and its end."
+    desk.model.play(*[Reply(f"part {at} ", cut=True) for at in range(4)])
+    end = last(await desk.run("tell me all"))
+    assert end.ok
+    assert end.text.startswith("part 0 part 1 part 2 part 3\n\n_⚠️ The answer stops here")
+
+
 async def test_the_next_message_resumes_the_session_and_costs_are_differences(desk: Desk) -> None:
     desk.model.play(Reply("one"), Reply("two"))
     first = await desk.run("first")
@@ -109,11 +139,11 @@ async def test_a_wrong_key_says_what_to_do(desk: Desk) -> None:
     assert "\n" not in end.text
 
 
-async def test_a_failing_service_is_told_and_ends_as_failed(desk: Desk) -> None:
+async def test_a_failing_service_is_told_and_waited_for(desk: Desk) -> None:
     desk.model.play(*[Reply(status=500, error="boom")] * 12)
     events = await desk.run("hello")
     assert "500" in next(event.text for event in events if isinstance(event, Limit))
-    assert last(events).reason == "failed"
+    assert last(events).reason == "overloaded"
     assert not [event for event in events if isinstance(event, Text)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,6 +128,15 @@ async def test_its_session_outlives_its_process_and_its_instructions_come_once(c
     assert {path.name for path in (cell.home / ".kimi-code").iterdir()} == {"config.toml", "sessions"}
 
 
+async def test_any_directory_has_its_session_resumed(cell: Cell) -> None:
+    cell.repo = cell.repo.rename(cell.repo.with_name("Café 🛒 日本"))
+    cell.model.play(Reply("one"), Reply("two"))
+    [first] = [event for event in await run(cell.backend(), cell.turn()) if isinstance(event, Started)]
+    again = await run(cell.backend(), cell.turn(first.session_id))
+    assert [event for event in again if isinstance(event, Started)] == [Started(first.session_id)]
+    assert (end(again).text, end(again).usage.input_tokens) == ("two", 100)
+
+
 async def test_a_service_that_fails_is_no_empty_success(cell: Cell) -> None:
     """Over the protocol Kimi Code 2.1.0 ends such a turn well, without a word."""
     cell.model.play(Reply(status=400, error="the prompt is too odd"))
@@ -137,6 +147,32 @@ async def test_a_service_that_fails_is_no_empty_success(cell: Cell) -> None:
     refused = end(await run(cell.backend(), cell.turn()))
     assert (refused.ok, refused.reason) == (False, "auth")
     assert "`kimi login`" in refused.text
+
+
+async def test_what_it_has_begun_outlives_its_death(cell: Cell) -> None:
+    cell.model.play(Reply("never said", hold=True))
+    backend, session = cell.backend(), ""
+    async with asyncio.timeout(DEADLINE_S):
+        async with aclosing(backend.start(cell.turn(prompt="find MARKER-6"))) as events:
+            async for event in events:
+                if isinstance(event, Started):
+                    session = event.session_id
+                    break
+        await backend.close()
+    cell.model.play(Reply("Here."))
+    cell.model.release.set()
+    assert end(await run(cell.backend(), cell.turn(session, "go on"))).text == "Here."
+    assert "MARKER-6" in cell.model.said()
+
+
+async def test_a_service_that_is_down_is_waited_for_and_its_session_goes_on(cell: Cell) -> None:
+    cell.model.play(*[Reply(status=500, error="boom")] * 4, Reply("Here it is."))
+    events = await run(cell.backend(), cell.turn(prompt="find the MARKER-5"))
+    assert (end(events).reason, "500 boom" in end(events).text) == ("overloaded", True)
+    [started] = [event for event in events if isinstance(event, Started)]
+    again = await run(cell.backend(), cell.turn(started.session_id, "go on"))
+    assert end(again).text == "Here it is."
+    assert "MARKER-5" in cell.model.said()
 
 
 async def test_people_decide_and_what_they_say_besides_is_told(cell: Cell) -> None:
@@ -153,7 +189,7 @@ async def test_people_decide_and_what_they_say_besides_is_told(cell: Cell) -> No
     assert asked[0].input["command"] == two
     assert (cell.repo / "allowed.txt").exists()
     assert [event.ok for event in events if isinstance(event, ToolResult)] == [True, False]
-    assert end(events).text == "Understood."
+    assert end(events).text == "Done.\n\nUnderstood."
     assert "use the docs folder" in cell.model.said()
 
 
@@ -162,7 +198,8 @@ async def test_it_asks_and_plans(cell: Cell) -> None:
     question = {"question": "Which colour?", "header": "Colour", "options": options, "multi_select": False}
     todos = [{"title": "Paint", "status": "in_progress"}, {"title": "Dry", "status": "pending"}]
     cell.model.play(
-        Reply("", (Call("TodoList", {"todos": todos}),)),
+        shell("ls"),
+        Reply("It is the fence.", (Call("TodoList", {"todos": todos}),)),
         Reply("", (Call("AskUserQuestion", {"questions": [question]}),)),
         Reply("Painted."),
     )
@@ -171,7 +208,7 @@ async def test_it_asks_and_plans(cell: Cell) -> None:
     assert (asked.text, asked.options) == ("Which colour?", ("Red", "Blue"))
     assert Plan((PlanStep("Paint", "in_progress"), PlanStep("Dry", "pending"))) in events
     assert "Blue" in cell.model.said()
-    assert end(events).text == "Painted."
+    assert end(events).text == "It is the fence.\n\nPainted."
 
 
 async def test_in_plan_mode_nothing_is_changed(cell: Cell) -> None:

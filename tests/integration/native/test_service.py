@@ -152,6 +152,33 @@ async def test_what_would_be_refused_again_is_not_sent_again(
     assert len(server.requests) == 1
 
 
+async def test_a_service_is_asked_in_the_way_that_it_wants(
+    server: CompletionsServer, model: OpenAIModel
+) -> None:
+    """As DeepSeek refuses; what it taught is known from then on."""
+    missing = "The `reasoning_content` in the thinking mode must be passed back to the API."
+    server.play(Line(status=400, error=missing), Line("Fine."), Line("Fine again."))
+    said = Assistant("", (Call("c1", "look", "{}"),), "thoughts")
+    prompt = Prompt((*PROMPT.messages, said, Told("c1", "seen")))
+    for text in ("Fine.", "Fine again."):
+        assert (await complete(model, prompt)).said.content == text
+    assert [request["messages"][2].get("reasoning_content") for request in server.requests] == [
+        None,
+        "thoughts",
+        "thoughts",
+    ]
+
+
+async def test_a_service_that_is_never_content_is_given_up(
+    server: CompletionsServer, model: OpenAIModel
+) -> None:
+    moods = ["reasoning_content must be passed back", "reasoning_content is unsupported"] * 9
+    server.play(*(Line(status=400, error=mood) for mood in moods))
+    with pytest.raises(ModelError, match="reasoning_content"):
+        await complete(model, PROMPT)
+    assert len(server.requests) <= 8
+
+
 async def test_a_busy_service_is_asked_again_when_it_says(
     server: CompletionsServer, model: OpenAIModel
 ) -> None:

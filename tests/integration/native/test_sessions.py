@@ -14,6 +14,7 @@ import pytest
 
 from codebutler.errors import StoreError
 from codebutler_worker.agents.backend import ToolUse
+from codebutler_worker.agents.native.dialect import Dialect
 from codebutler_worker.agents.native.history import Said, mended
 from codebutler_worker.agents.native.model import (
     Assistant,
@@ -116,7 +117,7 @@ async def test_each_request_begins_as_the_one_before_ended(studio: Studio) -> No
     steps = [says("Look.", ("list_files", {"most": at}), call_id=str(at)) for at in range(1, 8)]
     first = await studio.run("work", *steps, says("Done."))
     await studio.run("more", says("Done."), session_id=session_of(first))
-    bodies = [body("m", prompt, replay_reasoning=True) for prompt in studio.model.asked]
+    bodies = [body("m", prompt, Dialect("own")) for prompt in studio.model.asked]
     for before, now in itertools.pairwise(bodies):
         assert now.startswith(before.removesuffix(b"]}"))
 

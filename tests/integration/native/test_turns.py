@@ -220,7 +220,7 @@ async def test_what_is_said_meanwhile_reaches_the_running_turn(studio: Studio) -
                 steered = await studio.agent().steer(request.turn_id, "no, blue")
             last = event
     assert steered
-    assert end([last]).text == "And blue."
+    assert end([last]).text == "Done.\n\nAnd blue."
     assert studio.model.asked[-1].messages[-1] == User("no, blue")
     assert not await studio.agent().steer(request.turn_id, "too late")
 

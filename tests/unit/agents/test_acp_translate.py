@@ -88,7 +88,7 @@ def test_another_message_is_another_block() -> None:
     assert update(translator, **said("two", "1")) == []
     assert update(translator, **said("three", "2")) == [Text("one two")]
     assert translator.flush() == [Text("three")]
-    assert translator.answer == "three"
+    assert translator.answer.text == "one two\n\nthree"
     assert translator.flush() == []
 
 

@@ -79,6 +79,7 @@ def test_a_line_is_one_line() -> None:
 def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
     claude = Path("/home/you/.claude")
     assert command.sessions(claude, Path("/srv/my.repo_x")) == claude / "projects" / "-srv-my-repo-x"
+    assert command.sessions(claude, Path("/srv/café 🛒")) == claude / "projects" / "-srv-caf----"
     assert command.sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
     around = command.Surroundings(BINARY, tmp_path, "/usr/bin", {})
     with pytest.raises(AgentUnavailableError, match="other directories would show"):

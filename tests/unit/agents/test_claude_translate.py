@@ -134,7 +134,7 @@ def test_the_events_of_a_recorded_run(case: str) -> None:
         ("wrong_key_2_1_197", "auth", "claude auth login"),
         ("not_logged_in", "auth", "claude auth login"),
         ("rate_limited", "overloaded", "429"),
-        ("service_down", "failed", "500"),
+        ("service_down", "overloaded", "500"),
         ("unknown_session", "session_lost", "gone"),
         ("no_session_id", "session_lost", "gone"),
     ],
@@ -145,7 +145,7 @@ def test_the_verdict_of_a_recorded_run(case: str, reason: str, text: str) -> Non
     assert verdict is not None
     assert (verdict.reason, verdict.ok) == (reason, reason == "done")
     assert text in verdict.text
-    assert "\n" not in verdict.text
+    assert verdict.ok or "\n" not in verdict.text
 
 
 def test_a_killed_run_has_no_verdict_and_its_tool_still_runs() -> None:

@@ -22,7 +22,7 @@ def test_what_is_told_is_how_the_whole_begins_and_grows(pieces: list[str]) -> No
     whole = "".join(pieces)
     assert all(whole.startswith(text) for text in told)
     assert [len(text) for text in told] == sorted({len(text) for text in told})
-    assert growing.take() == whole.strip()
+    assert growing.take() == whole
     assert growing.take() == ""
 
 

@@ -34,6 +34,28 @@ def test_an_answer_is_counted_however_it_is_cut(answer: bytes, tokens: tuple[int
     assert (gauge.input, gauge.output) == tokens
 
 
+UNCOUNTED = b"HTTP/1.1 200 OK\r\n\r\n" + b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n' * 30
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "tokens"),
+    [
+        ("/v1/chat/completions", UNCOUNTED, (1000, 30)),
+        ("/v1/chat/completions", b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 381, (1000, 100)),
+        ("/v1/chat/completions", b"HTTP/1.1 200 OK\r\n\r\n" + WHOLE, (12, 34)),
+        ("/v1/chat/completions", b"HTTP/1.1 500 Oops\r\n\r\n" + b"x" * 4000, (0, 0)),
+        ("/v1/models", UNCOUNTED, (0, 0)),
+    ],
+)
+def test_an_answer_without_figures_is_reckoned(path: str, answer: bytes, tokens: tuple[int, int]) -> None:
+    gauge = Gauge()
+    reading = gauge.reading(path, 4000)
+    assert reading is not None
+    reading.add(answer)
+    reading.end()
+    assert (gauge.input, gauge.output) == tokens
+
+
 def test_every_answer_counts_but_those_that_are_free() -> None:
     gauge = Gauge()
     for _ in range(2):

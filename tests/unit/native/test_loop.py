@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.agents.native.loop import (
     CUT,
+    CUT_TEXT,
     MOST_ERRORS,
+    MOST_PARTS,
     Act,
     AskModel,
     Leave,
@@ -128,13 +132,47 @@ def test_one_call_of_several_that_is_understood_is_no_error() -> None:
     assert progress.errors == 0
 
 
-@pytest.mark.parametrize("reply", [answer("half a sen", cut=True), answer(" "), answer("")])
+@pytest.mark.parametrize("reply", [answer(cut=True), answer(" "), answer("")])
 def test_an_answer_that_is_none_is_asked_for_again_until_it_is_an_error(reply: Reply) -> None:
     progress = after(reply)
     found = step(progress, LIMITS)
     assert isinstance(found, AskModel)
     assert found.nudge
     assert step(after(reply, reply, reply), LIMITS) == Leave("errors")
+
+
+def test_words_that_were_cut_off_are_gone_on_with_and_are_one_answer() -> None:
+    progress = after(
+        answer("", "read_files"), *(answer(part, cut=True) for part in ("One, ", "two, th", "ree"))
+    )
+    assert step(progress, Limits(most_turns=9)) == AskModel(CUT_TEXT)
+    progress = replied(progress, answer(", four."), 0.0)
+    assert step(progress, Limits(most_turns=9)) == Leave("done")
+    assert progress.answer == "One, two, three, four."
+
+
+def test_an_answer_without_end_is_given_as_far_as_it_came() -> None:
+    progress = after(*(answer(f"part {at} ", cut=True) for at in range(MOST_PARTS)))
+    assert step(progress, Limits(most_turns=99)) == Leave("done")
+    assert progress.answer.startswith("part 0 part 1 ")
+    assert "The answer stops here" in progress.answer
+
+
+def test_a_call_that_was_cut_off_is_asked_for_in_smaller_steps() -> None:
+    reply = replace(answer("I write it.", cut=True), lost_call=True)
+    assert step(after(reply), LIMITS) == AskModel(CUT)
+    assert step(after(reply, reply, reply), LIMITS) == Leave("errors")
+
+
+def test_the_answer_is_all_that_was_said_since_the_last_work() -> None:
+    progress = after(
+        answer("I look.", "run_terminal_command"),
+        answer("It is the cache.", "update_subgoal"),
+        answer("Two lines must go.", "add_subgoal", "remember"),
+    )
+    progress = ended(replied(progress, answer("", "end_turn"), 0.0), "That is all.", needs_user=False)
+    assert progress.answer == "It is the cache.\n\nTwo lines must go.\n\nThat is all."
+    assert ended(progress, "That is all.", needs_user=False).answer == progress.answer
 
 
 def test_what_was_cut_off_is_said_once_the_rest_is_done() -> None:

@@ -43,8 +43,8 @@ class Growing:
         return [Writing("".join(self._parts))]
 
     def take(self) -> str:
-        """All of it; then it begins anew."""
-        text = "".join(self._parts).strip()
+        """All of it, as it came; then it begins anew."""
+        text = "".join(self._parts)
         self._parts.clear()
         self._chars = self._told = 0
         return text

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.line.parking import drop_parked
+from codebutler_worker.conversation.line.unread import forget_unread
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 
@@ -29,6 +30,7 @@ def _forget(asked: Asked, outside: str) -> Todo:
     if asked.conversation is None:
         return asked.reply(outside)
     asked.draft.uow.sessions.forget(asked.conversation)
+    forget_unread(asked.draft, asked.conversation)
     # What waits to go on with a session that is forgotten would begin anew by itself.
     for turn in asked.turns("parked"):
         drop_parked(asked.draft, turn)

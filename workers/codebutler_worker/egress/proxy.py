@@ -156,12 +156,15 @@ class Proxy:
         else:
             server = await self._ahead.take()
             self._ahead.prepare()
-        await self._exchange((onward, length), client, server, self._looked_through(service, head.target))
-
-    def _looked_through(self, service: Service, target: str) -> relay.Mask | None:
-        """What an answer of the service passes: the gauge, and what keeps its key back."""
-        mask, reading = service.mask, self.gauge.reading(target)
-        return mask if mask is None or reading is None else partial(_gauged, reading, mask)
+        mask, reading = service.mask, self.gauge.reading(head.target, length or 0)
+        if mask is None or reading is None:
+            await self._exchange((onward, length), client, server, mask)
+            return
+        # What an answer of the service passes: the gauge, and what keeps its key back.
+        try:
+            await self._exchange((onward, length), client, server, partial(_gauged, reading, mask))
+        finally:
+            reading.end()
 
     async def _exchange(
         self, request: Request, client: Streams, server: Streams, mask: relay.Mask | None = None

@@ -152,7 +152,7 @@ class AcpBackend:
             log.warning("%s: %s", self.name, link.process.limit_hit)
             verdict = Verdict("failed", link.process.limit_hit) if verdict.reason == "failed" else verdict
         refused = link.way.refused if link.way is not None else ()
-        text = noted(turn.translator.answer, refused) if verdict.ok else verdict.text
+        text = noted(turn.translator.answer.text, refused) if verdict.ok else verdict.text
         total = turn.translator.cost_usd
         usage = self._usage(turn, account)
         return Finished(ok=verdict.ok, text=text, reason=verdict.reason, usage=usage, total_cost_usd=total)

@@ -23,6 +23,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
+from codebutler_worker.agents.answer import Answer
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -60,12 +61,12 @@ class Running:
 class Translator:
     """One turn of one session.
 
-    ``answer`` is the agent's last word, ``worked`` whether it did or said anything at all, ``cost_usd`` what the
+    ``answer`` is what it has said to people, ``worked`` whether it did or said anything at all, ``cost_usd`` what the
     session has cost so far, where the agent tells.
     """
 
     def __init__(self, workdir: Path) -> None:
-        self.answer = ""
+        self.answer = Answer()
         self.worked = False
         self.cost_usd: float | None = None
         self._workdir = workdir
@@ -102,9 +103,13 @@ class Translator:
     def asked(self, request_id: str, request: RequestPermissionRequest) -> list[AgentEvent]:
         """A request for leave, or for a choice: several ways to say yes are a question."""
         call = request.tool_call
+        is_new = call.tool_call_id not in self._calls
         known = self._calls.setdefault(call.tool_call_id, Running(call.title or "a tool", "other"))
         self._learn(known, call)
-        events = [*self.flush(), *self._tell(call.tool_call_id, known)]
+        events = self.flush()
+        if is_new:
+            self.answer = self.answer.called(known.title)
+        events += self._tell(call.tool_call_id, known)
         said = texts_of(call)
         if is_choice(request):
             options = tuple(option.name for option in request.options if option.kind == "allow_once")
@@ -119,11 +124,11 @@ class Translator:
         """What it said and thought as finished blocks."""
         events: list[AgentEvent] = []
         thought, text = self._thought.take(), self._text.take()
-        if thought:
-            events.append(Thinking(thought))
-        if text:
-            self.answer = text
-            events.append(Text(text))
+        if thought.strip():
+            events.append(Thinking(thought.strip()))
+        if text.strip():
+            self.answer = self.answer.said(text)
+            events.append(Text(text.strip()))
         return events
 
     def _thinks(self, text: str) -> list[AgentEvent]:
@@ -149,6 +154,7 @@ class Translator:
                 return []
             events += [*self.flush(), *self._untold()]
             known = self._calls[call.tool_call_id] = Running(call.title or "a tool", call.kind or "other")
+            self.answer = self.answer.called(known.title)
         self._learn(known, call)
         # OpenCode 1.18 first tells only the working directory of a call, Kimi Code 2.1 only its name.
         if summarise(known.given, self._workdir) or call.status in _OVER:

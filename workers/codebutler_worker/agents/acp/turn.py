@@ -51,6 +51,9 @@ class Turn:
         self._asked: dict[str, Asked] = {}
         self._unsaid: list[str] = []
         self._noticed_tokens = 0
+        self._begun: Started | None = None
+        """Its session, until the agent shows that it has read the prompt: one that dies before remembers nothing."""
+        self._answered = False
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield what comes of it; afterwards ``verdict`` is set."""
@@ -116,7 +119,9 @@ class Turn:
     async def _drive(self) -> Verdict:
         try:
             verdict = await self._work()
+            self._answered = self.prompts > 0
         except RequestError as error:
+            self._answered = self.prompts > 0
             verdict = judge_error(error.code, told_by(error), self._kind.title, self._kind.login)
         except ValidationError:
             text = f"{self._kind.title} speaks the Agent Client Protocol in a way that is not understood: update it."
@@ -207,16 +212,23 @@ class Turn:
     def _take(self, heard: Heard) -> list[AgentEvent]:
         match heard:
             case Started():
-                return [heard]
+                self._begun = heard
+                return []
             case Pause():
-                return self.translator.flush()
+                return [*self._taken(), *self.translator.flush()]
             case Asked(id=request_id, request=request):
                 if heard.chosen.done():
                     return []
                 self._asked[request_id] = heard
-                return self.translator.asked(request_id, request)
+                return [*self._taken(), *self.translator.asked(request_id, request)]
             case _:
-                return [*self._withdrawn(heard), *self.translator.feed(heard)]
+                events = [*self._withdrawn(heard), *self.translator.feed(heard)]
+                return [*self._taken(), *events] if self.translator.worked else events
+
+    def _taken(self) -> list[AgentEvent]:
+        """The agent works on the prompt."""
+        begun, self._begun = self._begun, None
+        return [begun] if begun is not None else []
 
     def _withdrawn(self, heard: SessionNotification) -> list[AgentEvent]:
         """What it no longer waits for: the call that it asked about is over."""
@@ -231,6 +243,8 @@ class Turn:
     def _rest(self) -> list[AgentEvent]:
         """What was said before the end and not heard yet."""
         events = [event for heard in self.link.heard_so_far() for event in self._take(heard)]
+        if self._answered:
+            events = [*self._taken(), *events]
         return [*events, *self.translator.flush()]
 
     def _due(self, watch: Watch) -> Verdict | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from codebutler_worker.agents.verdict import STOPPED, Verdict, one_line
 
 AUTH_REQUIRED = -32000
 """ACP's own error code: the agent wants its user to log in first."""
 _BUSY = ("429", "rate limit", "rate_limit", "overloaded", "529", "503")
+_DOWN = re.compile(r"\b(500|502|504|520|521|522|523|524)\b|connection[_ ]error")
+"""A service that fails for now, as Kimi Code 2.1.0 tells of it: "500 …", "Connection error."."""
 _SPENT = ("402", "quota", "insufficient balance", "billing")
 _DENIED = ("401", "403", "auth_error", "authentication", "unauthorized")
 _NO_REASON = "no reason given"
@@ -41,6 +45,8 @@ def judge_error(code: int, message: str, title: str, login: str) -> Verdict:
         return Verdict("limit", f"The model service refuses more for now: {said}")
     if any(mark in words for mark in _BUSY):
         return Verdict("overloaded", f"The model service is overloaded: {said}")
+    if _DOWN.search(words):
+        return Verdict("overloaded", f"The model service is unavailable: {said}")
     return Verdict("failed", f"{title} failed: {said}")
 
 

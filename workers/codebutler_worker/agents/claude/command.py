@@ -147,11 +147,13 @@ def policy(
 
 
 def sessions(claude: Path, workdir: Path) -> Path:
-    """Where the CLI keeps the sessions begun in ``workdir``: the path with every other sign made a dash.
+    """Where the CLI keeps the sessions begun in ``workdir``: the path with a dash for each UTF-16 unit that is no ASCII
+    letter or digit, so two for an emoji.
 
     Very long names get a hash we do not know: then all projects (Claude Code 2.1.328).
     """
-    name = re.sub(r"[^a-zA-Z0-9]", "-", os.path.realpath(workdir))
+    path = re.sub(r"[^\0-\uffff]", "--", os.path.realpath(workdir))
+    name = re.sub(r"[^a-zA-Z0-9]", "-", path)
     return claude / "projects" / name if len(name) <= NAME_CHARS else claude / "projects"
 
 

@@ -171,9 +171,10 @@ class StreamedMessage(Struct, frozen=True):
 
 
 class StreamedDelta(Struct, frozen=True):
-    """A piece of a streamed block; ``text`` is empty for what is no text."""
+    """A piece of a streamed block, ``text`` empty for what is no text; or a message's end and why it came."""
 
     text: str = ""
+    stop_reason: str | None = None
 
 
 class StreamedBlock(Struct, frozen=True):

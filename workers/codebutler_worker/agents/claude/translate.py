@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from codebutler_worker.agents.answer import Answer
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -48,6 +49,9 @@ COST = "cost"
 ASK_PERSON = "AskUserQuestion"
 SHELL = "local_bash"
 MOST_CHARS = 2_000_000
+CUT = "max_tokens"
+TOO_LONG = "output token maximum"
+"""What Claude Code 2.1.328 says when it has gone on three times with an answer that was cut off."""
 THOUGHTS = ("thinking", "redacted_thinking")
 
 
@@ -72,6 +76,7 @@ class Translator:
         self.result: ResultLine | None = None
         self.refused = ""
         self.worked = False
+        self.answer = Answer()
         self._workdir = workdir
         self._fresh = fresh
         self._started = False
@@ -121,6 +126,8 @@ class Translator:
             case ControlCancel():
                 return self._withdrawn([line.request_id])
             case StreamEvent(event=part, parent_tool_use_id=inner):
+                if part.delta.stop_reason == CUT and inner is None:
+                    self.answer = self.answer.cut()
                 ended = self.meter.streamed(part, inner=inner is not None)
                 return [self.meter.usage] if ended else [] if inner else self._grown(part)
             case ControlResponse() if line.response.request_id == COST:
@@ -130,10 +137,16 @@ class Translator:
                 return self._rate_limit(line) if isinstance(line, RateLimitLine) else []
 
     def verdict(self) -> Verdict | None:
-        """What the last result means; None while there is none."""
+        """What the last result means; None while there is none. What it calls the answer is only the last block."""
         if self.result is None:
             return None
-        return judge(self.result, self._api_error, resets=self._resets_at_s is not None)
+        verdict = judge(self.result, self._api_error, resets=self._resets_at_s is not None)
+        if verdict.reason == "done" and verdict.text.strip() in self.answer.prose:
+            return Verdict("done", self.answer.text)
+        if verdict.reason == "failed" and self.answer.is_cut and TOO_LONG in verdict.text:
+            # The CLI gives up after three more parts; what there is, is worth reading.
+            return Verdict("done", self.answer.text)
+        return verdict
 
     def finished(self, verdict: Verdict) -> Finished:
         """The turn's last event. The cost is the difference of the session's running totals."""
@@ -205,6 +218,7 @@ class Translator:
     def _block(self, block: Block, *, inner: bool) -> list[AgentEvent]:
         match block.type:
             case "text" if block.text.strip() and not inner:
+                self.answer = self.answer.said(block.text)
                 return [Text(block.text)]
             case "thinking" if block.thinking.strip() and not inner:
                 return [Thinking(block.thinking)]
@@ -213,6 +227,7 @@ class Translator:
                 self._plans.saw(block.id, block.name, given)
                 if not inner:
                     self.running.add(block.id)
+                    self.answer = self.answer.called(block.name)
                 if not inner and self._tasks.called(block.id, block.name, given):
                     return []
                 return [ToolUse(block.id, block.name, summarise(given, self._workdir), given)]

@@ -21,6 +21,8 @@ SESSION_LOST = ("No conversation found", "--resume requires a valid session")
 AUTH_ERRORS = frozenset({"authentication_failed", "oauth_org_not_allowed"})
 BUSY_ERRORS = frozenset({"rate_limit", "overloaded"})
 BUSY_STATUS = (429, 529)
+SERVER_ERRORS = 500
+"""From this status on the fault is the service's own, and passes."""
 
 
 def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) -> Verdict:
@@ -41,6 +43,8 @@ def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) ->
         return Verdict("limit", f"The model service refuses more for now: {said}")
     if api_error in BUSY_ERRORS or result.api_error_status in BUSY_STATUS:
         return Verdict("overloaded", f"The model service is overloaded: {said}")
+    if (result.api_error_status or 0) >= SERVER_ERRORS:
+        return Verdict("overloaded", f"The model service is unavailable: {said}")
     return Verdict("failed", said)
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codebutler_worker.agents.native.loop import CUT, EMPTY
-from codebutler_worker.agents.native.model import Assistant, Message, System, Told, User
+from msgspec import structs
+
+from codebutler_worker.agents.native.loop import CUT, CUT_TEXT, EMPTY
+from codebutler_worker.agents.native.model import Assistant, Message, System, Tokens, Told, User
 from codebutler_worker.tools.plan import PlanStep
 
 BYTES_PER_TOKEN = 4.0
@@ -24,6 +26,9 @@ RECENT = 8
 STUB_CHARS = 200
 TAIL = 0.25
 """Of the context: what is kept word for word behind a summary."""
+SHARE = 0.125
+"""Of the context: as much of it a single message keeps where there is no other way."""
+LEFT_OUT = "[… {chars} characters were left out to make room …]"
 
 SUMMARY_ORDER = """\
 Stop working for a moment: this conversation becomes too long, and will go on from a summary that you write now. \
@@ -53,6 +58,10 @@ class Gauge:
         """Tokens of one message, an estimate."""
         return PER_MESSAGE + int(_bytes(message) / self.bytes_per_token)
 
+    def used(self, messages: Sequence[Message], said: Assistant) -> Tokens:
+        """What a request and its answer have used, where the service does not say so: an estimate."""
+        return Tokens(self.of(messages), self.one(said))
+
     def counted(self, messages: Sequence[Message], tokens: int) -> Gauge:
         """After the service counted ``tokens`` for a request with these messages."""
         size = sum(_bytes(message) for message in messages)
@@ -67,11 +76,13 @@ def too_full(messages: Sequence[Message], gauge: Gauge, context: int) -> bool:
     return gauge.of(messages) > HIGH * context
 
 
-def shrunk(messages: Sequence[Message], gauge: Gauge, context: int) -> tuple[Message, ...]:
-    """With old results cut to their beginning, oldest first, until there is room."""
+def shrunk(
+    messages: Sequence[Message], gauge: Gauge, context: int, recent: int = RECENT
+) -> tuple[Message, ...]:
+    """With old results cut to their beginning, oldest first, until there is room; the ``recent`` last ones stay."""
     found = list(messages)
     size = gauge.of(found)
-    for at, message in enumerate(found[: max(0, len(found) - RECENT)]):
+    for at, message in enumerate(found[: max(0, len(found) - recent)]):
         if size <= LOW * context:
             break
         if isinstance(message, Told) and len(message.content) > 2 * STUB_CHARS:
@@ -80,6 +91,22 @@ def shrunk(messages: Sequence[Message], gauge: Gauge, context: int) -> tuple[Mes
             found[at] = Told(message.call_id, stub)
             size -= gauge.one(message) - gauge.one(found[at])
     return tuple(found)
+
+
+def clipped(messages: Sequence[Message], gauge: Gauge, context: int) -> tuple[Message, ...]:
+    """With the middle taken out of whatever is too long by itself, but for the standing orders and the calls."""
+    most = max(2 * STUB_CHARS, int(SHARE * context * gauge.bytes_per_token))
+    return tuple(
+        structs.replace(message, content=_clipped(message.content, most))
+        if not isinstance(message, System) and len(message.content) > most
+        else message
+        for message in messages
+    )
+
+
+def _clipped(text: str, most: int) -> str:
+    half = most // 2
+    return f"{text[:half]}\n{LEFT_OUT.format(chars=len(text) - 2 * half)}\n{text[-half:]}"
 
 
 def cut_at(messages: Sequence[Message], gauge: Gauge, context: int) -> int:
@@ -121,7 +148,7 @@ def summed_up(
 def _said(messages: Sequence[Message]) -> list[str]:
     """What people said; what we said in nobody's name is nobody's task."""
     users = (message.content for message in messages if isinstance(message, User))
-    return [text for text in users if text not in (CUT, EMPTY)]
+    return [text for text in users if text not in (CUT, CUT_TEXT, EMPTY)]
 
 
 def _bytes(message: Message) -> int:

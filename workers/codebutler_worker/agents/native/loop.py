@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from codebutler_worker.agents.answer import Answer
 from codebutler_worker.agents.native.model import Call, Reply, Tokens
 
 Exit = Literal["done", "max_turns", "repeated_call", "errors", "budget", "stopped", "needs_user"]
@@ -20,7 +21,13 @@ MOST_ERRORS = 3
 LONGEST_ROUND = 4
 """So many calls that follow one another are looked at as a round. After two equal ones the model is warned, a third is
 not begun."""
+MOST_PARTS = 8
+"""An answer that is cut off more often is given as far as it came."""
 CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
+CUT_TEXT = (
+    "Your answer was cut off at the service's length limit. Continue exactly where it stopped, "
+    "without repeating anything."
+)
 EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
 REPEATED = (
     "(You are repeating yourself: the same arguments as before, with nothing new in between. Do something else; once "
@@ -52,7 +59,7 @@ class Progress:
     ``open``: the calls of the last answer that have not been acted on, in their order. ``errors``: how many answers
     in a row were none: empty, cut, or without a call that any tool could understand. ``recent``: the last calls and
     what came of each. ``nudge``: what the model must be told next, in nobody's name. ``closed``: the last answer
-    called no tool.
+    called no tool. ``parts``: how often in a row what it said was cut off.
     """
 
     turns: int = 0
@@ -63,10 +70,16 @@ class Progress:
     recent: tuple[Made, ...] = ()
     nudge: str = ""
     closed: bool = False
-    answer: str = ""
+    parts: int = 0
+    said: Answer = field(default_factory=Answer)
     tokens: Tokens = field(default_factory=Tokens)
     cost_usd: float | None = 0.0
     leaving: Exit | None = None
+
+    @property
+    def answer(self) -> str:
+        """What it has to say to people."""
+        return self.said.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +129,11 @@ def replied(progress: Progress, reply: Reply, cost_usd: float | None) -> Progres
     """After an answer; ``cost_usd`` is its price, None if nobody knows."""
     said = reply.said
     empty = not said.calls and not said.content.strip()
-    broken = (reply.cut or empty) and not said.calls
+    # Words that were cut off are no mistake, but a call is: half of it is nothing.
+    part = reply.cut and not reply.lost_call and not said.calls and not empty
+    parts = progress.parts + 1 if part else 0
+    broken = (reply.cut or empty) and not said.calls and not part
+    answer = progress.said.said(said.content)
     known = progress.cost_usd is not None and cost_usd is not None
     return replace(
         progress,
@@ -125,9 +142,10 @@ def replied(progress: Progress, reply: Reply, cost_usd: float | None) -> Progres
         last_error=(CUT if reply.cut else EMPTY) if broken else progress.last_error,
         open=said.calls,
         understood=False,
-        nudge=CUT if reply.cut else EMPTY if empty else "",
-        closed=not said.calls and not broken,
-        answer=said.content.strip() or progress.answer,
+        nudge=CUT_TEXT if part else CUT if reply.cut else EMPTY if empty else "",
+        closed=not said.calls and not broken and (not part or parts >= MOST_PARTS),
+        parts=parts,
+        said=answer.cut() if part else answer,
         tokens=progress.tokens + reply.tokens,
         cost_usd=(progress.cost_usd or 0.0) + (cost_usd or 0.0) if known else None,
     )
@@ -150,6 +168,7 @@ def acted(progress: Progress, result: str, *, valid: bool = True, again: bool = 
         errors=errors,
         last_error=progress.last_error if valid else result,
         recent=() if again else (*progress.recent, made)[-2 * LONGEST_ROUND :],
+        said=progress.said.called(call.name),
     )
 
 
@@ -166,7 +185,9 @@ def steered(progress: Progress) -> Progress:
 def ended(progress: Progress, answer: str, *, needs_user: bool) -> Progress:
     """The model ended the turn by itself."""
     leaving: Exit = "needs_user" if needs_user else "done"
-    return replace(progress, answer=answer.strip() or progress.answer, leaving=leaving)
+    # Many models say the same once more as they end.
+    known = not progress.said.is_over and answer.strip() in progress.said.prose
+    return replace(progress, said=progress.said if known else progress.said.said(answer), leaving=leaving)
 
 
 def stopped(progress: Progress) -> Progress:

@@ -19,13 +19,24 @@ Trouble = Literal["auth", "quota", "limit", "overloaded", "unreachable", "too_lo
 class ModelError(CodeButlerError):
     """A model did not answer; the message is one line that says what to do.
 
-    ``retry_after_s``: when the service takes another request, None if it did not say.
+    ``retry_after_s``: when the service takes another request, None if it did not say. ``said``: its own words, which
+    may be long. ``context``: how many tokens it takes at once, where it told.
     """
 
-    def __init__(self, trouble: Trouble, text: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        trouble: Trouble,
+        text: str,
+        retry_after_s: float | None = None,
+        *,
+        said: str = "",
+        context: int | None = None,
+    ) -> None:
         super().__init__(text)
         self.trouble = trouble
         self.retry_after_s = retry_after_s
+        self.said = said
+        self.context = context
 
 
 class System(msgspec.Struct, frozen=True, tag="system", tag_field="role"):
@@ -40,12 +51,14 @@ class User(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
     content: str
 
 
-class Call(msgspec.Struct, frozen=True):
-    """The model calls a tool; ``arguments`` is JSON as the model wrote it, and may be no JSON at all."""
+class Call(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The model calls a tool; ``arguments`` is JSON as the model wrote it, and may be no JSON at all. ``extra``: JSON
+    that the service wants back with it, unread."""
 
     id: str
     name: str
     arguments: str
+    extra: str = ""
 
 
 class Assistant(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
@@ -95,11 +108,12 @@ class SoFar:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer. ``cut``: the service ended it at a length limit."""
+    """A whole answer. ``cut``: the service ended it at a length limit, in the middle of a call if ``lost_call``."""
 
     said: Assistant
     tokens: Tokens = field(default_factory=Tokens)
     cut: bool = False
+    lost_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,38 +16,66 @@ LONGEST_PAUSE_S = 30.0
 LONGEST_WAIT_S = 60.0
 """A service that wants more than this is asked again later, when the turn has been parked."""
 
+# How services say that a conversation does not fit: OpenAI and vLLM ("maximum context length is 16384 tokens",
+# vllm-project/vllm #20409; "max_tokens must be at least 1, got -186", #4667), llama.cpp ("the request exceeds the
+# available context size", with status 400 or 500, ggml-org/llama.cpp #15780), Gemini ("The input token count (1200293)
+# exceeds the maximum number of tokens allowed (1048576)", google-gemini/gemini-cli #6678), xAI ("maximum prompt length
+# is 131072 but the request contains 136973 tokens", cline/cline #3120), Anthropic behind a gateway ("prompt is too
+# long: 202128 tokens > 200000 maximum"), Groq, LM Studio, MiniMax, Bedrock, Moonshot, llama-cpp-python.
 TOO_LONG = (
     "context_length",
     "context length",
+    "context size",
+    "context window",
+    "exceed_context_size",
     "maximum context",
+    "maximum prompt length",
+    "input token count",
+    "input is too long",
     "too many tokens",
     "prompt is too long",
+    "reduce the length",
     "token limit",
+    "max_tokens must be at least 1",
+)
+_LIMIT = re.compile(
+    r"\"n_ctx\":\s*(\d{3,9})|context size \((\d{3,9}) tokens|maximum (?:context|prompt) length (?:is|of) (\d{3,9})"
+    r"|tokens allowed \((\d{3,9})\)|> (\d{3,9}) maximum|(\d{3,9}) maximum context length"
+    r"|context window of (\d{3,9})"
 )
 NO_QUOTA = ("insufficient_quota", "exceeded_current_quota", "billing", "insufficient balance")
 
 
-def refusal(status: int, code: str, said: str, retry_after_s: float | None) -> ModelError:
-    """The error for an HTTP status; ``code`` and ``said`` are the service's own words, on one line."""
-    words = f"{code} {said}".lower()
+def refusal(status: int, code: str, said: str, retry_after_s: float | None, words: str = "") -> ModelError:
+    """The error for an HTTP status; ``code`` and ``said`` are the service's own words, on one line, ``words`` all of
+    them."""
+    short, words = f"{code} {said}".lower(), f"{code} {said} {words}".lower()
     detail = f": {said}" if said else ""
     if status in (401, 403):
         return ModelError("auth", f"the model service refuses the key (status {status}): check native.apiKey")
-    if status == 402 or (status == 429 and any(mark in words for mark in NO_QUOTA)):
+    if status == 402 or (status == 429 and any(mark in short for mark in NO_QUOTA)):
         return ModelError("quota", f"the model service wants to be paid first{detail}")
     if status == 404:
         return ModelError(
             "refused", f"no such model or address: check native.model and native.baseUrl{detail}"
         )
-    if status == 413 or (status in (400, 422) and any(mark in words for mark in TOO_LONG)):
-        return ModelError("too_long", f"the conversation is too long for the model{detail}")
+    if status == 413 or (status != 429 and any(mark in words for mark in TOO_LONG)):
+        text = f"the conversation is too long for the model{detail}"
+        return ModelError("too_long", text, said=words, context=_limit_in(words))
     if status == 429:
         return ModelError("limit", f"the model service is at its limit{detail}", retry_after_s)
     if status in (408, 409) or status >= 500:
-        return ModelError(
-            "overloaded", f"the model service is out of order (status {status}){detail}", retry_after_s
-        )
-    return ModelError("refused", f"the model service refuses the request (status {status}){detail}")
+        text = f"the model service is unavailable (status {status}){detail}"
+        return ModelError("overloaded", text, retry_after_s, said=words)
+    return ModelError(
+        "refused", f"the model service refuses the request (status {status}){detail}", said=words
+    )
+
+
+def _limit_in(words: str) -> int | None:
+    """How many tokens the service takes at once, by its own words."""
+    found = _LIMIT.search(words)
+    return int(next(number for number in found.groups() if number)) if found else None
 
 
 def pause_s(error: ModelError, retries: int, chance: float) -> float | None:

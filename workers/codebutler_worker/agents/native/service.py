@@ -5,7 +5,6 @@ The key lives here and in the requests' headers, nowhere else. Redirects are not
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -17,6 +16,7 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.native import wire
+from codebutler_worker.agents.native.dialect import Dialect, learned
 from codebutler_worker.agents.native.model import ModelError, Prompt, Reply, SoFar, Waiting
 from codebutler_worker.agents.native.retry import pause_s, refusal, retry_after_s
 from codebutler_worker.agents.native.sse import EventDecoder, EventTooLargeError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 32 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
 HIDDEN = "[key]"
+MOST_LESSONS = 6
+"""So often one request is sent again in another dialect."""
 LOOK_S = 0.25
 """At least this long between two looks at an answer that is on its way."""
 
@@ -72,26 +74,28 @@ class OpenAIModel:
         self._env = env or {}
         self._patience = patience or Patience()
         self._chance = chance
+        self._dialect = Dialect("own" if endpoint.replay_reasoning else "never")
+        """What the service has taught us so far."""
         self._client: httpx.AsyncClient | None = None
 
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Waiting | SoFar | Reply]:
         """Any number of Waiting and SoFar, then one Reply. Raises ModelError. Closing the iterator cancels the
         request."""
-        body = wire.body(
-            self._endpoint.model,
-            prompt,
-            replay_reasoning=self._endpoint.replay_reasoning,
-            answer_tokens=self._endpoint.answer_tokens,
-        )
-        for retries in itertools.count():
+        retries = lessons = 0
+        while True:
             try:
-                async with aclosing(self._try(body)) as answer:
+                async with aclosing(self._try(prompt)) as answer:
                     async for event in answer:
                         yield event
             except ModelError as error:
+                better = learned(self._dialect, error.said) if lessons < MOST_LESSONS else None
+                if better is not None:
+                    self._dialect, lessons = better, lessons + 1
+                    continue
                 wait_s = pause_s(error, retries, self._chance())
                 if wait_s is None:
                     raise
+                retries += 1
                 yield Waiting(f"{error}; asking again in {wait_s:.0f} s")
                 await self._clock.sleep(wait_s)
             else:
@@ -103,15 +107,16 @@ class OpenAIModel:
         if client is not None:
             await client.aclose()
 
-    async def _try(self, body: bytes) -> AsyncGenerator[SoFar | Reply]:
+    async def _try(self, prompt: Prompt) -> AsyncGenerator[SoFar | Reply]:
         import httpx  # half a megabyte that most workers never need
 
         url = f"{self._endpoint.base_url.rstrip('/')}/chat/completions"
+        body = wire.body(self._endpoint.model, prompt, self._dialect, self._endpoint.answer_tokens)
         try:
             async with self._opened().stream("POST", url, content=body) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
-                async with aclosing(self._listen(response)) as answer:
+                async with aclosing(self._listen(response, prompt)) as answer:
                     async for event in answer:
                         yield event
         except httpx.TimeoutException:
@@ -124,8 +129,8 @@ class OpenAIModel:
                 "unreachable", f"the model service cannot be reached ({kind}): check native.baseUrl"
             ) from None
 
-    async def _listen(self, response: httpx.Response) -> AsyncGenerator[SoFar | Reply]:
-        assembler = wire.Assembler()
+    async def _listen(self, response: httpx.Response, prompt: Prompt) -> AsyncGenerator[SoFar | Reply]:
+        assembler = wire.Assembler(prompt.tools)
         if "json" in response.headers.get("content-type", ""):
             assembler.feed(b"".join([piece async for piece in _bounded(response)]))
         else:
@@ -158,11 +163,11 @@ class OpenAIModel:
             content += piece
             if len(content) > MAX_ERROR_BYTES:
                 break
-        code, said = told(bytes(content))
+        code, said, words = told(bytes(content))
         if self._endpoint.key:
-            said = said.replace(self._endpoint.key, HIDDEN)
+            said, words = (text.replace(self._endpoint.key, HIDDEN) for text in (said, words))
         wait_s = retry_after_s(response.headers, self._clock.now())
-        return refusal(response.status_code, code, said, wait_s)
+        return refusal(response.status_code, code, said, wait_s, words)
 
     def _opened(self) -> httpx.AsyncClient:
         import httpx
@@ -206,12 +211,12 @@ async def _bounded(response: httpx.Response) -> AsyncGenerator[bytes]:
         yield piece
 
 
-def told(content: bytes) -> tuple[str, str]:
-    """The code (or type) and the words of an error that a service sent, "" where it has none."""
+def told(content: bytes) -> tuple[str, str, str]:
+    """The code (or type) of an error that a service sent, its message and all of its words, "" where it has none."""
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeError):
-        return "", ""
-    error = body.get("error", body) if isinstance(body, dict) else body
-    code = str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
-    return code, wire.error_text(error)
+        return "", "", ""
+    # Gemini sends a list with one error.
+    body = body[0] if isinstance(body, list) and body else body
+    return wire.error_words(body.get("error", body) if isinstance(body, dict) else body)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from msgspec.structs import replace as replace_in
+from msgspec import structs
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import (
@@ -47,6 +48,13 @@ from codebutler_worker.tools.repair import as_json
 NOTHING = "(done)"
 """Some services refuse a result without a word."""
 NOT_DONE = "(not done: the turn ended before)"
+MOST_ATTEMPTS = 5
+"""So often room is made for one request; each time there is half as much left."""
+GROWN = 1.25
+TOO_SMALL = (
+    "the model's context ({context} tokens) is smaller than the agent's instructions and tools: start the service "
+    "with a larger context, or choose another native.model"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,9 @@ class Turn:
         self._clock: Clock = acting.clock
         self._waits: Waits = acting.waits
         self._gauge = cleaning.Gauge(fixed=acting.definition_tokens)
+        self._context = thinker.context
+        self._left = 0
+        """The tokens that were left when room was made last."""
         self._said: list[str] = []
 
     def steer(self, text: str) -> bool:
@@ -133,20 +144,28 @@ class Turn:
     async def _think(self, nudge: str) -> AsyncGenerator[AgentEvent]:
         if nudge:
             await self._session.say(User(nudge))
-        if cleaning.too_full(self._session.messages, self._gauge, self._thinker.context):
-            await self._make_room(self._thinker.context)
-        try:
-            async with aclosing(self._ask()) as events:
-                async for event in events:
-                    yield event
-        except ModelError as error:
-            if error.trouble != "too_long":
-                raise
-            # It takes less than we thought. Once more, with half of what there is.
-            await self._make_room(self._gauge.of(self._session.messages))
-            async with aclosing(self._ask()) as events:
-                async for event in events:
-                    yield event
+        size = self._gauge.of(self._session.messages)
+        # Where little fits besides the orders, it is always too full: room is made for what came since.
+        if size > GROWN * self._left and cleaning.too_full(
+            self._session.messages, self._gauge, self._context
+        ):
+            await self._make_room(self._context)
+        for attempt in itertools.count(1):
+            try:
+                async with aclosing(self._ask()) as events:
+                    async for event in events:
+                        yield event
+            except ModelError as error:
+                if error.trouble != "too_long" or attempt == MOST_ATTEMPTS:
+                    raise
+                # It takes less than we thought: as much as it says, or else half of what there is.
+                self._context = min(self._context, error.context or self._context)
+                size, orders = (self._gauge.of(self._session.messages[:end]) for end in (None, 1))
+                if orders > self._context:
+                    raise ModelError("refused", TOO_SMALL.format(context=self._context)) from error
+                await self._make_room(min(self._context, size), desperate=attempt > 1)
+            else:
+                return
 
     async def _ask(self) -> AsyncGenerator[AgentEvent]:
         prompt = Prompt(self._session.messages, self._acting.definitions)
@@ -156,13 +175,15 @@ class Turn:
                 yield self._meanwhile(event)
         if event is None:
             raise ModelError("unreachable", "the model service ended without an answer")
+        if event.tokens.input:
+            self._gauge = self._gauge.counted(prompt.messages, event.tokens.input)
+        event = self._priced(event, prompt)
         self._log.asked(
             self._thinker.model.name,
             event.tokens,
             self._clock.monotonic() - began_s,
             len(event.said.calls),
         )
-        self._gauge = self._gauge.counted(prompt.messages, event.tokens.input)
         await self._take(event)
         if event.said.reasoning:
             yield Thinking(event.said.reasoning)
@@ -183,11 +204,11 @@ class Turn:
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""
         said = unique(reply.said, self._session.messages)
-        said = with_calls(said, lambda call: replace_in(call, name=self._acting.named(call.name)))
+        said = with_calls(said, lambda call: structs.replace(call, name=self._acting.named(call.name)))
         if said.content.strip() or said.calls:
             # Services read what they are sent again: some refuse a conversation with arguments that are no JSON.
             await self._session.say(
-                with_calls(said, lambda call: replace_in(call, arguments=as_json(call.arguments)))
+                with_calls(said, lambda call: structs.replace(call, arguments=as_json(call.arguments)))
             )
         reply = replace(reply, said=said)
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
@@ -210,25 +231,52 @@ class Turn:
                 good = result.ok and result.exit_code in (None, 0)
                 yield ToolResult(event.use_id, good, result.text)
 
-    async def _make_room(self, context: int) -> None:
-        """Shrink old results; if that is not enough, sum up the beginning."""
+    def _priced(self, reply: Reply, prompt: Prompt) -> Reply:
+        """With what it has used, as the service says, or as we reckon: an answer that costs nothing meets no limit."""
+        told, reckoned = reply.tokens, self._gauge.used(prompt.messages, reply.said)
+        used = structs.replace(
+            told, input=told.input or reckoned.input, output=told.output or reckoned.output
+        )
+        return replace(reply, tokens=used)
+
+    async def _make_room(self, context: int, *, desperate: bool = False) -> None:
+        """Shrink old results; if that is not enough, sum up the beginning. ``desperate``: nothing is too new for it,
+        and what is too long by itself loses its middle."""
         before = self._gauge.of(self._session.messages)
-        messages = cleaning.shrunk(self._session.messages, self._gauge, context)
-        if cleaning.too_full(messages, self._gauge, context):
-            at = cleaning.cut_at(messages, self._gauge, context)
-            summary = await self._summary(Prompt((*messages[:at], User(cleaning.SUMMARY_ORDER))))
+        recent = 0 if desperate else cleaning.RECENT
+        messages = cleaning.shrunk(self._session.messages, self._gauge, context, recent)
+        if desperate:
+            messages = cleaning.clipped(messages, self._gauge, context)
+        at = cleaning.cut_at(messages, self._gauge, context)
+        if at > 2 and (desperate or cleaning.too_full(messages, self._gauge, context)):
+            summary = await self._summary(messages[:at], context)
             plan, asked = self._session.history.plan, self._request.prompt
             messages = cleaning.summed_up(messages, at, summary, plan, asked)
+        if desperate:
+            messages = cleaning.clipped(messages, self._gauge, context)
         await self._session.clean(messages)
-        self._log.noted("cleaned", f"{before} tokens became {self._gauge.of(messages)}")
+        self._left = self._gauge.of(messages)
+        self._log.noted("cleaned", f"{before} tokens became {self._left}")
 
-    async def _summary(self, prompt: Prompt) -> str:
-        try:
-            reply = await self._waits.work(complete(self._thinker.model, prompt))
-        except ModelError as error:
-            self._log.noted("no summary", str(error))
-            return ""
-        # Paid for like any other answer, but none of the turn's steps.
+    async def _summary(self, messages: tuple[Message, ...], context: int) -> str:
+        """What went before in few words, "" if the model cannot say; asked with less where all of it is too much."""
+        for attempt in (messages, cleaning.clipped(messages, self._gauge, context // 2)):
+            # With the tools, which it shall not use: gateways to Bedrock take no calls without them, and the
+            # beginning of the request is then in the service's cache (BerriAI/litellm #24158).
+            prompt = Prompt((*attempt, User(cleaning.SUMMARY_ORDER)), self._acting.definitions)
+            try:
+                reply = await self._waits.work(complete(self._thinker.model, prompt))
+            except ModelError as error:
+                self._log.noted("no summary", str(error))
+                if error.trouble != "too_long":
+                    return ""
+            else:
+                if text := self._paid(self._priced(reply, prompt)):
+                    return text
+        return ""
+
+    def _paid(self, reply: Reply) -> str:
+        """Paid for like any other answer, but none of the turn's steps."""
         tokens = self.progress.tokens + reply.tokens
         cost, before = self._thinker.cost(reply), self.progress.cost_usd
         total = None if cost is None or before is None else before + cost
@@ -238,7 +286,7 @@ class Turn:
 
 def with_calls(said: Assistant, changed: Callable[[Call], Call]) -> Assistant:
     """The same words with other calls."""
-    return replace_in(said, calls=tuple(changed(call) for call in said.calls))
+    return structs.replace(said, calls=tuple(changed(call) for call in said.calls))
 
 
 def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
@@ -246,7 +294,10 @@ def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
     known = {call.id for message in before if isinstance(message, Assistant) for call in message.calls}
     calls = []
     for at, call in enumerate(said.calls):
-        call_id = f"call_{len(before)}_{at}" if not call.id or call.id in known else call.id
+        number, call_id = len(before) * 100 + at, call.id
+        while not call_id or call_id in known:
+            # As Mistral wants them: nine letters and digits.
+            call_id, number = f"c{number:08}", number + 1
         known.add(call_id)
-        calls.append(Call(call_id, call.name, call.arguments))
+        calls.append(structs.replace(call, id=call_id))
     return Assistant(said.content, tuple(calls), said.reasoning)

@@ -2,15 +2,19 @@
 
 Source: OpenAI API reference, Chat Completions; the same as spoken by Moonshot (Kimi), Groq, Ollama, vLLM and others,
 whose differences are taken as they come: usage in the last choice, calls without an index or an id, a whole answer
-where a stream was asked for.
+where a stream was asked for, words as a list of parts (``prose``), calls among the words (``written_calls``), a
+``refusal`` in their place, ``extra_content`` of a call that Gemini 3 wants back (ai.google.dev,
+gemini-api/docs/thought-signatures). Answers of several services in shape: ``tests/golden/services``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from codebutler_worker.agents.native.dialect import Dialect, alternated
 from codebutler_worker.agents.native.model import (
     Assistant,
     Call,
@@ -21,7 +25,12 @@ from codebutler_worker.agents.native.model import (
     Tokens,
     Told,
 )
+from codebutler_worker.agents.native.prose import parted, said_so_far, words_of
+from codebutler_worker.agents.native.retry import refusal
+from codebutler_worker.agents.native.written_calls import before_calls, written_calls
 
+NO_REASONING = " "
+ERROR_CHARS = 8_000
 END = "[DONE]"
 
 
@@ -39,14 +48,16 @@ class CallPart(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: FunctionPart = msgspec.field(default_factory=FunctionPart)
+    extra_content: Any = None
 
 
 class Said(msgspec.Struct):
     """What an answer, or a piece of one, holds; services name reasoning in either of two ways."""
 
-    content: str | None = None
+    content: Any = None
+    refusal: str | None = None
     reasoning_content: str | None = None
-    reasoning: str | None = None
+    reasoning: Any = None
     tool_calls: list[CallPart] | None = None
 
 
@@ -82,39 +93,46 @@ class Chunk(msgspec.Struct):
     error: Any = None
 
 
-def body(model: str, prompt: Prompt, *, replay_reasoning: bool, answer_tokens: int | None = None) -> bytes:
+def body(model: str, prompt: Prompt, dialect: Dialect, answer_tokens: int | None = None) -> bytes:
     """The request. What never changes comes first and messages are only ever appended, so that a service finds the
     beginning of each request in its cache."""
-    request: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
+    request: dict[str, Any] = {"model": model, "stream": True}
+    if "stream_options" not in dialect.without:
+        request["stream_options"] = {"include_usage": True}
     if answer_tokens is not None:
-        request["max_completion_tokens"] = answer_tokens
+        older = "max_completion_tokens" in dialect.without
+        request["max_tokens" if older else "max_completion_tokens"] = answer_tokens
     if prompt.tools:
         request["tools"] = prompt.tools
-    request["messages"] = [spelled(message, replay_reasoning) for message in prompt.messages]
+    messages = alternated(prompt.messages) if dialect.alternating else prompt.messages
+    request["messages"] = [spelled(message, dialect) for message in messages]
     return msgspec.json.encode(request)
 
 
-def spelled(message: Message, replay_reasoning: bool) -> dict[str, Any]:
+def spelled(message: Message, dialect: Dialect) -> dict[str, Any]:
     """One message in the API's words."""
     match message:
         case Told(call_id=call_id, content=content):
             return {"role": "tool", "tool_call_id": call_id, "content": content}
         case Assistant(content=content, calls=calls, reasoning=reasoning):
             told: dict[str, Any] = {"role": "assistant", "content": content}
-            if reasoning and replay_reasoning:
+            if reasoning and dialect.reasoning != "never":
                 told["reasoning_content"] = reasoning
+            elif calls and dialect.reasoning == "always":
+                told["reasoning_content"] = NO_REASONING
             if calls:
-                told["tool_calls"] = [
-                    {
-                        "id": call.id,
-                        "type": "function",
-                        "function": {"name": call.name, "arguments": call.arguments},
-                    }
-                    for call in calls
-                ]
+                told["tool_calls"] = [_spelled_call(call, dialect) for call in calls]
             return told
         case _:
             return {"role": message.__struct_config__.tag, "content": message.content}
+
+
+def _spelled_call(call: Call, dialect: Dialect) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    told: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
+    if call.extra and "extra_content" not in dialect.without:
+        told["extra_content"] = msgspec.Raw(call.extra.encode())
+    return told
 
 
 class _Building:
@@ -124,14 +142,17 @@ class _Building:
         self.index = index
         self.id = call_id
         self.name = ""
+        self.extra: Any = None
         self.arguments: list[str] = []
 
 
 class Assembler:
-    """Puts one answer together from its chunks."""
+    """Puts one answer together from its chunks; ``tools`` are those that the model was offered."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = ()) -> None:
         self.finish = ""
+        self._tools = tools
+        self._refusal: list[str] = []
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_Building] = []
@@ -144,8 +165,9 @@ class Assembler:
 
     @property
     def text(self) -> str:
-        """Its words so far."""
-        return "".join(self._text)
+        """Its words so far, as people may see them."""
+        said = said_so_far("".join(self._text))
+        return before_calls(said) if self._tools else said
 
     def feed(self, data: str | bytes) -> None:
         """Take a chunk. Raises ModelError for an error that came in its place, and for what is no chunk at all."""
@@ -156,27 +178,40 @@ class Assembler:
                 "unreachable", "the model service sent no chat completion: check native.baseUrl"
             ) from None
         if chunk.error:
-            raise ModelError("overloaded", f"the model service broke off: {error_text(chunk.error)}")
+            raise broken_off(chunk.error)
         self._usage = chunk.usage or self._usage
         for choice in (chunk.choices or [])[:1]:
             self._take(choice)
 
     def reply(self) -> Reply:
         """The answer. Raises ModelError for one that the service kept back."""
-        if self.finish == "content_filter":
+        said = self._said()
+        if self.finish == "content_filter" and not said.content:
             raise ModelError(
                 "refused", "the model service kept the answer back (content_filter): ask differently"
             )
-        calls = tuple(
-            Call(building.id or f"call_{number}", building.name, "".join(building.arguments) or "{}")
-            for number, building in enumerate(self._calls)
-        )
+        calls = said.calls
         cut = self.finish == "length"
-        if cut and calls and not _is_json(calls[-1].arguments):
+        if cut and said == Assistant():
+            raise ModelError("too_long", "the conversation left the model no room for an answer")
+        lost = bool(cut and calls and not _is_json(calls[-1].arguments))
+        if lost:
             # Half a file is not what the model meant to write.
             calls = calls[:-1]
-        said = Assistant("".join(self._text), calls, "".join(self._reasoning))
-        return Reply(said, tokens_of(self._usage), cut=cut)
+        said = Assistant(said.content, calls, said.reasoning)
+        return Reply(said, tokens_of(self._usage), cut=cut, lost_call=lost)
+
+    def _said(self) -> Assistant:
+        """All of it, whatever form the service gave its parts."""
+        text, thought = parted("".join(self._text))
+        calls = tuple(
+            Call(each.id, each.name, "".join(each.arguments) or "{}", _kept(each.extra))
+            for each in self._calls
+        )
+        if not calls:
+            text, calls = written_calls(text, self._tools)
+        reasoning = "\n\n".join(part for part in ("".join(self._reasoning), thought) if part)
+        return Assistant(text or "".join(self._refusal), calls, reasoning)
 
     def _take(self, choice: Choice) -> None:
         self._usage = choice.usage or self._usage
@@ -184,13 +219,17 @@ class Assembler:
         said = choice.delta or choice.message
         if said is None:
             return
-        if said.content:
-            self._text.append(said.content)
-        if reasoning := said.reasoning_content or said.reasoning:
+        text, thought = words_of(said.content)
+        if text:
+            self._text.append(text)
+        if said.refusal:
+            self._refusal.append(said.refusal)
+        if reasoning := said.reasoning_content or words_of(said.reasoning)[0] or thought:
             self._reasoning.append(reasoning)
         for part in said.tool_calls or []:
             building = self._building(part)
             building.name = building.name or part.function.name or ""
+            building.extra = building.extra or part.extra_content
             if part.function.arguments:
                 building.arguments.append(_as_text(part.function.arguments))
 
@@ -217,11 +256,34 @@ def _is_json(text: str) -> bool:
     return True
 
 
+def _kept(extra: Any) -> str:
+    return msgspec.json.encode(extra).decode() if extra else ""
+
+
 def tokens_of(usage: UsagePart) -> Tokens:
     """What an answer has used, in whichever of its dialects a service says so."""
     details = usage.prompt_tokens_details
     cached = usage.cached_tokens or (details.cached_tokens if details else None)
     return Tokens(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0)
+
+
+def broken_off(error: Any) -> ModelError:
+    """What an error means that came in the place of an answer, or in the middle of one."""
+    code, said, words = error_words(error)
+    status = int(code) if code.isdigit() and len(code) == 3 else 500
+    found = refusal(status, code, said, None, words)
+    return (
+        found
+        if found.trouble != "overloaded"
+        else ModelError("overloaded", f"the model service broke off: {said}")
+    )
+
+
+def error_words(error: Any) -> tuple[str, str, str]:
+    """The code (or type) of an error, its message as one line, and all of its words, "" where there are none."""
+    words = msgspec.json.encode(error).decode()[:ERROR_CHARS]
+    code = str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
+    return code, error_text(error), words
 
 
 def error_text(error: Any, limit: int = 300) -> str:

@@ -31,12 +31,14 @@ class Missed:
     thread_ts: str = ""
 
 
-def look_back(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) -> Missed:
-    """What of this turn's past its agent does not know."""
+def look_back(
+    draft: Draft, turn: TurnRow, session_id: str | None, config: Config, *, unread: int = 0
+) -> Missed:
+    """What of this turn's past its agent does not know; it tells the messages of ``unread`` turns before it itself."""
     if not talks(config, turn.agent):
         return Missed()
     exchanges = missed(draft, turn, session_id, config)
-    return Missed(exchanges, "" if session_id or exchanges else _foreign_thread(draft, turn))
+    return Missed(exchanges, "" if session_id or exchanges else _foreign_thread(draft, turn, unread))
 
 
 async def gather(desk: Desk, found: Missed, before_ts: str, workdir: Path) -> str:
@@ -61,7 +63,7 @@ async def _difference(desk: Desk, workdir: Path) -> str:
     return f"{found.stat}\n\n{found.body}{cut}" if found.body.strip() else ""
 
 
-def _foreign_thread(draft: Draft, turn: TurnRow) -> str:
+def _foreign_thread(draft: Draft, turn: TurnRow, unread: int) -> str:
     """The thread, if it was begun by somebody else's message and nothing of it ever came here."""
     rows = draft.uow.messages.of_turn(turn.id)
     own = {row.platform_msg_id for row in rows}
@@ -69,5 +71,5 @@ def _foreign_thread(draft: Draft, turn: TurnRow) -> str:
         return ""
     if draft.uow.messages.get(turn.channel_id, turn.thread_ts) is not None:
         return ""
-    earlier = [each for each in draft.uow.turns.newest(2, turn.conversation) if each.id != turn.id]
-    return "" if earlier else turn.thread_ts
+    turns = draft.uow.turns.newest(unread + 2, turn.conversation)
+    return "" if len(turns) > unread + 1 else turn.thread_ts

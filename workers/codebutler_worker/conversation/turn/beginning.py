@@ -13,6 +13,7 @@ from codebutler.config.schema import CommandRule, Config
 from codebutler_worker.conversation.asking.approvals import answers_before
 from codebutler_worker.conversation.line.again import LIMIT
 from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
+from codebutler_worker.conversation.line.unread import unread
 from codebutler_worker.conversation.line.withdrawing import STALE
 from codebutler_worker.conversation.turn.background import Missed, look_back
 from codebutler_worker.conversation.turn.continuing import session_name
@@ -44,6 +45,8 @@ class Begun:
     put_back: tuple[str, str | None] | None = None
     facts: tuple[FactRow, ...] = ()
     answered: tuple[tuple[str, str], ...] = ()
+    unread: tuple[str, ...] = ()
+    """Earlier turns whose messages this one tells, too."""
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
         """The messages with what came of their files; agents of ours take their words alone."""
@@ -83,19 +86,29 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
         session_id=session_id,
         progress_op_id=posted,
     )
-    said = [Said(row.content, row.late, row.acked and session is not None, row.id) for row in rows]
+    before = unread(draft, turn) if program is None and turn.agent not in WORDLESS else ()
+    said = [
+        *(
+            Said(row.content, row.late, id=row.id, unread=True)
+            for each in before
+            for row in draft.uow.messages.of_turn(each.id)
+        ),
+        *(Said(row.content, row.late, row.acked and session is not None, row.id) for row in rows),
+    ]
     new = {one.id for one in said if not one.known}
+    files = [file for each in (*before, turn) for file in draft.uow.attachments.of_turn(each.id)]
     begun = draft.uow.turns.get(turn.id)
     return Begun(
         begun or turn,
         tuple(said),
-        tuple(file for file in draft.uow.attachments.of_turn(turn.id) if file.message_id in new),
+        tuple(file for file in files if file.message_id in new),
         posted,
         session.total_cost_usd if session else 0.0,
         "" if session else session_name(draft, turn),
         program,
-        look_back(draft, turn, session_id, config),
+        look_back(draft, turn, session_id, config, unread=len(before)),
         to_put_back(draft, turn),
         answered=answers_before(draft, turn) if turn.reason in ("interrupted", "stopped") else (),
+        unread=tuple(each.id for each in before),
         facts=(*draft.uow.facts.of(REPO_SCOPE), *draft.uow.facts.of(turn.user_id)),
     )

@@ -43,16 +43,19 @@ there, changing nothing beyond what was asked for before."""
 
 _ANSWERED = "What you had asked is answered; do not ask it again:"
 _LATE = "[written while you were offline]"
+_UNREAD = "[sent earlier; your run was stopped before you read it]"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message for the agent, ``id`` its row's. ``known``: the agent's session has it already."""
+    """One message for the agent, ``id`` its row's. ``known``: the agent's session has it already; ``unread``: it was
+    for an earlier turn, which ended before the agent read it."""
 
     text: str
     late: bool = False
     known: bool = False
     id: str = ""
+    unread: bool = False
 
 
 def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
@@ -70,11 +73,16 @@ def user_prompt(
 ) -> str:
     """The messages in order as one prompt. ``continued``: why it goes on, "interrupted", "limit", "stopped" or "";
     then ``answered`` are the questions of the last run, each with what a person answered."""
-    fresh = [_LATE + " " + said.text if said.late else said.text for said in messages if not said.known]
+    fresh = [_marked(said) for said in messages if not said.known]
     opening = {"interrupted": _RESUMED, "limit": _CUT_SHORT, "stopped": _STOPPED}.get(continued)
     answers = [f"{one_line(question, 300)} -> {answer}" for question, answer in answered]
     told = ["\n".join([_ANSWERED, *answers])] if opening and answers else []
     return "\n\n".join([*([opening] if opening else []), *told, *fresh])
+
+
+def _marked(said: Said) -> str:
+    marks = [_UNREAD] if said.unread else [_LATE] if said.late else []
+    return " ".join([*marks, said.text])
 
 
 def attached(messages: Sequence[Said], files: Sequence[AttachmentRow], repo_path: str) -> list[Said]:

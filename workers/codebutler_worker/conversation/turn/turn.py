@@ -215,7 +215,8 @@ class Turn:
         """The agent has taken the turn."""
         if fresh:
             draft.post(self._place, SESSION_LOST)
-        draft.uow.messages.acknowledge(self.row.id)
+        for turn_id in (*self._begun.unread, self.row.id):
+            draft.uow.messages.acknowledge(turn_id)
         session_id = self._session_id or ""
         draft.uow.turns.update(self.row.id, session_id=session_id, tree_before=self._trees.before)
         if not self.is_program:

@@ -1,0 +1,44 @@
+"""What of an agent's words is its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from codebutler_worker.agents.answer import STOPS_HERE, Answer
+
+
+def test_work_begins_it_anew_and_what_was_said_before_stands_until_then() -> None:
+    answer = Answer().said("I look.").called("Bash")
+    assert answer.text == "I look."
+    assert answer.said("Found it.").text == "Found it."
+
+
+@pytest.mark.parametrize("tool", ["TodoWrite", "todowrite", "TodoList", "AskUserQuestion", "update_subgoal"])
+def test_plans_and_questions_cut_nothing_off(tool: str) -> None:
+    assert (
+        Answer().said("Found it.\n").called(tool).said("\nThat is all.").text == "Found it.\n\nThat is all."
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        ("half a sen", "tence.", "half a sentence."),
+        ("one ", "two", "one two"),
+        (
+            "- the first line\n- the second li",
+            "- the second line\n- a third",
+            "- the first line\n- the second line\n- a third",
+        ),
+        ("aaaa", "aaaa", "aaaaaaaa"),
+    ],
+)
+def test_what_was_cut_is_one_text(first: str, second: str, whole: str) -> None:
+    cut = Answer().said(first).cut()
+    assert cut.text == f"{first.strip()}\n\n{STOPS_HERE}"
+    assert cut.said(second).text == whole
+
+
+def test_nothing_says_nothing() -> None:
+    assert Answer().said(" \n").cut().text == ""
+    assert Answer().said("x").called("Bash").cut().said("y").text == "y"

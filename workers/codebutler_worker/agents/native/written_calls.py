@@ -1,0 +1,171 @@
+"""Calls of tools that a model wrote into its words, because the service in front of it did not understand its format.
+Pure.
+
+Sources, all of them services that passed such a call on as text: Hermes and Qwen's ``<tool_call>`` with JSON or with
+``<function=…>`` inside (ggml-org/llama.cpp #16377, vllm-project/vllm #19056), GLM's ``<arg_key>``, Mistral's
+``[TOOL_CALLS]`` as a list or as ``name[ARGS]{…}`` (vllm-project/vllm #20028, Devstral 2), Kimi K2's
+``<|tool_call_begin|>``, DeepSeek's ``<invoke name=…>`` (NousResearch/hermes-agent #8965), plain or fenced JSON.
+
+Only what stands at the very end of an answer is a call: what a model quotes in the middle of one is not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from codebutler_worker.agents.native.model import Call
+
+Parameters = Mapping[str, Any]
+"""The JSON Schema of a tool's arguments."""
+Found = list[tuple[str, str]]
+"""Names with their arguments as JSON."""
+
+_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
+_FUNCTION = re.compile(r"<function=\s*([^>\s]+?)\s*>(.*?)(?:</function>|(?=<function=)|\Z)", re.DOTALL)
+_INVOKE = re.compile(r"<invoke\s+name=\"([^\"]+)\"\s*>(.*?)(?:</invoke>|(?=<invoke\s)|\Z)", re.DOTALL)
+_KIMI = re.compile(
+    r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>(.*?)"
+    r"(?:<\|tool_call_end\|>|\Z)",
+    re.DOTALL,
+)
+_PARAMETER = re.compile(
+    r"<parameter(?:=\s*([^>\s]+?)\s*|\s+name=\"([^\"]+)\"[^>]*)>(.*?)</parameter>"
+    r"|<arg_key>\s*(.*?)\s*</arg_key>\s*<arg_value>(.*?)</arg_value>",
+    re.DOTALL,
+)
+_MISTRAL = re.compile(
+    r"(?:\[TOOL_CALLS\])?[\s,]*([\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\])?\s*(?=\{)"
+)
+_LISTED = re.compile(r"\[TOOL_CALLS\]\s*(?=[\[{])")
+_FENCED = re.compile(r"```(?:json|tool_call|tool_code)?\s*(\{.*\}|\[.*\])\s*```\s*\Z", re.DOTALL)
+_NAMED = re.compile(r"\"name\"\s*:\s*\"([^\"]+)\"")
+_ARGUED = re.compile(r"\"(?:arguments|parameters)\"\s*:\s*(.*?)\}?\s*\Z", re.DOTALL)
+_BEGINS = re.compile(
+    r"<tool_call>|<function=|<function_calls>|<invoke\s|\[TOOL_CALLS\]|<\|tool_calls_section_begin\|>|"
+    r"<\|tool_call_begin\|>"
+)
+_FRAME = re.compile(
+    r"</?function_calls>|<\|tool_calls_section_(?:begin|end)\|>|</tool_call>|</s>|\uff5cDSML\uff5c"
+)
+_KEYS = frozenset({"id", "type", "name", "arguments", "parameters", "function"})
+
+
+def before_calls(text: str) -> str:
+    """The words before the first sign of a written call: what may be shown while more is coming."""
+    found = _BEGINS.search(text)
+    return text if found is None else text[: found.start()]
+
+
+def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Call, ...]]:
+    """The words without the calls at their end, and these; ``tools`` are what the model was offered."""
+    offered = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
+    text = text.replace("\uff5cDSML\uff5c", "")
+    for begins in _BEGINS.finditer(text) if offered else ():
+        lead, tail = text[: begins.start()], text[begins.start() :]
+        if lead.count("```") % 2 == 0 and (found := _read(tail, offered)):
+            return lead.rstrip(), _made(found)
+    if offered and (found := _bare(text, offered)):
+        fence = text.find("```")
+        return text[:fence].rstrip() if fence > 0 else "", _made(found)
+    return text, ()
+
+
+def _read(tail: str, offered: Mapping[str, Parameters]) -> Found:
+    """The calls that ``tail`` consists of, empty if there is anything else in it."""
+    readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Found]], ...] = (
+        (_TAGGED, lambda match: _tagged(match[1], offered)),
+        (_FUNCTION, lambda match: [(match[1], _typed(match[2], offered.get(match[1], {})))]),
+        (_INVOKE, lambda match: [(match[1], _typed(match[2], offered.get(match[1], {})))]),
+        (_KIMI, lambda match: [(match[1], match[2].strip())]),
+    )
+    for pattern, read in readers:
+        if matches := list(pattern.finditer(tail)):
+            rest = _FRAME.sub("", pattern.sub("", tail)).strip()
+            return [] if rest else [call for match in matches for call in read(match)]
+    return _mistral(tail)
+
+
+def _tagged(inside: str, offered: Mapping[str, Parameters]) -> Found:
+    if inside.startswith(("{", "[")):
+        return _decoded(inside) or _salvaged(inside)
+    if found := [(match[1], match[2]) for match in _FUNCTION.finditer(inside)]:
+        return [(name, _typed(body, offered.get(name, {}))) for name, body in found]
+    name = inside.partition("<")[0].strip()
+    return [(name, _typed(inside, offered.get(name, {})))] if name in offered else []
+
+
+def _mistral(tail: str) -> Found:
+    if listed := _LISTED.match(tail):
+        return _decoded(tail[listed.end() :].strip())
+    found: Found = []
+    decoder, at = json.JSONDecoder(), 0
+    while named := _MISTRAL.match(tail, at):
+        try:
+            _, at = decoder.raw_decode(tail, named.end())
+        except ValueError:
+            return [*found, (named[1], tail[named.end() :].strip())]
+        found.append((named[1], tail[named.end() : at]))
+    return [] if tail[at:].strip() else found
+
+
+def _bare(text: str, offered: Mapping[str, Parameters]) -> Found:
+    """JSON that is the whole answer, or the fence at its end: a call if it says nothing but that."""
+    fenced = _FENCED.search(text)
+    whole = text.strip()
+    if fenced is None and not whole.startswith(("{", "[")):
+        return []
+    found = _decoded(fenced[1] if fenced else whole)
+    return found if all(name in offered for name, _ in found) else []
+
+
+def _decoded(text: str) -> Found:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    each = value if isinstance(value, list) else [value]
+    found = [_call(one) for one in each]
+    return [call for call in found if call is not None] if None not in found else []
+
+
+def _call(value: Any) -> tuple[str, str] | None:
+    if not isinstance(value, dict) or not _KEYS.issuperset(value):
+        return None
+    told = value["function"] if isinstance(value.get("function"), dict) else value
+    name, given = told.get("name"), told.get("arguments", told.get("parameters"))
+    if not isinstance(name, str) or not isinstance(given, dict | str):
+        return None
+    return name, given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def _salvaged(text: str) -> Found:
+    """A call that is no JSON as a whole: whoever takes its arguments may understand them."""
+    name, given = _NAMED.search(text), _ARGUED.search(text)
+    return [(name[1], given[1])] if name and given else []
+
+
+def _typed(body: str, parameters: Parameters) -> str:
+    """Arguments written as text, each as what the tool wants it to be."""
+    properties = parameters.get("properties") or {}
+    given: dict[str, Any] = {}
+    for match in _PARAMETER.finditer(body):
+        key = match[1] or match[2] or match[4] or ""
+        text = match[3] if match[3] is not None else match[5]
+        given[key] = _value(text.removeprefix("\n").removesuffix("\n"), properties.get(key) or {})
+    return json.dumps(given, ensure_ascii=False)
+
+
+def _value(text: str, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _made(found: Iterable[tuple[str, str]]) -> tuple[Call, ...]:
+    return tuple(Call("", name.removeprefix("functions."), given or "{}") for name, given in found)
