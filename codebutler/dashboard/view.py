@@ -266,10 +266,11 @@ def _need(row: Mapping[str, Any], turn: TurnNote) -> TurnView:
 def _asks(asked: Sequence[Asked]) -> str:
     if not asked:
         return "waits for an answer"
-    kind = "asks" if asked[0].is_question else "asks for leave"
     words = _plain(asked[0].text)
+    if asked[0].is_question:
+        words = f"asks: {words}" if words else "asks"
     more = f" (and {len(asked) - 1} more)" if len(asked) > 1 else ""
-    return f"{kind}: {words}{more}" if words else f"{kind}{more}"
+    return f"{words or 'needs approval'}{more}"
 
 
 def _plain(mrkdwn: str) -> str:

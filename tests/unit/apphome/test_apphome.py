@@ -88,9 +88,9 @@ def at(card_ts: str, value: str) -> Placed:
 
 
 def test_what_is_asked_is_shown_whole_and_decided_there() -> None:
-    asked = Asked(id="r1", card_ts="17.000003", text="🔐 Leave is asked for `Bash` <!channel>")
+    asked = Asked(id="r1", card_ts="17.000003", text="🔐 Permission needed: `Bash` <!channel>")
     blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
-    assert "Leave is asked for `Bash`" in text(blocks)
+    assert "Permission needed: `Bash`" in text(blocks)
     assert "<!channel>" not in text(blocks)
     assert buttons(blocks) == [
         ("Allow", "codebutler.allow", at("17.000003", "r1")),

@@ -77,7 +77,7 @@ def test_what_waits_for_people_is_named_oldest_first_with_its_thread() -> None:
         "asks: Which?",
         "was interrupted: continue or drop it",
         "waits for its limit: try now or drop it",
-        "asks for leave: Bash <x> git push (and 1 more)",
+        "Bash <x> git push (and 1 more)",
         "waits for an answer",
     ]
     assert {need.url for need in page.needs} == {"https://slack.com/archives/C1/p17000001"}

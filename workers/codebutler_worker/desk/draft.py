@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -33,10 +34,12 @@ class Place:
 
 @dataclass(slots=True)
 class Draft:
-    """A transaction and what is to be said when it has been committed."""
+    """A transaction and what is to be said when it has been committed. ``redact``: for what is to be cut, as the parent
+    can tell a secret only while it is whole."""
 
     uow: UnitOfWork
     now: datetime
+    redact: Callable[[str], str] = str
     rows: list[OutboxRow] = field(default_factory=list)
 
     @property

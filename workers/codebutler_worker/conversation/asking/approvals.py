@@ -24,11 +24,10 @@ from codebutler_worker.conversation.asking.calls import (
     given_of,
     pattern_of,
 )
-from codebutler_worker.conversation.asking.cards import card_of
+from codebutler_worker.conversation.asking.cards import card_of, chars_of, too_long
 from codebutler_worker.conversation.asking.quorum import needed_for
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.states import move
-from codebutler_worker.present.approvals import is_cut
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tools.plan import PLAN_TOOL
@@ -38,7 +37,7 @@ TOGETHER_S = 2.0
 MOST_TOGETHER = 5
 LOOKED_AT = 20
 CARD_CHARS = 6_000
-"""Of the calls that share a card, as they are stored; Slack bounds a message's blocks."""
+"""Of the calls that share a card; Slack bounds a message's blocks."""
 EXPIRED = "⌛ Nobody decided within 30 minutes: refused."
 EXPIRED_REASON = "Nobody decided within 30 minutes."
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
@@ -52,14 +51,13 @@ def open_card(
     """Write the row, let the turn wait, and ask on a card. Raises KeyError if there is no such turn."""
     turn = _turn(draft, turn_id)
     row = _row(draft, turn, approval_id, asked, settings)
-    shared = _shared_card(draft, turn_id, row.tool, len(row.action_json))
-    op_id = draft.post(place_of(turn), card_of([row])) if shared is None else shared
+    shared = _shared_card(draft, row)
+    op_id = draft.post(place_of(turn), card_of([row], draft.redact)) if shared is None else shared
     row = replace(row, message_op_id=op_id)
     draft.uow.approvals.add(row)
     if shared is not None:
         show(draft, row)
-    if row.tool == PLAN_TOOL:
-        _attach(draft, place_of(turn), str(called_with(row).get("plan", "")))
+    _attach(draft, place_of(turn), row)
     _wait(draft, turn)
     return row
 
@@ -70,7 +68,7 @@ def open_questions(
     """The same for the questions of one call, by the ID of their row: they share a card, in their order."""
     turn = _turn(draft, turn_id)
     rows = [_row(draft, turn, row_id, question, settings) for row_id, question in asked.items()]
-    op_id = draft.post(place_of(turn), card_of(rows))
+    op_id = draft.post(place_of(turn), card_of(rows, draft.redact))
     rows = [replace(row, message_op_id=op_id) for row in rows]
     for row in rows:
         draft.uow.approvals.add(row)
@@ -108,7 +106,7 @@ def show(draft: Draft, row: ApprovalRow, ticked: Collection[str] = ()) -> None:
     turn = draft.uow.turns.get(row.turn_id)
     place = place_of(turn) if turn else Place(row.conversation, None, row.turn_id)
     rows = draft.uow.approvals.of_card(row.message_op_id)
-    draft.edit(place, row.message_op_id, card_of(rows, ticked))
+    draft.edit(place, row.message_op_id, card_of(rows, draft.redact, ticked))
 
 
 def close_all(draft: Draft, turn_id: str, verdict: str) -> None:
@@ -122,14 +120,13 @@ def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
     return [row for row in uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
 
 
-def _attach(draft: Draft, place: Place, plan: str) -> None:
-    """A plan that its card does not hold, as a file."""
-    if is_cut(plan):
-        content = plan.encode("utf-8", "replace")
-        draft.add(
-            place,
-            Upload(filename="plan.md", title="The whole plan", content=content, thread_ts=place.thread_ts),
-        )
+def _attach(draft: Draft, place: Place, row: ApprovalRow) -> None:
+    """What its card does not hold, as a file."""
+    name, whole = too_long(row)
+    if name:
+        content = draft.redact(whole).encode("utf-8", "replace")
+        title = "The whole plan" if row.tool == PLAN_TOOL else "The whole request"
+        draft.add(place, Upload(filename=name, title=title, content=content, thread_ts=place.thread_ts))
 
 
 def answers_before(draft: Draft, turn: TurnRow) -> tuple[tuple[str, str], ...]:
@@ -188,14 +185,14 @@ def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
     return needed_for(settings.config.approvals.quorum, asked.tool, asked.input)
 
 
-def _shared_card(draft: Draft, turn_id: str, tool: str, size: int) -> str | None:
+def _shared_card(draft: Draft, row: ApprovalRow) -> str | None:
     """The card that this request joins, if one was opened just now."""
-    pending = [row for row in waited_for(draft.uow, turn_id) if _may_share(row.tool)]
-    if not pending or not _may_share(tool) or pending[-1].message_op_id is None:
+    pending = [each for each in waited_for(draft.uow, row.turn_id) if _may_share(each.tool)]
+    if not pending or not _may_share(row.tool) or pending[-1].message_op_id is None:
         return None
     rows = draft.uow.approvals.of_card(pending[-1].message_op_id)
     age_s = (draft.now - datetime.fromisoformat(rows[0].requested_at)).total_seconds()
-    fits = len(rows) < MOST_TOGETHER and size + sum(len(row.action_json) for row in rows) <= CARD_CHARS
+    fits = len(rows) < MOST_TOGETHER and sum(map(chars_of, [*rows, row])) <= CARD_CHARS
     return pending[-1].message_op_id if age_s <= TOGETHER_S and fits else None
 
 
