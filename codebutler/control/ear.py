@@ -13,7 +13,7 @@ from codebutler.model import Operation, Post, Update, Upload
 from codebutler.text.escape import ZERO_WIDTH_SPACE, unescape
 
 _FENCE = "```"
-_HEADLINES = ("🔧", "💬", "💭")
+_HEADLINES = ("🔧", "💬", "💭", "✋ ")
 _IN_LINE = " in line."
 
 SHOWN_FILE_BYTES = 200_000

@@ -11,7 +11,7 @@ from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Re
 from codebutler.model import ButtonClicked, Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started
-from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
+from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
 COMMAND = "rm -rf build && echo '<!channel>' ```"
 ASKED = Approval("req-1", "Bash", "rm -rf build", {"command": COMMAND, "description": "clean"})
@@ -209,8 +209,8 @@ async def test_a_question_is_answered_by_a_button_or_in_words(tmp_path: Path) ->
         assert [answer.text for _, answer in parent.backend.answers] == ["Red", "as big as a house"]
 
 
-async def test_nobody_decides_and_everybody_hears_of_it(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path)) as parent:
+async def test_nobody_decides_in_time_and_everybody_hears_of_it(tmp_path: Path) -> None:
+    async with worker(expiring(settings(tmp_path), minutes=30)) as parent:
         await asks(parent, ASKED)
         asked = await approval_id(parent)
         await parent.clock.advance(1700)

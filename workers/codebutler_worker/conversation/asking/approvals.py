@@ -7,7 +7,7 @@ are asked for shortly after one another share a card; each keeps its own row.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -26,20 +26,18 @@ from codebutler_worker.conversation.asking.calls import (
 )
 from codebutler_worker.conversation.asking.cards import card_of, chars_of, too_long
 from codebutler_worker.conversation.asking.quorum import needed_for
+from codebutler_worker.conversation.line.marks import show_waiting
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.states import move
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tools.plan import PLAN_TOOL
 
-EXPIRY_S = 1800.0
 TOGETHER_S = 2.0
 MOST_TOGETHER = 5
 LOOKED_AT = 20
 CARD_CHARS = 6_000
 """Of the calls that share a card; Slack bounds a message's blocks."""
-EXPIRED = "⌛ Nobody decided within 30 minutes: refused."
-EXPIRED_REASON = "Nobody decided within 30 minutes."
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The turn ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
@@ -52,7 +50,7 @@ def open_card(
     turn = _turn(draft, turn_id)
     row = _row(draft, turn, approval_id, asked, settings)
     shared = _shared_card(draft, row)
-    op_id = draft.post(place_of(turn), card_of([row], draft.redact)) if shared is None else shared
+    op_id = _ask(draft, turn, [row]) if shared is None else shared
     row = replace(row, message_op_id=op_id)
     draft.uow.approvals.add(row)
     if shared is not None:
@@ -68,7 +66,7 @@ def open_questions(
     """The same for the questions of one call, by the ID of their row: they share a card, in their order."""
     turn = _turn(draft, turn_id)
     rows = [_row(draft, turn, row_id, question, settings) for row_id, question in asked.items()]
-    op_id = draft.post(place_of(turn), card_of(rows, draft.redact))
+    op_id = _ask(draft, turn, rows)
     rows = [replace(row, message_op_id=op_id) for row in rows]
     for row in rows:
         draft.uow.approvals.add(row)
@@ -96,6 +94,7 @@ def settle(
     turn = draft.uow.turns.get(row.turn_id)
     if turn and turn.state == "waiting" and not waited_for(draft.uow, row.turn_id):
         draft.uow.turns.update(row.turn_id, state=move(turn.state, "answered"))
+        show_waiting(draft, turn, over=True)
     return True
 
 
@@ -159,6 +158,7 @@ def _turn(draft: Draft, turn_id: str) -> TurnRow:
 def _row(
     draft: Draft, turn: TurnRow, row_id: str, asked: Approval | Question, settings: RepoSettings
 ) -> ApprovalRow:
+    minutes = settings.config.approvals.expiry_minutes
     tool, given = action_of(asked, settings.path)
     action_json = canonical(tool, given)
     return ApprovalRow(
@@ -169,14 +169,20 @@ def _row(
         action_json=action_json,
         digest=digest_of(action_json),
         requested_at=draft.stamp,
-        expires_at=iso(draft.now + timedelta(seconds=EXPIRY_S)),
+        expires_at=iso(draft.now + timedelta(minutes=minutes)) if minutes else "",
         needed=_needed(asked, settings),
     )
+
+
+def _ask(draft: Draft, turn: TurnRow, rows: Sequence[ApprovalRow]) -> str:
+    """Whoever asked the agent is called: they are waited for."""
+    return draft.post(place_of(turn), card_of(rows, draft.redact), mention=turn.user_id)
 
 
 def _wait(draft: Draft, turn: TurnRow) -> None:
     if turn.state == "running":
         draft.uow.turns.update(turn.id, state=move(turn.state, "ask"))
+        show_waiting(draft, turn)
 
 
 def _needed(asked: Approval | Question, settings: RepoSettings) -> int:

@@ -46,13 +46,17 @@ class Telling:
         """Begin to tell."""
         self._task = asyncio.create_task(self._run(), name=f"telling of {self._place.turn_id}")
 
-    def heard(self, event: AgentEvent, view: View) -> None:
-        """Take note of what the agent does."""
+    def look(self, view: View) -> None:
+        """This is what it does now."""
         doing = f"is working: {one_line(view.activity, DOING_CHARS)}" if view.activity else "is working"
         doing = "is writing" if view.writing else doing
+        doing = f"is waiting for your {view.waits}" if view.waits else doing
         if doing != self._doing:
             self._doing = doing
             self._changed.set()
+
+    def heard(self, event: AgentEvent) -> None:
+        """Take note of what the agent does."""
         if not self._verbose:
             return
         if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
