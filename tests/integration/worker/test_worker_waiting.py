@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from codebutler.model import ButtonClicked, Post
-from codebutler.protocol.messages import Doing, Heartbeat
+from codebutler.protocol.messages import Doing, Heartbeat, Send
 from codebutler_worker.agents.backend import Approval, Question, Started
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
@@ -76,6 +76,24 @@ async def test_who_asked_is_called_and_a_raised_hand_shows_it_until_it_is_decide
         await parent.until(lambda: parent.reactions("100.1") == ["eyes", "raised_hand"], flow=True)
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+
+
+async def test_the_status_comes_after_the_card_which_would_end_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("clean up", "100.1")
+        run = await parent.run(0)
+        run.does(Started("session-1"))
+        await parent.until(lambda: parent.said(Doing), flow=True)
+        await parent.clock.advance(30)
+        parent.withheld = (Post,)
+        run.does(ASKED)
+        await parent.post_with("Permission needed")
+        await parent.clock.advance(30)
+        assert {doing.text for doing in parent.said(Doing)} == {"is working"}
+        parent.withheld = ()
+        for send in parent.said(Send):
+            parent.take(send)
+        await parent.until(lambda: parent.said(Doing)[-1].text == "is waiting for your approval", flow=True)
 
 
 async def test_two_reminders_are_sent_and_nothing_expires_by_itself(tmp_path: Path) -> None:

@@ -45,9 +45,10 @@ class Pending:
 
 
 class Asking:
-    """The open questions of one running turn, each with its own time limit."""
+    """The open questions of one running turn, each with its own time limit. ``card_op_id`` is the card opened last."""
 
     def __init__(self, desk: Desk, turn: TurnRow, load_changed: Callable[[], None]) -> None:
+        self.card_op_id: str | None = None
         self._desk = desk
         self._turn = turn
         self._load_changed = load_changed
@@ -144,12 +145,14 @@ class Asking:
     ) -> bool:
         questions = {row_id: each for row_id, each in named.items() if isinstance(each, Question)}
         if questions:
-            open_questions(draft, self._turn.id, questions, self._desk.settings)
+            rows = open_questions(draft, self._turn.id, questions, self._desk.settings)
+            self.card_op_id = rows[0].message_op_id
         for row_id, asked in named.items():
             if isinstance(asked, Approval):
                 if is_granted(draft, self._turn, session_id, asked):
                     return True
-                open_card(draft, self._turn.id, row_id, asked, self._desk.settings)
+                row = open_card(draft, self._turn.id, row_id, asked, self._desk.settings)
+                self.card_op_id = row.message_op_id
         return False
 
     def _siblings(self, asked: Approval | Question) -> list[str]:

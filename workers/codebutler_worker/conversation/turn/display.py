@@ -59,9 +59,9 @@ class Display:
         self._telling.heard(event)
         self._see(reduce(self.view, event))
 
-    def waits(self, what: str) -> None:
-        """It waits for a person's ``what``, "" if for nothing any more."""
-        self._see(replace(self.view, waits=what))
+    def waits(self, what: str, card_op_id: str | None) -> None:
+        """It waits for a person's ``what``, as the card says; "" if for nothing any more."""
+        self._see(replace(self.view, waits=what), card_op_id)
 
     async def settle(self) -> None:
         """Show nothing more; what is told already is out before this returns."""
@@ -80,8 +80,8 @@ class Display:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _see(self, view: View) -> None:
-        self._telling.look(view)
+    def _see(self, view: View, after: str | None = None) -> None:
+        self._telling.look(view, after)
         if view != self.view:
             self.view = view
             if self._progress is not None:

@@ -154,7 +154,7 @@ class Turn:
         return bool(self._asking.waits_for)
 
     def _asking_changed(self) -> None:
-        self._display.waits(self._asking.waits_for)
+        self._display.waits(self._asking.waits_for, self._asking.card_op_id)
         self._load_changed()
 
     def _verdict(self, drive: asyncio.Task[None]) -> Finished:
