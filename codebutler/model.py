@@ -233,3 +233,4 @@ class TurnNote(Struct, frozen=True, kw_only=True):
     id: str = ""
     card_ts: str = ""
     asked: tuple[Asked, ...] = ()
+    why: str = ""

@@ -91,9 +91,9 @@ class ParentServices:
         return await self._downloads.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
-        """Best effort; it pings nobody and holds no secret that we know."""
+        """Best effort; it pings nobody and holds no secret that we know. Plain text: escaped, it would show that."""
         place = self._sender.where(repo.channel_id, thread_ts)
-        self._statuses.show(place, thread_ts, escape(neutralise(text)))
+        self._statuses.show(place, thread_ts, neutralise(text))
         if not text:
             self._sender.turn_over(repo.channel_id, thread_ts)
 

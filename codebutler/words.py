@@ -120,7 +120,8 @@ ALL = (
         "the logs of sessions",
         "[ID [PART[-PART]] | list | tail [N]]",
         r"|list|tail( \d{1,6})?|[\w.-]+( \d{1,5}(-\d{1,5})?)?",
-        "A log above 20 MB comes in parts, at most 25 at once: `!logs ID 3-7` sends those.",
+        "`!logs tail N` shows the last N lines of output. A log above 20 MB comes in parts, at most 25 at once: "
+        "`!logs ID 3-7` sends those.",
         shown=True,
     ),
     Word(

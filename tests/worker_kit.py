@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from codebutler.clock import Clock, ManualClock, settle
 from codebutler.config.paths import Home
-from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
+from codebutler.config.schema import AgentSection, ApprovalsSection, Config, OutputSection, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler.model import (
     Event,
@@ -298,6 +300,12 @@ def settings(repo: Path, *, debounce_s: float = 0, verbosity: str = "quiet", **a
         output=OutputSection(verbosity=verbosity),  # type: ignore[arg-type]  # one of three words
     )
     return RepoSettings(name="sample", path=str(repo), channel_id=CHANNEL, config=config)
+
+
+def expiring(settings: RepoSettings, minutes: float) -> RepoSettings:
+    """The same where what nobody decides is refused after ``minutes``."""
+    config = msgspec.structs.replace(settings.config, approvals=ApprovalsSection(expiry_minutes=minutes))
+    return msgspec.structs.replace(settings, config=config)
 
 
 @contextlib.asynccontextmanager

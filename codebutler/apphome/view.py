@@ -30,11 +30,7 @@ ELSEWHERE = "Too long for this page: open its thread to read and decide it."
 LABEL_CHARS = 75
 MAX_RECENT = 10
 MAX_REPOS = 40
-NEEDS = {
-    "waiting": "🔐 waits for an answer",
-    "interrupted": "⏸ asks whether to go on",
-    "parked": "⏳ waits for its limit",
-}
+NEEDS = ("waiting", "interrupted", "parked")
 SIGNS = {"running": "👀", "queued": "⏳", "done": "✅", "failed": "❌", "stopped": "🛑"}
 HEALTH = {
     "running": "🟢",
@@ -187,8 +183,21 @@ def _row(*elements: dict[str, Any]) -> dict[str, Any]:
 
 
 def need_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
-    """A turn that needs somebody, with its link."""
-    return f"{NEEDS[turn.state]}: {_link(card, turn)} · {_where(card)} · {_age(turn, now)}"
+    """A turn that needs somebody: what for, and its link."""
+    line = f"{_need(turn)}: {_link(card, turn)} · {_where(card)} · {_age(turn, now)}"
+    return f"{line}\n{escape(neutralise(turn.why))}" if turn.why else line
+
+
+def _need(turn: TurnNote) -> str:
+    match turn.state:
+        case "interrupted":
+            return "⚠️ Interrupted, continue or drop it"
+        case "parked":
+            return "⏸️ Paused"
+        case _ if turn.asked and all(asked.is_question for asked in turn.asked):
+            return "🤔 Needs your answer"
+        case _:
+            return "🔐 Needs your approval" if turn.asked else "✋ Waits for you"
 
 
 def done_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:

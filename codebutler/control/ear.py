@@ -13,7 +13,7 @@ from codebutler.model import Operation, Post, Update, Upload
 from codebutler.text.escape import ZERO_WIDTH_SPACE, unescape
 
 _FENCE = "```"
-_HEADLINES = ("🔧", "💬", "💭")
+_HEADLINES = ("🔧", "💬", "💭", "✋ ")
 _IN_LINE = " in line."
 
 SHOWN_FILE_BYTES = 200_000
@@ -98,7 +98,9 @@ def _label(element: Mapping[str, Any]) -> str:
 
 
 def _text(text: str, blocks: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown reads better in a terminal than Slack's mrkdwn, which is escaped besides."""
+    """Markdown reads better in a terminal than Slack's mrkdwn, which is escaped besides. Sections say all of what
+    ``text``, which Slack bounds, may have to cut."""
     markdown = [str(block.get("text", "")) for block in blocks if block.get("type") == "markdown"]
-    shown = "\n".join(markdown) or unescape(text)
+    sections = [_label(block) for block in blocks if block.get("type") == "section"]
+    shown = "\n".join(markdown) or unescape("\n".join(filter(None, sections)) or text)
     return shown.replace(ZERO_WIDTH_SPACE, "")

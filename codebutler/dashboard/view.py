@@ -30,10 +30,7 @@ MAX_TURNS = 100
 """Of one repository: what is beyond these a worker made up."""
 SEEN_S = 10
 """The last sign of Slack is told no finer than that: not everything is to change with every look."""
-NEEDS = {
-    "interrupted": "was interrupted: continue or drop it",
-    "parked": "waits for its limit: try now or drop it",
-}
+NEEDS = ("waiting", "interrupted", "parked")
 ENDED = ("done", "failed", "stopped")
 DOWN = {
     "quarantined": "its worker keeps failing and is tried again every ten minutes",
@@ -177,7 +174,7 @@ def page_of(facts: Facts) -> Page:
     slack = _slack(facts.status["slack"], facts.now)
     troubles = tuple(_troubles(slack, repos))
     placed = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())[:MAX_TURNS]]
-    needs = [_need(row, turn) for row, turn in placed if turn.state == "waiting" or turn.state in NEEDS]
+    needs = [_need(row, turn) for row, turn in placed if turn.state in NEEDS]
     ended = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ENDED]
     work = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ("running", "queued")]
     return Page(
@@ -260,16 +257,24 @@ def _troubles(slack: SlackView, repos: Iterable[Mapping[str, Any]]) -> Iterable[
 
 
 def _need(row: Mapping[str, Any], turn: TurnNote) -> TurnView:
-    return _turn(row, turn, NEEDS.get(turn.state) or _asks(turn.asked))
+    match turn.state:
+        case "interrupted":
+            what = "was interrupted: continue or drop it"
+        case "parked":
+            what = f"paused: {_cut(turn.why)}" if turn.why else "paused: try now or drop it"
+        case _:
+            what = _asks(turn.asked)
+    return _turn(row, turn, what)
 
 
 def _asks(asked: Sequence[Asked]) -> str:
     if not asked:
         return "waits for an answer"
-    kind = "asks" if asked[0].is_question else "asks for leave"
     words = _plain(asked[0].text)
+    if asked[0].is_question:
+        words = f"asks: {words}" if words else "asks"
     more = f" (and {len(asked) - 1} more)" if len(asked) > 1 else ""
-    return f"{kind}: {words}{more}" if words else f"{kind}{more}"
+    return f"{words or 'needs approval'}{more}"
 
 
 def _plain(mrkdwn: str) -> str:

@@ -1,9 +1,9 @@
 """Which reactions are wanted on which messages, which are there, and what to do about it next. Pure.
 
-Slack allows 20 removals a minute over all channels, and 50 reactions set. A turn may show two marks that are
-taken away again (queued, working), so at more than 10 turns a minute removals would pile up without end.
-Hence: what is there for good goes first; a mark for a while is set only while few removals wait, else put off
-until it is calm, and forgotten when it is no longer wanted.
+Slack allows 20 removals a minute over all channels, and 50 reactions set. A turn may show marks that are
+taken away again (queued, working, waiting for a person), so at more than 10 turns a minute removals would pile up
+without end. Hence: what is there for good goes first; a mark for a while is set only while few removals wait, else
+put off until it is calm, and forgotten when it is no longer wanted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Waiter = TypeVar("Waiter")
 Step = Literal["add", "remove", "look"]
 Spot = tuple[str, str]
 
-BRIEF: Mapping[str, int] = MappingProxyType({"hourglass_flowing_sand": 4, "eyes": 8})
+BRIEF: Mapping[str, int] = MappingProxyType({"hourglass_flowing_sand": 4, "eyes": 8, "raised_hand": 12})
 """The marks for a while, and below how many waiting removals each may still be set."""
 REMEMBERED = 10_000
 # Of one channel; a worker that asks without end must not fill our memory.

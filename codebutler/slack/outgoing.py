@@ -23,6 +23,7 @@ TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
 )
 MAX_DEPTH = 40
+SECTION_CHARS = 3000
 _USER = re.compile(r"[UW][A-Z0-9]{1,30}")
 BLOCKS = frozenset({"markdown", "section", "actions", "context", "divider", "header"})
 """The kinds of blocks that workers use; Slack finds a mention in their texts only."""
@@ -104,19 +105,28 @@ def harmless(operation: Operation) -> Operation:
 
 
 def addressed(operation: Operation, allowed: Collection[str]) -> Operation:
-    """The post with a call to the user it is for, if that is one of ``allowed``: nobody else can be pinged.
-
-    The call is a block of its own: whether a mention in a Markdown block reaches anybody, Slack does not say.
-    """
+    """The post with a call to the user it is for, if that is one of ``allowed``: nobody else can be pinged."""
     if not isinstance(operation, Post) or not operation.mention:
         return operation
     post = msgspec.structs.replace(operation, mention="")
     if operation.mention not in allowed or not _USER.fullmatch(operation.mention):
         return post
     call = f"<@{operation.mention}>"
-    block = {"type": "section", "text": {"type": "mrkdwn", "text": call}}
-    blocks = (block, *post.blocks) if post.blocks else ()
-    return msgspec.structs.replace(post, text=f"{call} {post.text}", blocks=blocks)
+    return msgspec.structs.replace(post, text=f"{call} {post.text}", blocks=_calling(call, post.blocks))
+
+
+def _calling(call: str, blocks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """The blocks with the call at their top; in a section of its own where the first is not one of mrkdwn with room for
+    it: whether a mention in a Markdown block reaches anybody, Slack does not say."""
+    if not blocks:
+        return ()
+    first, *rest = blocks
+    text = first.get("text") if first.get("type") == "section" else None
+    if isinstance(text, dict) and text.get("type") == "mrkdwn":
+        shown = f"{call} {text.get('text', '')}"
+        if len(shown) <= SECTION_CHARS:
+            return ({**first, "text": {**text, "text": shown}}, *rest)
+    return ({"type": "section", "text": {"type": "mrkdwn", "text": call}}, *blocks)
 
 
 def named(operation: Operation, allowed: Collection[str]) -> Operation:

@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| P01 | Allow runs exactly the command that the card shows |
+| P01 | Allow runs exactly the command that the card shows; until then a raised hand and a call tell who is waited for |
 | P02 | Deny with a reason, in the form that the button opens: nothing runs, and the reason reaches the model |
 | P03 | a typed yes allows |
 | P04 | a worker killed while it asks: the card says that nothing ran, a late click changes nothing |
@@ -73,6 +73,8 @@ async def test_p01_allow_runs_the_command(tmp_path: Path, git_repo: Path) -> Non
         message, value = await card(built, channel, ts)
         assert f"touch {git_repo}/trace" in message["text"]
         await built.until_status(lambda status: status["repos"][0]["turns"]["waiting"] == 1)
+        assert message["text"].startswith("<@UYOU0000000> 🔐 Permission needed: `Bash`")
+        await built.until("the raised hand", lambda: "raised_hand" in built.reactions(channel, ts))
         assert not (git_repo / "trace").exists()
         await built.click(channel, message["ts"], LEAVE, value)
         await built.answer(channel, ts, "All done.")

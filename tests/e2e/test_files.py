@@ -4,7 +4,7 @@
 |---|---|
 | L01 | a text file's path reaches the agent, which reads it inside its walls |
 | L02 | files an agent names are uploaded in order; links out, private files and directories are not |
-| L03 | an archive is told in one line and the turn goes on without it |
+| L03 | an archive is kept as data, not executable, and named to the agent with its type and size |
 | L04 | a voice message is transcribed, shown in the thread, and answered |
 | L05 | without a service a voice message alone ends in a cross and says what to set |
 | L06 | !create-image draws, uploads and keeps the picture; a refusal is told |
@@ -98,15 +98,17 @@ async def test_l02_an_agent_sends_files_by_name(tmp_path: Path, git_repo: Path) 
         assert "outside the repository" in lines
 
 
-async def test_l03_an_archive_is_left_out(tmp_path: Path, git_repo: Path) -> None:
+async def test_l03_an_archive_is_kept_as_data(tmp_path: Path, git_repo: Path) -> None:
     async with house(tmp_path, "sample") as built:
         channel = await rehearsal(built, git_repo)
         archive = Path(shutil.make_archive(str(tmp_path / "all"), "zip", git_repo)).read_bytes()
         ts, _ = await upload(built, channel, "all.zip", archive, "list the files")
-        await built.answer(channel, ts, "only images, text, PDF and sound are taken")
         await built.answer(channel, ts, "README.md")
         assert await built.outcome(channel, ts) == "white_check_mark"
-        assert list((git_repo / ".codebutler" / "files").iterdir()) == []
+        (kept,) = (git_repo / ".codebutler" / "files").iterdir()
+        assert kept.name.endswith("-all.zip")
+        assert kept.read_bytes() == archive
+        assert kept.stat().st_mode & 0o777 == 0o600
 
 
 async def test_l04_a_voice_message_is_heard_shown_and_answered(tmp_path: Path, git_repo: Path) -> None:

@@ -11,6 +11,7 @@
 | S07 | Claude Code's envelopes are posted as it works and not again in its answer; its stream is recorded |
 | S08 | Slack fails while a command runs: its log is complete, and its output comes when Slack is back |
 | S09 | a program that prints an answer is an agent: asked, and asked again with a record of what was said |
+| S10 | a command as Slack escapes it runs as it was typed, and no log, audit, status or page shows the escapes |
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ async def test_s01_s02_s03_s04_s08_commands(tmp_path: Path, git_repo: Path) -> N
     async with house(tmp_path, "sample") as built:
         channel = await rehearsal(built, git_repo)
         await _s01_a_command(built, channel)
+        await _s10_escapes(built, channel)
         await _s02_the_blocklist(built, channel)
         await _s03_much_output(built, channel)
         await _s04_ctrl_c(built, channel)
@@ -77,8 +79,21 @@ async def _s01_a_command(built: House, channel: str) -> None:
     assert await built.until("the log", uploaded) == [f"{session}.log"]
     asked = await built.say(channel, f"!logs {session}", ts)
     await built.answer(channel, ts, session, after=asked)
-    asked = await built.say(channel, "!logs tail 4", ts)
-    assert "50 220\n99%" in (await built.answer(channel, ts, "--- session", after=asked))["text"]
+    asked = await built.say(channel, "!logs tail 2", ts)
+    assert (await built.answer(channel, ts, "50 220", after=asked))["text"] == "```\n50 220\n99%\n```"
+
+
+async def _s10_escapes(built: House, channel: str) -> None:
+    ts = await built.say(channel, "run: ls nosuch 2&gt;&amp;1; echo '&lt;a&gt;'")
+    message = await built.answer(channel, ts, "exit code 0")
+    assert "cannot access" in message["text"]
+    assert "&lt;a&gt;" in message["text"], "which Slack shows as <a>"
+    told = await built.say(channel, "!list")
+    await built.answer(channel, told, "2&gt;&amp;1")
+    records = (built.home / "logs" / "audit.jsonl").read_text(encoding="utf-8")
+    for kept in (built.log(), records):
+        assert "ls nosuch 2>&1; echo '<a>'" in kept
+        assert "&amp;" not in kept
 
 
 async def _s02_the_blocklist(built: House, channel: str) -> None:

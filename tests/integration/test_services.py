@@ -97,10 +97,10 @@ async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
 async def test_what_is_done_is_shown_harmlessly(desk: tuple[ParentServices, MemoryChat]) -> None:
     services, chat = desk
     ts = chat.say("C1", "U0ANA", "work")
-    services.doing(REPO, ts, "is working: <!channel> key")
+    services.doing(REPO, ts, "is working: make 2>&1 <!channel> key")
     await chat.until(lambda: bool(chat.statuses))
     shown = chat.statuses["C1", ts]
-    assert shown.startswith("is working: &lt;")
+    assert shown.startswith("is working: make 2>&1 <")
     assert "<!channel>" not in shown
     assert shown.endswith("[redacted]")
 

@@ -33,6 +33,7 @@ from codebutler.protocol.messages import (
 )
 from codebutler_worker.budget.report import Reports
 from codebutler_worker.commands.answers import ANSWERS
+from codebutler_worker.conversation.asking.reminding import Reminders
 from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler
@@ -71,6 +72,7 @@ class Worker:
         self._overview = Overviews(desk, channel.send)
         self._budgets = Reports(desk, channel.send)
         self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._errands.start)
+        self._reminders = Reminders(desk, self._tell_load)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -89,6 +91,7 @@ class Worker:
             tasks.append(asyncio.create_task(self._overview.run(), name="overview"))
             tasks.append(asyncio.create_task(self._budgets.run(), name="budget"))
             tasks.append(asyncio.create_task(self._reviews.run(), name="reviews"))
+            tasks.append(asyncio.create_task(self._reminders.run(), name="reminders"))
             for task in tasks:
                 task.add_done_callback(self._ended)
             async for message in self._channel.messages():
@@ -217,10 +220,12 @@ class Worker:
         waiting, queued = self._scheduler.waiting, self._scheduler.queued
         running = self._scheduler.running - waiting
         outbox = self._unsaid
-        self._channel.send(Heartbeat(running=running, queued=queued, waiting=waiting, outbox=outbox))
+        asking = waiting + self._reminders.interrupted
+        self._channel.send(Heartbeat(running=running, queued=queued, waiting=asking, outbox=outbox))
         self._overview.look((running, queued, waiting))
         self._budgets.look((running, queued, waiting))
         self._reviews.look((running, queued, waiting))
+        self._reminders.look((running, queued, waiting))
 
     @property
     def _unsaid(self) -> int:

@@ -57,8 +57,10 @@ class AuthorizationSection(Section, frozen=True):
 
 
 class ApprovalsSection(Section, frozen=True):
-    """``quorum``: how many different people have to allow a call that a pattern (some words of it) fits."""
+    """``quorum``: how many different people have to allow a call that a pattern (some words of it) fits.
+    ``expiry_minutes``: after how long without a decision it is refused, 0 = never."""
 
     quorum: dict[Annotated[str, Meta(min_length=1)], Annotated[int, Meta(ge=1, le=100)]] = field(
         default_factory=dict
     )
+    expiry_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 0

@@ -37,7 +37,7 @@ def test_every_byte_is_kept_and_a_last_line_closes_it(repo: Path) -> None:
     )
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert logs.size_of(session_of(TURN)) == file.stat().st_size
-    assert logs.read("01234567", 5) == b" ---\n"
+    assert logs.output("01234567", 200) == b"\x1b[31mred\x00\xff\r\n"
 
 
 def test_a_turn_that_goes_on_goes_on_in_its_log(repo: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_linked_log_is_neither_written_nor_read(
     (repo / SESSIONS / "01234567.log").symlink_to(secret)
     assert logs.open(TURN, NOW).failed
     with pytest.raises(OSError, match="symbolic link"):
-        logs.read("01234567", 100)
+        logs.output("01234567", 100)
     assert secret.read_text() == "secret"
 
 
@@ -103,7 +103,7 @@ def test_only_names_of_sessions_are_read(repo: Path, name: str) -> None:
     logs = SessionLogs(repo, 30)
     assert logs.size_of(name) is None
     with pytest.raises(FileNotFoundError):
-        logs.read(name, 100)
+        logs.output(name, 100)
 
 
 def test_a_full_disk_costs_the_record_and_not_the_work(repo: Path) -> None:

@@ -89,7 +89,7 @@ async def test_it_can_be_read_by_everybody_everywhere(
             await expect(page.locator("#verdict")).to_have_text("One thing is out of order, 2 wait for you")
             assert await page.title() == "(2) ⚠ CodeButler dashboard"
             await expect(page.locator("#needs li")).to_have_count(2)
-            await expect(page.locator("#needs")).to_contain_text("asks for leave: Bash git push")
+            await expect(page.locator("#needs")).to_contain_text("Bash git push")
             await expect(page.locator("#needs a").last).to_have_attribute(
                 "href", re.compile("^https://acme.slack.com/")
             )

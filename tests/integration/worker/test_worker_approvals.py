@@ -11,7 +11,7 @@ from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Re
 from codebutler.model import ButtonClicked, Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started
-from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
+from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
 COMMAND = "rm -rf build && echo '<!channel>' ```"
 ASKED = Approval("req-1", "Bash", "rm -rf build", {"command": COMMAND, "description": "clean"})
@@ -50,7 +50,7 @@ async def asks(parent: Parent, *asked: Approval | Question) -> Run:
 
 
 async def approval_id(parent: Parent) -> str:
-    return values(await parent.post_with("Leave is asked"))[0][1]
+    return values(await parent.post_with("Permission needed"))[0][1]
 
 
 def guarded(repo: Path, *users: str) -> RepoSettings:
@@ -64,7 +64,7 @@ def guarded(repo: Path, *users: str) -> RepoSettings:
 async def test_a_card_shows_the_call_and_lets_the_turn_wait(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         await asks(parent, ASKED)
-        card = await parent.post_with("Leave is asked for `Bash`")
+        card = await parent.post_with("Permission needed: `Bash`")
         assert card.thread_ts == "100.1"
         assert "rm -rf build &amp;&amp; echo" in card.text
         assert str(tmp_path) in card.text
@@ -159,7 +159,7 @@ async def test_for_this_session_covers_exactly_that(tmp_path: Path) -> None:
         await parent.until(lambda: len(parent.backend.answers) == 2)
         other = {"command": COMMAND + " -v"}
         run.does(replace(ASKED, id="req-3", input=other))
-        await parent.until(lambda: sum("Leave is asked" in post.text for post in parent.posts) == 2)
+        await parent.until(lambda: sum("Permission needed" in post.text for post in parent.posts) == 2)
         assert [id_ for id_, _ in parent.backend.answers] == ["req-1", "req-2"]
         assert any("for this session: exactly this command" in card.text for card in parent.updates)
         assert "allowed for the session" in [act.decision for act in parent.said(Audit)]
@@ -209,8 +209,8 @@ async def test_a_question_is_answered_by_a_button_or_in_words(tmp_path: Path) ->
         assert [answer.text for _, answer in parent.backend.answers] == ["Red", "as big as a house"]
 
 
-async def test_nobody_decides_and_everybody_hears_of_it(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path)) as parent:
+async def test_nobody_decides_in_time_and_everybody_hears_of_it(tmp_path: Path) -> None:
+    async with worker(expiring(settings(tmp_path), minutes=30)) as parent:
         await asks(parent, ASKED)
         asked = await approval_id(parent)
         await parent.clock.advance(1700)

@@ -12,7 +12,7 @@ import pytest
 
 from codebutler.config.schema import BudgetSection, Limit, RepoSettings
 from codebutler.model import Command, MessageDeleted, MessageEdited, MessagePosted, Post, Prompt
-from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, StopTurns
+from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, Overview, StopTurns
 from codebutler_worker.agents.backend import Finished, Question, Started, Text, Usage
 from tests.integration.worker.test_worker_parking import buttons, press
 from tests.ledger import rows
@@ -73,6 +73,20 @@ async def test_a_turn_without_room_waits_for_the_next_day_and_then_runs(tmp_path
         assert run.request.prompt == "write the letter"
         run.finish()
         await parent.until(lambda: parent.reactions("200.1") == ["white_check_mark"], flow=True)
+
+
+async def test_what_waits_for_a_budget_is_named_where_people_look(tmp_path: Path) -> None:
+    async with worker(budgeted(tmp_path, repo=Limit(turns_per_day=1))) as parent:
+        await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
+        parent.says("more", "200.1")
+        await held(parent, "200.1")
+        notes = await parent.until(
+            lambda: [
+                turn for told in parent.said(Overview)[-1:] for turn in told.turns if turn.state == "parked"
+            ],
+            flow=True,
+        )
+        assert notes[0].why.startswith("This repository's budget for today is used up: 1 of 1")
 
 
 async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: Path) -> None:

@@ -135,10 +135,10 @@ async def test_what_the_agent_takes_back_is_closed(tmp_path: Path) -> None:
 async def test_two_people_have_to_allow_and_are_named(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await asks(parent, PUSH)
-        card = await parent.post_with("2 people have to allow this; 0 did.")
+        card = await parent.post_with("2 approvals needed; 0 given.")
         assert list(buttons(card)) == ["Allow", "Deny", "Deny with a reason…"]
         press(parent, buttons(card)["Allow"], "500.1", name="ana")
-        await update_with(parent, "2 people have to allow this; 1 did: ana.")
+        await update_with(parent, "2 approvals needed; 1 given: ana.")
         press(parent, buttons(card)["Allow"], "500.2", name="ana")
         await parent.post_with("ana, you have allowed it already")
         assert answered(parent) == []
@@ -175,11 +175,11 @@ async def test_who_only_wrote_is_named_by_the_mention_that_slack_shows_as_the_na
 async def test_one_no_is_enough_and_no_session_gets_around_it(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await asks(parent, PUSH)
-        card = await parent.post_with("2 people")
+        card = await parent.post_with("2 approvals")
         approval_id = buttons(card)["Allow"][1]
         await parent.stored(press(parent, ("codebutler.allow_session", approval_id), "500.1"))
         press(parent, buttons(card)["Allow"], "500.2")
-        await update_with(parent, "1 did")
+        await update_with(parent, "1 given")
         press(parent, buttons(card)["Deny"], "500.3", user=CARL, name="carl")
         await update_with(parent, "🚫 Denied by carl.")
         await parent.until(lambda: answered(parent) == [("req-1", False)])
@@ -188,9 +188,9 @@ async def test_one_no_is_enough_and_no_session_gets_around_it(tmp_path: Path) ->
 async def test_votes_outlive_the_card_of_a_dead_worker_as_nothing(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await asks(parent, PUSH)
-        card = await parent.post_with("2 people")
+        card = await parent.post_with("2 approvals")
         press(parent, buttons(card)["Allow"], "500.1")
-        await update_with(parent, "1 did")
+        await update_with(parent, "1 given")
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await update_with(parent, "NOT run")
         press(parent, buttons(card)["Allow"], "500.2", user=BEN)
@@ -248,6 +248,17 @@ async def test_large_requests_have_cards_of_their_own(tmp_path: Path) -> None:
         large = {"command": "touch " + "x" * 4_000}
         await asks(parent, replace(FIRST, input=large), replace(SECOND, input=large))
         await parent.until(lambda: len(parent.posts) == 2)
+
+
+async def test_a_request_too_long_for_its_card_is_a_file_beside_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        command = "touch " + "x" * 12_000
+        await asks(parent, replace(FIRST, input={"command": command, "description": "Touch it"}))
+        card = await parent.post_with("Permission needed: `Bash` · Touch it")
+        assert "more characters are in the file below" in str(card.blocks)
+        (file,) = await parent.until(lambda: [one for one in parent.operations if isinstance(one, Upload)])
+        assert (file.filename, file.thread_ts) == ("request.txt", "100.1")
+        assert command in file.content.decode()
 
 
 async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:

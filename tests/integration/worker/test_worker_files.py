@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
+
+import pytest
 
 from codebutler.model import ButtonClicked, Command, File, MessageEdited, MessagePosted, Prompt, Upload
 from codebutler.protocol.messages import Audit, Fetch, FetchFailed, FileChunk, FileTranscript, StopTurns
@@ -97,18 +100,48 @@ async def test_what_breaks_on_the_way_is_tried_again(tmp_path: Path) -> None:
 async def test_a_message_of_nothing_usable_fails_and_says_so(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         share(parent, "100.1", PICTURE)
-        give(parent, await request(parent), b"PK\x03\x04 an archive")
-        await parent.post_with("only images, text, PDF and sound are taken")
+        give(parent, await request(parent), b"")
+        await parent.post_with("nothing of it came")
         await parent.post_with("send it again")
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         assert parent.backend.runs == []
+
+
+ODD = [
+    (
+        b"PK\x03\x04\x00\xff zip",
+        "../re port.zip",
+        "application/zip",
+        "F7-re_port.zip (application/zip, 10 B)",
+    ),
+    (b"SQLite format 3\x00\x10", "shop.db", "", "F7-shop.db (unknown type, 17 B)"),
+    (b"\x7fELF\x02\x01\x00", "core", "application/x-core", "F7-core (application/x-core, 7 B)"),
+    (b"#!/bin/sh\nrm -rf /\n", "run.sh", "text/x-sh", "F7-run.sh (text/x-sh, 19 B)"),
+    (b"\x00\x01", "call.mp3", "audio/mpeg", "F7-call.mp3 (audio/mpeg, 2 B)"),
+    (b"", "empty.csv", "text/csv", "F7-empty.csv (text/csv, 0 B)"),
+]
+
+
+@pytest.mark.parametrize(("content", "name", "mimetype", "note"), ODD, ids=[one[1] for one in ODD])
+async def test_any_file_is_kept_as_data_and_named_to_the_agent(
+    tmp_path: Path, content: bytes, name: str, mimetype: str, note: str
+) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        shared = File(id="F7", name=name, mimetype=mimetype, size_bytes=len(content))
+        share(parent, "100.1", shared, text="look")
+        give(parent, await request(parent), content)
+        assert f"/.codebutler/files/{note}]" in (await parent.run(0)).request.prompt
+        kept = tmp_path / ".codebutler" / "files" / note.partition(" ")[0]
+        assert kept.read_bytes() == content
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert [post for post in parent.posts if "go on without" in post.text] == []
 
 
 async def test_a_file_too_large_is_not_even_asked_for(tmp_path: Path) -> None:
     huge = File(id="F9", name="disk.img", size_bytes=2**40)
     async with worker(settings(tmp_path)) as parent:
         share(parent, "100.1", huge, text="look")
-        await parent.post_with("it is too large")
+        await parent.post_with("it is larger than 32 MB")
         await parent.run(0)
         assert parent.said(Fetch) == []
 

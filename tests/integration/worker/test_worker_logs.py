@@ -9,7 +9,7 @@ import pytest
 
 from codebutler.model import Command, MessagePosted, Post, Upload
 from codebutler_worker.agents.backend import Finished, Started
-from codebutler_worker.agents.record import SESSIONS, session_of
+from codebutler_worker.agents.record import ENDING, SESSIONS, session_of
 from codebutler_worker.commands import logs
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
@@ -73,6 +73,19 @@ async def test_the_last_lines_are_shown_as_a_terminal_shows_them(tmp_path: Path,
         await ran(parent, tmp_path, "100.1", lines + b"\x1b[32m 10%\r100%\x1b[0m" + newline)
         assert texts(await ask(parent, "tail 3", "300.1")) == "```\nline 198\nline 199\n100%\n```"
         assert texts(await ask(parent, "tail", "300.2")).startswith("```\nline 181\n")
+
+
+async def test_our_own_last_line_is_none_of_them_and_long_lines_count_once(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        ended = ENDING.format(
+            session="abcd1234", moment="2026-01-01T00:00:00+00:00", told="status=done"
+        ).encode()
+        await ran(parent, tmp_path, "100.1", b"one\r\ntwo\r\nthree\r\n" + ended)
+        assert texts(await ask(parent, "tail 2", "300.1")) == "```\ntwo\nthree\n```"
+        lines = [f"<{number}>{'x' * 1_000}" for number in range(300)]
+        await ran(parent, tmp_path, "200.1", "\r\n".join(lines).encode() + ended)
+        told = texts(await ask(parent, "tail 12", "300.2"))
+        assert [number for number in range(300) if f"&lt;{number}&gt;" in told] == [*range(288, 300)]
 
 
 async def test_the_list_names_todays_sessions_with_state_and_duration(tmp_path: Path) -> None:

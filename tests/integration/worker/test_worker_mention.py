@@ -28,7 +28,7 @@ async def test_a_typed_yes_decides_and_other_talk_starts_nothing(tmp_path: Path)
     async with worker(settings(tmp_path, mention="mention")) as parent:
         run = await begun(parent)
         run.does(COMMAND)
-        await parent.post_with("Leave is asked")
+        await parent.post_with("Permission needed")
         await parent.stored(parent.says("what do you all think?", "9000.1", "100.1"))
         await parent.stored(parent.says("yes", "9000.2", "100.1"))
         await parent.until(lambda: parent.backend.answers)

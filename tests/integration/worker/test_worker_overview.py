@@ -45,7 +45,7 @@ async def test_what_is_asked_is_told_with_its_card(tmp_path: Path) -> None:
         run.does(Started("session-1"), COMMAND)
         note = await told(parent, "waiting", asked=1)
         [asked] = note.asked
-        assert asked.card_ts == card_ts(parent, "Leave is asked")
+        assert asked.card_ts == card_ts(parent, "Permission needed")
         assert "touch a" in asked.text
         run.does(COLOUR)
         note = await told(parent, "waiting", asked=2)

@@ -90,7 +90,7 @@ async def test_it_does_not_stand_in_the_way_of_leave(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         run = await asked(parent)
         run.does(Approval("req-1", "Bash", "ls", {"command": "ls"}))
-        await parent.post_with("Leave is asked")
+        await parent.post_with("Permission needed")
         parent.says("yes", "9900.1", "100.1")
         await parent.until(lambda: [id_ for id_, _ in parent.backend.answers] == ["req-1"])
         run.finish()

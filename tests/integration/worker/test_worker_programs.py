@@ -139,7 +139,8 @@ async def test_long_work_calls_who_asked_for_it(tmp_path: Path) -> None:
         run.does(done())
         await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])
         assert thread(parent)[0] == "```\nworking\n```"
-        assert thread(parent)[1].startswith(f"<@{USER}> ✅ exit code 0 · 40s")
+        assert thread(parent)[1].startswith("✅ exit code 0 · 40s")
+        assert (await parent.post_with("✅ exit code 0")).mention == USER, "the parent turns it into a call"
 
 
 async def test_the_end_is_told_when_all_that_led_to_it_is_there(tmp_path: Path) -> None:

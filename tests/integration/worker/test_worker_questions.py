@@ -8,7 +8,7 @@ from typing import Any
 from codebutler.model import ButtonClicked, Post, Update
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Question, Started, Withdrawn
-from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
+from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
 COLOUR = Question("req-1#0", "Which colour?", ("Red", "Blue"), ("warm", "calm"), of=3)
 PARTS = Question("req-1#1", "Which parts?", ("Roof", "Walls, all", "Floor"), several=True, of=3)
@@ -125,7 +125,7 @@ async def test_nothing_ticked_and_foreign_boxes_answer_nothing(tmp_path: Path) -
 
 
 async def test_what_nobody_answers_expires_once_and_keeps_the_answers_given(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path)) as parent:
+    async with worker(expiring(settings(tmp_path), minutes=30)) as parent:
         _, card = await asks(parent, COLOUR, PARTS, SIZE)
         press(parent, value(card, "Blue"), "500.1")
         await parent.until(lambda: len(answers(parent)) == 1)
@@ -138,7 +138,7 @@ async def test_what_nobody_answers_expires_once_and_keeps_the_answers_given(tmp_
 
 
 async def test_where_nobody_answers_anything_the_call_is_refused_once(tmp_path: Path) -> None:
-    async with worker(settings(tmp_path)) as parent:
+    async with worker(expiring(settings(tmp_path), minutes=30)) as parent:
         await asks(parent, COLOUR, PARTS, SIZE)
         await parent.clock.advance(1801)
         await parent.until(lambda: answers(parent))

@@ -49,7 +49,9 @@ async def test_on_a_phone_everything_fits(stage: Stage, scheme: str) -> None:
         await expect(page.locator("#channels")).to_be_hidden()
         await fits(page)
         await page.locator("#messages .replies").click()
-        await expect(page.locator("#replies pre")).to_be_visible()
+        code = page.locator("#replies pre")
+        await expect(code).to_be_visible()
+        assert await code.evaluate("pre => pre.scrollWidth <= pre.clientWidth"), "code wraps, as in Slack"
         await fits(page)
         await clean(page)
 

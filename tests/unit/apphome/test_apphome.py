@@ -56,14 +56,22 @@ def text(blocks: list[dict[str, Any]]) -> str:
 
 def test_what_needs_somebody_comes_first_with_a_link_to_its_thread() -> None:
     shown = text(home([card(note("done", cost_usd=0.12), note("waiting", "push <it>"))], "", NOW))
-    assert shown.index("What needs you") < shown.index("🔐") < shown.index("Recent work") < shown.index("✅")
+    assert shown.index("What needs you") < shown.index("✋") < shown.index("Recent work") < shown.index("✅")
     assert (
-        "🔐 waits for an answer: <https://slack.com/archives/C1/p17000001|push &lt;it&gt;> · <#C1> · 5 min ago"
+        "✋ Waits for you: <https://slack.com/archives/C1/p17000001|push &lt;it&gt;> · <#C1> · 5 min ago"
         in shown
     )
     assert "claude · $0.12 · 5 min ago" in shown
     assert "🟢 <#C1> *shop* · running" in shown
     assert "Out of order" not in shown
+
+
+def test_what_is_paused_says_why() -> None:
+    why = "This repository's budget for today is used up: $5.10 of $5.00 <!channel>"
+    shown = text(home([card(replace(note("parked"), why=why))], "", NOW))
+    assert "⏸️ Paused: <https://slack.com/archives/C1/p17000001|fix the login>" in shown
+    assert "\nThis repository's budget for today is used up: $5.10 of $5.00 &lt;" in shown
+    assert "<!channel>" not in shown
 
 
 def test_what_is_out_of_order_is_said() -> None:
@@ -88,9 +96,9 @@ def at(card_ts: str, value: str) -> Placed:
 
 
 def test_what_is_asked_is_shown_whole_and_decided_there() -> None:
-    asked = Asked(id="r1", card_ts="17.000003", text="🔐 Leave is asked for `Bash` <!channel>")
+    asked = Asked(id="r1", card_ts="17.000003", text="🔐 Permission needed: `Bash` <!channel>")
     blocks = home([card(note("waiting", asked=(asked,)))], "", NOW)
-    assert "Leave is asked for `Bash`" in text(blocks)
+    assert "Permission needed: `Bash`" in text(blocks)
     assert "<!channel>" not in text(blocks)
     assert buttons(blocks) == [
         ("Allow", "codebutler.allow", at("17.000003", "r1")),
@@ -102,7 +110,7 @@ def test_what_is_asked_is_shown_whole_and_decided_there() -> None:
 def test_what_is_not_shown_whole_is_decided_in_its_thread_only() -> None:
     blocks = home([card(note("waiting", asked=(Asked(id="r1", card_ts="17.000003"),)))], "", NOW)
     assert buttons(blocks) == []
-    assert "waits for an answer: <https://slack.com/archives/C1/p17000001|" in text(blocks)
+    assert "🔐 Needs your approval: <https://slack.com/archives/C1/p17000001|" in text(blocks)
     assert "open its thread" in str(blocks)
 
 
@@ -274,7 +282,7 @@ async def test_readers_and_turns_outlive_a_restart() -> None:
         home.changed()
         await slack.passes()
     assert [user for user, _ in slack.published] == ["U1", "U1"]
-    assert "asks whether to go on" in slack.published[1][1]
+    assert "Interrupted, continue or drop it" in slack.published[1][1]
 
 
 @pytest.mark.parametrize("fault", [ChatRateLimitedError(7.0), ChatError("fatal_error")])

@@ -50,6 +50,14 @@ def test_of_what_kind_a_message_is(first: Spoken, kind: str, then: Spoken, kind_
     assert {said.ts for said in heard if said} == {"1.1"}
 
 
+def test_a_card_is_told_whole_however_much_of_it_its_text_holds() -> None:
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in ("a &lt;", "b")]
+    spoken = Spoken(Post(text="a …", thread_ts="1.0", blocks=(*blocks, *row(button(ALLOW)))), "1.1")
+    said = Ear("1.0").said(spoken)
+    assert said is not None
+    assert said.text == "a <\nb"
+
+
 @pytest.mark.parametrize(
     "view",
     [View(), View(thinks=True), View(writing="so"), View(activity="ls", is_tool=True), View(activity="well")],

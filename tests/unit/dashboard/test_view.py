@@ -68,7 +68,7 @@ def test_what_waits_for_people_is_named_oldest_first_with_its_thread() -> None:
         turn("waiting", minutes=1, asked=(push, push)),
         turn("waiting", minutes=9, asked=(which,)),
         turn("interrupted", minutes=3),
-        turn("parked", minutes=2),
+        turn("parked", minutes=2, why="Your budget for today is used up: 3 of 3 turns."),
         turn("waiting", minutes=0),
         turn("done", minutes=30),
     )
@@ -76,8 +76,8 @@ def test_what_waits_for_people_is_named_oldest_first_with_its_thread() -> None:
     assert [need.what for need in page.needs] == [
         "asks: Which?",
         "was interrupted: continue or drop it",
-        "waits for its limit: try now or drop it",
-        "asks for leave: Bash <x> git push (and 1 more)",
+        "paused: Your budget for today is used up: 3 of 3 turns.",
+        "Bash <x> git push (and 1 more)",
         "waits for an answer",
     ]
     assert {need.url for need in page.needs} == {"https://slack.com/archives/C1/p17000001"}

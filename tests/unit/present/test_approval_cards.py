@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from codebutler_worker.present.approvals import (
-    DETAIL_CHARS,
+    FALLBACK_CHARS,
     Item,
+    Shown,
     approval_card,
-    approval_text,
-    is_cut,
-    plan_texts,
+    call_shown,
+    plan_shown,
 )
 from codebutler_worker.present.progress import SECTION_CHARS, Message
 
@@ -19,6 +19,17 @@ def buttons(card: Message) -> list[tuple[str, str]]:
     """(label, value) of every button, row by row."""
     elements: list[Any] = [one for block in card.blocks for one in block.get("elements", [])]
     return [(element["text"]["text"], element["value"]) for element in elements]
+
+
+def approval_text(tool: str, given: dict[str, Any], workdir: str) -> str:
+    """A call that fits one section."""
+    (text,) = call_shown(tool, given, workdir).texts
+    return text
+
+
+def inside(shown: Shown) -> str:
+    """What stands in the code blocks of all parts together."""
+    return "".join(text.split("```")[1].removeprefix("\n").removesuffix("\n") for text in shown.texts)
 
 
 def sections(card: Message) -> list[str]:
@@ -33,7 +44,30 @@ def test_a_shell_command_is_shown_exactly_and_escaped() -> None:
 
 def test_everything_of_the_input_is_shown() -> None:
     text = approval_text("Bash", {"command": "ls", "dangerouslyDisableSandbox": True}, "/repo")
-    assert '"dangerouslyDisableSandbox": true' in text
+    assert "dangerouslyDisableSandbox: true" in text
+    text = approval_text("mcp__shop__buy", {"dry_run": False, "note": "a\nb: 1", "items": [1, "x"]}, "/repo")
+    assert '```\ndry_run: false\nnote: a\n  b: 1\nitems: [1, "x"]\n```' in text
+
+
+def test_what_a_call_says_of_itself_is_said_in_words() -> None:
+    given = {"command": "make", "description": "Build <it>", "timeout": 120000, "run_in_background": True}
+    assert approval_text("Bash", given, "/repo") == (
+        "🔐 Permission needed: `Bash` · Build &lt;it&gt;\n```\nmake\n```\n"
+        "in `/repo` · time limit 2m00s · runs in the background"
+    )
+    given = {"command": "make", "description": "", "run_in_background": False}
+    assert approval_text("Bash", given, "/repo") == "🔐 Permission needed: `Bash`\n```\nmake\n```\nin `/repo`"
+    edit = {"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": False}
+    assert "replace" not in approval_text("Edit", edit, "/repo")
+    assert approval_text("Edit", {**edit, "replace_all": True}, "/repo").endswith(
+        "· replaces every occurrence"
+    )
+
+
+def test_what_only_looks_like_a_remark_is_shown_as_it_is() -> None:
+    text = approval_text("Bash", {"command": "ls", "description": ["x"], "timeout": "no"}, "/repo")
+    assert '```\nls\ndescription: ["x"]\ntimeout: no\n```' in text
+    assert "replace_all: false" in approval_text("Write", {"file_path": "a", "replace_all": False}, "/repo")
 
 
 def test_an_edit_reads_as_a_diff() -> None:
@@ -56,13 +90,44 @@ def test_what_misleads_the_eye_is_written_out() -> None:
     assert "ls\\u3164 a\\u2800b\\u00a0c\\u034fd\\ue0100e Ünï 日本 👍\ufe0f" in text
 
 
-def test_a_cut_is_told_and_the_card_still_fits() -> None:
-    text = approval_text("Bash", {"command": "<" * 9000}, "/repo")
-    shown = text.count("&lt;")
-    assert f"{9000 - shown} more characters are not shown" in text
-    card = approval_card([Item("id", (text,), "exactly this command")])
-    assert card.text.endswith("exactly this command.")
-    assert DETAIL_CHARS / 10 < len(sections(card)[0]) <= SECTION_CHARS
+def test_a_long_command_is_shown_whole_in_parts() -> None:
+    command = "\n".join(f"step {number} | tee step-{number}.log && echo done" for number in range(150))
+    shown = call_shown("Bash", {"command": command}, "/repo")
+    assert (len(shown.texts), shown.hidden) == (3, 0)
+    assert inside(shown).replace("&amp;", "&").count("\n") == command.count("\n") - 2
+    assert all(part in "".join(shown.texts) for part in ("… part 2 of 3:", "… part 3 of 3:"))
+    assert [one for one in command.split("\n") if one.replace("&", "&amp;") not in inside(shown)] == []
+    card = approval_card([Item("id", shown.texts, "exactly this command")])
+    assert len(sections(card)) == 3
+    assert all(block.get("expand") for block in card.blocks if block["type"] == "section")
+    assert sections(card)[-1].endswith("exactly this command.")
+
+
+def test_one_endless_word_is_cut_and_shows_it() -> None:
+    shown = call_shown("Bash", {"command": "x" * 5000}, "/repo")
+    assert inside(shown) == "x" * 2400 + "…" + "x" * 2400 + "…" + "x" * 200
+
+
+def test_what_is_left_out_is_told_and_the_card_still_fits() -> None:
+    shown = call_shown("Bash", {"command": "<" * 9000, "description": "<" * 9000}, "/repo" * 99)
+    assert shown.hidden == 9000 - inside(shown).count("&lt;")
+    assert f"⚠️ {shown.hidden:,} more characters are in the file below." in shown.texts[-1]
+    card = approval_card([Item("id", shown.texts, "exactly this command")])
+    assert all(len(text) <= SECTION_CHARS for text in sections(card))
+    assert sum(map(len, sections(card))) <= 11_000
+    assert len(card.text) <= FALLBACK_CHARS
+    assert card.text.count("```") % 2 == 0
+
+
+def test_a_secret_is_taken_out_before_the_parts_are_cut() -> None:
+    for place in range(2360, 2400):
+        shown = call_shown(
+            "Bash",
+            {"command": "x" * place + "s3cret" + "y" * 99},
+            "/",
+            lambda text: text.replace("s3cret", "*"),
+        )
+        assert "s3cret" not in inside(shown).replace("…", "")
 
 
 def test_a_mention_in_a_command_reaches_nobody() -> None:
@@ -92,22 +157,22 @@ def test_what_is_decided_leaves_the_button_for_all() -> None:
 
 def test_who_is_still_needed_is_said_and_no_session_is_offered() -> None:
     card = approval_card([Item("a", ("git push",), needed=3, votes=("Ana", "&lt;Ben&gt;"))])
-    assert "👥 3 people have to allow this; 2 did: Ana, &lt;Ben&gt;." in card.text
+    assert "👥 3 approvals needed; 2 given: Ana, &lt;Ben&gt;." in card.text
     assert [label for label, _ in buttons(card)] == ["Allow", "Deny", "Deny with a reason…"]
 
 
 def test_a_long_plan_is_shown_in_parts_and_a_cut_is_told() -> None:
     plan = "\n\n".join(f"{n}. **Step** {n} <!channel> " + "words " * 60 for n in range(400))
-    texts = plan_texts(plan)
-    card = approval_card([Item("a", texts, is_plan=True)])
+    shown = plan_shown(plan)
+    card = approval_card([Item("a", shown.texts, is_plan=True)])
     assert [label for label, _ in buttons(card)] == ["Approve", "Keep planning", "Say what to change…"]
     assert "more characters are in the file below" in sections(card)[-1]
-    assert is_cut(plan)
-    assert not is_cut("short")
+    assert shown.hidden
+    assert not plan_shown("short").hidden
     assert "*Step* 1 " in sections(card)[0]
     assert "<!channel>" not in "".join(sections(card))
     assert all(len(text) <= SECTION_CHARS for text in sections(card))
 
 
 def test_an_empty_plan_says_so() -> None:
-    assert "did not say" in plan_texts("")[0]
+    assert "did not say" in plan_shown("").texts[0]

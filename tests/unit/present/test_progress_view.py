@@ -33,10 +33,9 @@ def seen(*events: object) -> View:
     return view
 
 
-def test_questions_that_are_asked_together_are_counted() -> None:
-    view = reduce(View(), Question("q#1", "Which parts?", of=3))
-    assert view.note == "asks 3 questions"
-    assert reduce(view, Question("q", "Which?")).note == "Which?"
+def test_who_is_waited_for_is_said_first() -> None:
+    view = View(activity="Bash: ls", is_tool=True, tools=1, waits="approval")
+    assert running(view, 5, "t", "claude").text == "✋ claude is waiting for your approval · 5s · 1 tool"
 
 
 def test_tools_are_counted_and_the_last_is_remembered() -> None:

@@ -64,6 +64,14 @@ def test_only_the_one_whom_a_post_is_for_is_called() -> None:
     assert called.text == "<@U0ANA> done"
     assert called.blocks[0] == {"type": "section", "text": {"type": "mrkdwn", "text": "<@U0ANA>"}}
     assert called.blocks[1:] == post.blocks
+    asked = {"type": "section", "text": {"type": "mrkdwn", "text": "May I?"}, "expand": True}
+    card = addressed(Post(text="May I?", blocks=(asked,), mention="U0ANA"), ("U0ANA",))
+    assert isinstance(card, Post)
+    assert card.blocks == ({**asked, "text": {"type": "mrkdwn", "text": "<@U0ANA> May I?"}},)
+    full = {"type": "section", "text": {"type": "mrkdwn", "text": "x" * 2995}}
+    card = addressed(Post(text="x", blocks=(full,), mention="U0ANA"), ("U0ANA",))
+    assert isinstance(card, Post)
+    assert card.blocks[1:] == (full,)
     plain = addressed(Post(text="done", mention="U0ANA"), ("U0ANA",))
     assert (plain.text, plain.blocks) == ("<@U0ANA> done", ())  # type: ignore[union-attr]  # a post
 

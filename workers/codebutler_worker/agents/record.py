@@ -31,6 +31,8 @@ ID_CHARS = 8
 SECONDS_A_DAY = 86_400
 ENDING = "\n--- session {session} ended {moment} {told} ---\n"
 
+_ENDED = re.compile(rb"\n--- session [\w-]+ ended [^\n]* ---\n\Z")
+
 
 def session_of(turn_id: str) -> str:
     """What people call the session of a turn."""
@@ -157,10 +159,11 @@ class SessionLogs:
         """The session's log, to read. Raises OSError (FileNotFoundError if there is none)."""
         return OpenLog(self._open(session))
 
-    def read(self, session: str, last_bytes: int) -> bytes:
-        """The end of the session's log. Raises OSError (FileNotFoundError if there is none)."""
+    def output(self, session: str, last_bytes: int) -> bytes:
+        """The end of what the session's program wrote, without our last line. Raises OSError (FileNotFoundError if
+        there is no log)."""
         with self.reader(session) as log:
-            return log.read(max(0, log.size - last_bytes), log.size)
+            return _ENDED.sub(b"", log.read(max(0, log.size - last_bytes), log.size))
 
     def _open(self, session: str) -> int:
         if not NAME.fullmatch(session):

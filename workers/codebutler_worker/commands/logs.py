@@ -94,13 +94,13 @@ def _first(logs: SessionLogs, sessions: list[str]) -> str | None:
 
 
 def _tail(logs: SessionLogs, session: str, count: int, pages: Pages) -> Reply:
-    """The last lines as a terminal would show them."""
+    """The last lines that the program wrote, as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
     from codebutler_worker.agents.shell.backlog import returning
     from codebutler_worker.agents.shell.screen import Terminal
 
     terminal = Terminal()
-    terminal.feed(returning(logs.read(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * count))))
+    terminal.feed(returning(logs.output(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * count))))
     now = terminal.take()
     pages.take(Output(settled=(*now.settled, *now.live)[-max(count, 1) :]))
     return Reply(tuple(Message(shown(page, session)) for page in pages.due() if page.lines))

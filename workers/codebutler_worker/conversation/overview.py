@@ -22,6 +22,7 @@ NEEDING = ("waiting", "interrupted", "parked")
 ENDED = ("done", "failed", "stopped")
 MOST_ASKED = 5
 TEXT_CHARS = 100
+WHY_CHARS = 300
 PATIENCE = 24
 """How often a card is looked for that is not in the chat yet; about every five seconds."""
 SETTLE_S = 0.5
@@ -101,6 +102,7 @@ def _note(uow: UnitOfWork, turn: TurnRow, polled: Collection[str]) -> TurnNote:
         id=turn.id,
         card_ts=_card_ts(uow, turn),
         asked=_asked(uow, turn) if waits else (),
+        why=one_line(turn.result or "", WHY_CHARS) if turn.state == "parked" else "",
     )
 
 

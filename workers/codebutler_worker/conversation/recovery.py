@@ -36,7 +36,8 @@ def recover(draft: Draft, programs: frozenset[str] = frozenset()) -> list[Audit]
             swap_reactions(draft, turn, remove=(WORKING, QUEUED), name=FAILED, after=last)
         else:
             swap_reactions(draft, turn, remove=(WORKING, QUEUED))
-            draft.post(place, interrupted(turn.id, request_of(draft, turn), turn.result))
+            asked = interrupted(turn.id, request_of(draft, turn), turn.result)
+            draft.post(place, asked, mention=turn.user_id)
         records.append(
             Audit(
                 user=turn.user_id,

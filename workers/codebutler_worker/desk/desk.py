@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -29,7 +28,7 @@ from codebutler_worker.media.fetcher import Fetcher
 from codebutler_worker.media.service import MediaService
 from codebutler_worker.skills.library import Library
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.store.unit_of_work import Store
 from codebutler_worker.tree.tree import Tree
 
 T = TypeVar("T")
@@ -106,6 +105,9 @@ class Desk:
         """Takes out of what agents and programs say the secrets that this worker was told, and what looks like one."""
         return Redactor(secrets_in(self.settings))
 
+    def _redact(self, text: str) -> str:
+        return self.redactor.redact(text)
+
     async def commit(self, work: Callable[[Draft], T]) -> T:
         """Run ``work`` as one transaction, then send what it drafted.
 
@@ -134,7 +136,7 @@ class Desk:
     async def _commit(self, work: Callable[[Draft], T], result: asyncio.Future[T]) -> None:
         now = self.clock.now()
         try:
-            rows, value = await self.store.run(lambda uow: _drafted(uow, now, work))
+            rows, value = await self.store.run(lambda uow: _drafted(Draft(uow, now, self._redact), work))
             if rows:
                 reached("outbox.after")
             await self.outbox.publish(rows)
@@ -146,8 +148,7 @@ class Desk:
             result.set_result(value)
 
 
-def _drafted(uow: UnitOfWork, now: datetime, work: Callable[[Draft], T]) -> tuple[list[OutboxRow], T]:
-    draft = Draft(uow, now)
+def _drafted(draft: Draft, work: Callable[[Draft], T]) -> tuple[list[OutboxRow], T]:
     value = work(draft)
     if draft.rows:
         reached("outbox.before")

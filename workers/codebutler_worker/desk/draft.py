@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -33,10 +34,12 @@ class Place:
 
 @dataclass(slots=True)
 class Draft:
-    """A transaction and what is to be said when it has been committed."""
+    """A transaction and what is to be said when it has been committed. ``redact``: for what is to be cut, as the parent
+    can tell a secret only while it is whole."""
 
     uow: UnitOfWork
     now: datetime
+    redact: Callable[[str], str] = str
     rows: list[OutboxRow] = field(default_factory=list)
 
     @property
@@ -44,13 +47,26 @@ class Draft:
         """Now, as rows keep it."""
         return iso(self.now)
 
-    def post(self, place: Place, message: Message | str, *, after: str | None = None) -> str:
-        """Say something in the place's thread, once the operation ``after`` is done; returns the operation's id."""
+    def post(
+        self,
+        place: Place,
+        message: Message | str,
+        *,
+        after: str | None = None,
+        mention: str = "",
+        op_id: str | None = None,
+    ) -> str:
+        """Say something in the place's thread, once the operation ``after`` is done, and call ``mention`` (a user);
+        returns the operation's id, which is ``op_id`` if that is given."""
         content = Message(message) if isinstance(message, str) else message
         post = Post(
-            text=content.text, blocks=content.blocks, thread_ts=place.thread_ts, only_for=place.only_for
+            text=content.text,
+            blocks=content.blocks,
+            thread_ts=place.thread_ts,
+            only_for=place.only_for,
+            mention=mention,
         )
-        return self.add(place, post, after)
+        return self.add(place, post, after, op_id)
 
     def react(
         self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None

@@ -10,7 +10,7 @@ import unicodedata
 from pathlib import PurePosixPath
 from typing import Literal
 
-Kind = Literal["image", "pdf", "text", "audio"]
+Kind = Literal["image", "pdf", "text", "audio", "data"]
 
 NAME_CHARS = 80
 SNIFF_BYTES = 64 * 1024
@@ -50,8 +50,8 @@ _AUDIO_ENDINGS = {
 _KNOWN_AUDIO = frozenset({".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm"})
 
 
-def kind_of(content: bytes) -> Kind | None:
-    """What the content is, None for what is not taken: archives, programs, anything unknown."""
+def kind_of(content: bytes) -> Kind:
+    """What the content is; "data" is everything else: archives, databases, programs."""
     for magic, kind in _MAGIC:
         if content.startswith(magic):
             return kind
@@ -60,7 +60,7 @@ def kind_of(content: bytes) -> Kind | None:
             return kind
     if content[4:8] == b"ftyp":
         return "image" if content[8:12] in _HEIF_BRANDS else "audio"
-    return "text" if _is_text(content) else None
+    return "text" if _is_text(content) else "data"
 
 
 def is_voice(mimetype: str, subtype: str, name: str) -> bool:

@@ -1,36 +1,34 @@
-"""The cards on which an agent asks a person for leave. Pure.
+"""The cards on which an agent asks a person for permission. Pure.
 
 A card shows the whole input of a call: what is not shown could be what matters. Characters that draw nothing
-or turn the reading direction are written out, and a cut says how much it hides.
+or turn the reading direction are written out. What is too long for one message is in a file, and the card says so.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, REASON_ACTION
 from codebutler.text.escape import neutralise
-from codebutler.text.markdown import to_mrkdwn
+from codebutler.text.markdown import clip_mrkdwn, to_mrkdwn
 from codebutler.text.split import split_markdown
-from codebutler_worker.present.lines import clip, code, one_line, plain, visible
+from codebutler_worker.present.lines import clip, code, fenced_parts, one_line, plain, span, visible
 from codebutler_worker.present.progress import SECTION_CHARS, Message, button
 
 TOGETHER = ","
 """Between the ids in the value of the button that allows several requests."""
 
-CUT = "more characters are not shown."
-DETAIL_CHARS = 1800
 FALLBACK_CHARS = 3500
 REASON_CHARS = 500
 """How much of a reason the card shows; the agent gets all of it."""
-PLAN_PARTS = 4
-"""Slack refuses blocks with much more text altogether (``msg_blocks_too_long``), and with them the buttons."""
-_PLAN_PART_CHARS = 2500
-_FENCE = "```"
-_CUT_FENCE = "`\u200b`\u200b`"
+SUBJECT_CHARS = 200
+MOST_PARTS = 4
+PART_CHARS = 2400
+"""Of a section. Slack refuses blocks with more than about 11,000 characters altogether (``msg_blocks_too_long``), and
+with them the buttons."""
 _LEADS: Mapping[str, tuple[str, ...]] = {
     "Bash": ("command",),
     "Read": ("file_path",),
@@ -38,6 +36,14 @@ _LEADS: Mapping[str, tuple[str, ...]] = {
     "Edit": ("file_path", "old_string", "new_string"),
 }
 _MARKS = {"old_string": "- ", "new_string": "+ "}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is asked: ``texts`` (mrkdwn, each for a section of its own) leave out ``hidden`` characters."""
+
+    texts: tuple[str, ...]
+    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +63,34 @@ class Item:
     is_plan: bool = False
 
 
-def approval_text(tool: str, given: Mapping[str, Any], workdir: str) -> str:
-    """What the agent wants to do, exactly, and where."""
-    body, hidden = _fenced(visible(_detail(tool, given)))
-    lines = [f"🔐 Leave is asked for {code(tool, 60)}", f"{_FENCE}\n{body}\n{_FENCE}"]
-    if hidden:
-        lines.append(f"⚠️ {hidden} {CUT}")
-    lines.append(f"in {code(workdir)}")
-    return "\n".join(lines)
+def call_shown(
+    tool: str, given: Mapping[str, Any], workdir: str, redact: Callable[[str], str] = str
+) -> Shown:
+    """What the agent wants to do, exactly, and where. ``redact`` comes before the cut: half a key does not look like
+    one."""
+    subject, notes, rest = _remarks(tool, given)
+    blocks, hidden = fenced_parts(visible(redact(_detail(tool, rest))), PART_CHARS, MOST_PARTS)
+    asked = f"🔐 Permission needed: {code(tool, 60)}"
+    if subject := one_line(visible(redact(subject)), SUBJECT_CHARS):
+        asked += f" · {clip(plain(subject), SUBJECT_CHARS)}"
+    texts = [f"{asked}\n{blocks[0]}"]
+    texts += [f"… part {at} of {len(blocks)}:\n{block}" for at, block in enumerate(blocks[1:], 2)]
+    texts[-1] = "\n".join([texts[-1], *_left_out(hidden), " · ".join([f"in {code(workdir)}", *notes])])
+    return Shown(tuple(texts), hidden)
 
 
-def plan_texts(plan: str) -> tuple[str, ...]:
-    """What the agent is going to do if it may begin, in parts that each fit a section."""
-    parts = split_markdown(visible(plan).strip() or "(it did not say)", _PLAN_PART_CHARS)
-    shown = [clip(to_mrkdwn(neutralise(part)), SECTION_CHARS - 200) for part in parts[:PLAN_PARTS]]
-    if hidden := sum(len(part) for part in parts[PLAN_PARTS:]):
-        shown.append(f"⚠️ {hidden} more characters are in the file below.")
-    return (f"📋 This is the plan. May I begin?\n{shown[0]}", *shown[1:])
+def plan_shown(plan: str, redact: Callable[[str], str] = str) -> Shown:
+    """What the agent is going to do if it may begin."""
+    parts = split_markdown(visible(redact(plan)).strip() or "(it did not say)", PART_CHARS)
+    texts = [clip(to_mrkdwn(neutralise(part)), SECTION_CHARS - 200) for part in parts[:MOST_PARTS]]
+    hidden = sum(len(part) for part in parts[MOST_PARTS:])
+    texts[0] = f"📋 This is the plan. May I begin?\n{texts[0]}"
+    return Shown((*texts, *_left_out(hidden)), hidden)
 
 
-def is_cut(plan: str) -> bool:
-    """Whether ``plan_texts`` leaves something out."""
-    return "characters are in the file below" in plan_texts(plan)[-1]
+def whole_call(tool: str, given: Mapping[str, Any]) -> str:
+    """All of a call, for a file beside the card that leaves out some of it."""
+    return _detail(tool, given)
 
 
 def approval_card(items: Sequence[Item]) -> Message:
@@ -100,7 +112,7 @@ def approval_card(items: Sequence[Item]) -> Message:
         ids = TOGETHER.join(item.id for item in open_)
         all_of_them = button(f"Allow all {len(open_)}", ALLOW_ACTION, ids)
         blocks.append({"type": "actions", "elements": [all_of_them]})
-    return Message(clip("\n".join(lines), FALLBACK_CHARS), tuple(blocks))
+    return Message(clip_mrkdwn("\n".join(lines), FALLBACK_CHARS), tuple(blocks))
 
 
 def allowed_by(who: str, scope: str = "") -> str:
@@ -119,13 +131,13 @@ def _state_lines(item: Item) -> list[str]:
     if item.needed == 1:
         return []
     who = f": {', '.join(item.votes)}" if item.votes else ""
-    return [f"👥 {item.needed} people have to allow this; {len(item.votes)} did{who}."]
+    return [f"👥 {item.needed} approvals needed; {len(item.votes)} given{who}."]
 
 
 def _hint(item: Item) -> str:
     if item.is_plan:
-        return "Or say `yes`, or `no, …` with what it should be instead."
-    hint = "Or say `yes` or `no, because …` here."
+        return "Or reply `yes`, or `no, …` with what to change."
+    hint = "Or reply `yes` or `no, because …` here."
     return f"{hint} _Allow for this session_ covers {plain(item.scope)}." if item.scope else hint
 
 
@@ -148,7 +160,31 @@ def _buttons(item: Item) -> dict[str, Any]:
 
 
 def _section(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": clip(text, SECTION_CHARS)}}
+    # Not behind "see more": a person decides about all of it.
+    return {
+        "type": "section",
+        "text": {"type": "mrkdwn", "text": clip(text, SECTION_CHARS)},
+        "expand": True,
+    }
+
+
+def _left_out(hidden: int) -> list[str]:
+    return [f"⚠️ {hidden:,} more characters are in the file below."] if hidden else []
+
+
+def _remarks(tool: str, given: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
+    """What a call says about itself: its subject, notes in words, and what is left to be shown as it is."""
+    subject, notes, rest = "", [], dict(given)
+    if tool == "Bash":
+        if isinstance(given.get("description"), str):
+            subject = rest.pop("description")
+        if type(given.get("timeout")) in (int, float):
+            notes.append(f"time limit {span(rest.pop('timeout') / 1000)}")
+        if isinstance(given.get("run_in_background"), bool) and rest.pop("run_in_background"):
+            notes.append("runs in the background")
+    elif tool == "Edit" and isinstance(given.get("replace_all"), bool) and rest.pop("replace_all"):
+        notes.append("replaces every occurrence")
+    return subject, notes, rest
 
 
 def _detail(tool: str, given: Mapping[str, Any]) -> str:
@@ -158,17 +194,12 @@ def _detail(tool: str, given: Mapping[str, Any]) -> str:
     for key in leads:
         mark = _MARKS.get(key, "")
         lines.append("\n".join(mark + line for line in given[key].split("\n")))
-    rest = {key: value for key, value in given.items() if key not in leads}
-    if rest:
-        lines.append(json.dumps(rest, ensure_ascii=False, indent=1))
+    lines += [f"{key}: {_value(value)}" for key, value in given.items() if key not in leads]
     return "\n".join(lines)
 
 
-def _fenced(text: str) -> tuple[str, int]:
-    """The text escaped for a code block, and how many characters had to be left out of it."""
-    shown = text[:DETAIL_CHARS]
-    while len(body := plain(shown).replace(_FENCE, _CUT_FENCE)) > DETAIL_CHARS:
-        shown = shown[: len(shown) * 3 // 4]
-    hidden = len(text) - len(shown)
-    # Also for the redactor: what stands before it may be half a key.
-    return body + ("…" if hidden else ""), hidden
+def _value(value: object) -> str:
+    """A text as it is, further lines of it indented: none can pass for another value. Anything else as JSON."""
+    if isinstance(value, str):
+        return value.replace("\n", "\n  ")
+    return json.dumps(value, ensure_ascii=False)

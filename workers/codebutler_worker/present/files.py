@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler_worker.present.lines import clip, code, one_line, plain
 from codebutler_worker.store.rows import AttachmentRow
 
@@ -11,14 +12,13 @@ SHOWN_TRANSCRIPT_CHARS = 3_000
 NOTHING_LEFT = "Nothing of what you sent could be used: see above, then send it again."
 
 _WHY: Mapping[str, str] = {
-    "empty": "it is empty",
+    "empty": "nothing of it came",
     "file_not_found": "it is not shared in this channel any more",
-    "kind": "only images, text, PDF and sound are taken",
     "login_page": "Slack does not let me read it (does the app have files:read, and is it in this channel?)",
     "missing_scope": "the Slack app needs the scope files:read",
     "silence": "nothing is said in it",
     "timeout": "it took too long",
-    "too_large": "it is too large",
+    "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
     "untrusted_host": "it is not stored at Slack",
 }
 

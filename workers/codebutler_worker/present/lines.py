@@ -70,13 +70,35 @@ _CUT_FENCE = "`\u200b`\u200b`"
 
 def fenced(text: str, limit: int = FENCE_CHARS) -> tuple[str, int]:
     """Foreign text as a code block of about ``limit`` characters at most, and how many characters it leaves out."""
+    (block,), hidden = fenced_parts(text, limit, most=1)
+    return block, hidden
+
+
+def fenced_parts(text: str, limit: int, most: int) -> tuple[list[str], int]:
+    """The same as ``most`` code blocks at most, and how many characters they all leave out. A block ends at the end of
+    a line or word where it can; an ellipsis ends one that is cut within a line, and the last one if more is left out.
+    """
+    blocks: list[str] = []
+    rest = text
+    while (rest or not blocks) and len(blocks) < most:
+        shown = _fitting(rest, limit)
+        cut = len(shown) < len(rest) and not (shown.endswith("\n") and len(blocks) + 1 < most)
+        rest = rest[len(shown) :]
+        # Also for the redactor: what stands before it may be half a key.
+        blocks.append(f"{_FENCE}\n{_body(shown)}{'…' if cut else ''}\n{_FENCE}")
+    return blocks, len(rest)
+
+
+def _fitting(text: str, limit: int) -> str:
+    """The beginning of it that fits a code block."""
     shown = text[:limit]
-    while shown and len(body := _body(shown)) > limit:
-        shown = shown[: len(shown) * 3 // 4]
-    hidden = len(text) - len(shown)
-    # Also for the redactor: what stands before it may be half a key.
-    body = _body(shown) + ("…" if hidden else "")
-    return f"{_FENCE}\n{body}\n{_FENCE}", hidden
+    while (size := len(_body(shown))) > limit:
+        shown = shown[: len(shown) * limit // size]
+    if len(shown) < len(text):
+        for end in ("\n", " "):
+            if (at := shown.rfind(end) + 1) > len(shown) // 2:
+                return shown[:at]
+    return shown
 
 
 def _body(text: str) -> str:

@@ -92,7 +92,9 @@ def in_line(place: int, turn_id: str) -> Message:
 
 
 def _headline(view: View, elapsed_s: float, agent: str) -> str:
-    if view.writing:
+    if view.waits:
+        doing = f"✋ {plain(agent)} is waiting for your {view.waits}"
+    elif view.writing:
         doing = f"💬 {plain(agent)} is writing"
     elif view.thinks:
         doing = f"💭 {plain(agent)} is thinking"

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from codebutler_worker.agents.backend import (
     AgentEvent,
-    Approval,
     Limit,
     Plan,
-    Question,
     Text,
     Thinking,
     ToolResult,
@@ -24,7 +22,8 @@ from codebutler_worker.tools.plan import PlanStep
 @dataclass(frozen=True, slots=True)
 class View:
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
-    ``writing`` is the latest of what it is writing just now, ``thinks``: it does neither, nor acts."""
+    ``writing`` is the latest of what it is writing just now, ``thinks``: it does neither, nor acts. ``waits``: for this
+    of a person ("approval", "answer"), "" if it waits for nobody."""
 
     activity: str = ""
     is_tool: bool = False
@@ -35,6 +34,7 @@ class View:
     note: str = ""
     writing: str = ""
     thinks: bool = False
+    waits: str = ""
     usage: Usage = field(default_factory=Usage)
 
 
@@ -60,12 +60,8 @@ def _reduced(view: View, event: AgentEvent) -> View:
             return replace(view, thinks=True, note="")
         case Plan(steps=steps):
             return replace(view, plan=steps)
-        case Question(of=of) if of > 1:
-            return replace(view, note=f"asks {of} questions")
-        case Limit(text=text) | Question(text=text):
+        case Limit(text=text):
             return replace(view, note=text)
-        case Approval(summary=summary):
-            return replace(view, note=f"wants to: {summary}")
         case Usage():
             return replace(view, usage=event)
         case _:

@@ -94,6 +94,10 @@ class Turns:
         values = {f"state_{number}": state for number, state in enumerate(states)}
         return every(self._connection, _in_states(*values), TurnRow, **values)
 
+    def interrupted_since(self, moment: str) -> list[TurnRow]:
+        """The turns that were interrupted since ``moment`` (ISO 8601), oldest first."""
+        return every(self._connection, _interrupted_since(), TurnRow, state="interrupted", moment=moment)
+
     def open_of(self, conversation: str) -> TurnRow | None:
         """The conversation's newest turn that has not started: the one a further message may join."""
         return one(self._connection, _open_of(), TurnRow, conversation=conversation, state="queued")
@@ -165,6 +169,15 @@ def _in_states(*names: str) -> Select[Any]:
     columns = tables.turns.c
     states = [given(name) for name in names]
     return select(tables.turns).where(columns.state.in_(states)).order_by(columns.seq)
+
+
+@cache
+def _interrupted_since() -> Select[Any]:
+    columns = tables.turns.c
+    found = select(tables.turns).where(
+        columns.state == given("state"), columns.finished_at >= given("moment")
+    )
+    return found.order_by(columns.seq)
 
 
 @cache

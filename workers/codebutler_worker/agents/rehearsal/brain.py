@@ -19,7 +19,7 @@ from codebutler_worker.agents.rehearsal.intents import (
     Wait,
     Write,
 )
-from codebutler_worker.agents.rehearsal.tools import Tools
+from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 
 
 def described(intent: Intent) -> tuple[str, str]:
@@ -47,9 +47,13 @@ async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> s
         case ListFiles(path):
             found = await tools.files(path)
             return wording.listing(path, found.lines, cut=found.cut)
-        case Attached(path, kind) if kind.startswith(("image/", "audio/", "video/", "application/pdf")):
-            return wording.arrived(path, kind)
-        case Read(path) | Attached(path, _):
+        case Attached(path, kind):
+            try:
+                read = await tools.read(path)
+            except ToolError:
+                return wording.arrived(path, kind)
+            return wording.content(path, read.text, cut=read.cut)
+        case Read(path):
             read = await tools.read(path)
             return wording.content(path, read.text, cut=read.cut)
         case Search(text, path):

@@ -7,7 +7,7 @@ are asked for shortly after one another share a card; each keeps its own row.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -24,23 +24,20 @@ from codebutler_worker.conversation.asking.calls import (
     given_of,
     pattern_of,
 )
-from codebutler_worker.conversation.asking.cards import card_of
+from codebutler_worker.conversation.asking.cards import card_of, chars_of, too_long
 from codebutler_worker.conversation.asking.quorum import needed_for
+from codebutler_worker.conversation.line.marks import show_waiting
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.states import move
-from codebutler_worker.present.approvals import is_cut
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tools.plan import PLAN_TOOL
 
-EXPIRY_S = 1800.0
 TOGETHER_S = 2.0
 MOST_TOGETHER = 5
 LOOKED_AT = 20
 CARD_CHARS = 6_000
-"""Of the calls that share a card, as they are stored; Slack bounds a message's blocks."""
-EXPIRED = "⌛ Nobody decided within 30 minutes: refused."
-EXPIRED_REASON = "Nobody decided within 30 minutes."
+"""Of the calls that share a card; Slack bounds a message's blocks."""
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The turn ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
@@ -52,14 +49,13 @@ def open_card(
     """Write the row, let the turn wait, and ask on a card. Raises KeyError if there is no such turn."""
     turn = _turn(draft, turn_id)
     row = _row(draft, turn, approval_id, asked, settings)
-    shared = _shared_card(draft, turn_id, row.tool, len(row.action_json))
-    op_id = draft.post(place_of(turn), card_of([row])) if shared is None else shared
+    shared = _shared_card(draft, row)
+    op_id = _ask(draft, turn, [row]) if shared is None else shared
     row = replace(row, message_op_id=op_id)
     draft.uow.approvals.add(row)
     if shared is not None:
         show(draft, row)
-    if row.tool == PLAN_TOOL:
-        _attach(draft, place_of(turn), str(called_with(row).get("plan", "")))
+    _attach(draft, place_of(turn), row)
     _wait(draft, turn)
     return row
 
@@ -70,7 +66,7 @@ def open_questions(
     """The same for the questions of one call, by the ID of their row: they share a card, in their order."""
     turn = _turn(draft, turn_id)
     rows = [_row(draft, turn, row_id, question, settings) for row_id, question in asked.items()]
-    op_id = draft.post(place_of(turn), card_of(rows))
+    op_id = _ask(draft, turn, rows)
     rows = [replace(row, message_op_id=op_id) for row in rows]
     for row in rows:
         draft.uow.approvals.add(row)
@@ -98,6 +94,7 @@ def settle(
     turn = draft.uow.turns.get(row.turn_id)
     if turn and turn.state == "waiting" and not waited_for(draft.uow, row.turn_id):
         draft.uow.turns.update(row.turn_id, state=move(turn.state, "answered"))
+        show_waiting(draft, turn, over=True)
     return True
 
 
@@ -108,7 +105,7 @@ def show(draft: Draft, row: ApprovalRow, ticked: Collection[str] = ()) -> None:
     turn = draft.uow.turns.get(row.turn_id)
     place = place_of(turn) if turn else Place(row.conversation, None, row.turn_id)
     rows = draft.uow.approvals.of_card(row.message_op_id)
-    draft.edit(place, row.message_op_id, card_of(rows, ticked))
+    draft.edit(place, row.message_op_id, card_of(rows, draft.redact, ticked))
 
 
 def close_all(draft: Draft, turn_id: str, verdict: str) -> None:
@@ -122,14 +119,13 @@ def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
     return [row for row in uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
 
 
-def _attach(draft: Draft, place: Place, plan: str) -> None:
-    """A plan that its card does not hold, as a file."""
-    if is_cut(plan):
-        content = plan.encode("utf-8", "replace")
-        draft.add(
-            place,
-            Upload(filename="plan.md", title="The whole plan", content=content, thread_ts=place.thread_ts),
-        )
+def _attach(draft: Draft, place: Place, row: ApprovalRow) -> None:
+    """What its card does not hold, as a file."""
+    name, whole = too_long(row)
+    if name:
+        content = draft.redact(whole).encode("utf-8", "replace")
+        title = "The whole plan" if row.tool == PLAN_TOOL else "The whole request"
+        draft.add(place, Upload(filename=name, title=title, content=content, thread_ts=place.thread_ts))
 
 
 def answers_before(draft: Draft, turn: TurnRow) -> tuple[tuple[str, str], ...]:
@@ -162,6 +158,7 @@ def _turn(draft: Draft, turn_id: str) -> TurnRow:
 def _row(
     draft: Draft, turn: TurnRow, row_id: str, asked: Approval | Question, settings: RepoSettings
 ) -> ApprovalRow:
+    minutes = settings.config.approvals.expiry_minutes
     tool, given = action_of(asked, settings.path)
     action_json = canonical(tool, given)
     return ApprovalRow(
@@ -172,14 +169,20 @@ def _row(
         action_json=action_json,
         digest=digest_of(action_json),
         requested_at=draft.stamp,
-        expires_at=iso(draft.now + timedelta(seconds=EXPIRY_S)),
+        expires_at=iso(draft.now + timedelta(minutes=minutes)) if minutes else "",
         needed=_needed(asked, settings),
     )
+
+
+def _ask(draft: Draft, turn: TurnRow, rows: Sequence[ApprovalRow]) -> str:
+    """Whoever asked the agent is called: they are waited for."""
+    return draft.post(place_of(turn), card_of(rows, draft.redact), mention=turn.user_id)
 
 
 def _wait(draft: Draft, turn: TurnRow) -> None:
     if turn.state == "running":
         draft.uow.turns.update(turn.id, state=move(turn.state, "ask"))
+        show_waiting(draft, turn)
 
 
 def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
@@ -188,14 +191,14 @@ def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
     return needed_for(settings.config.approvals.quorum, asked.tool, asked.input)
 
 
-def _shared_card(draft: Draft, turn_id: str, tool: str, size: int) -> str | None:
+def _shared_card(draft: Draft, row: ApprovalRow) -> str | None:
     """The card that this request joins, if one was opened just now."""
-    pending = [row for row in waited_for(draft.uow, turn_id) if _may_share(row.tool)]
-    if not pending or not _may_share(tool) or pending[-1].message_op_id is None:
+    pending = [each for each in waited_for(draft.uow, row.turn_id) if _may_share(each.tool)]
+    if not pending or not _may_share(row.tool) or pending[-1].message_op_id is None:
         return None
     rows = draft.uow.approvals.of_card(pending[-1].message_op_id)
     age_s = (draft.now - datetime.fromisoformat(rows[0].requested_at)).total_seconds()
-    fits = len(rows) < MOST_TOGETHER and size + sum(len(row.action_json) for row in rows) <= CARD_CHARS
+    fits = len(rows) < MOST_TOGETHER and sum(map(chars_of, [*rows, row])) <= CARD_CHARS
     return pending[-1].message_op_id if age_s <= TOGETHER_S and fits else None
 
 

@@ -12,13 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codebutler.errors import StoreError
-from codebutler.model import Post
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import AgentBackend, Answer, Approval, Question, Withdrawn
 from codebutler_worker.conversation.asking.approvals import (
-    EXPIRED,
-    EXPIRED_REASON,
-    EXPIRY_S,
     NO_LONGER_ASKED,
     is_granted,
     open_card,
@@ -33,7 +29,9 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 
 UNSAVED = "Nobody could be asked: the question could not be stored. Do without."
-UNANSWERED = "(Nobody answered this within 30 minutes.)"
+EXPIRED = "⌛ Nobody decided within {minutes:g} minutes: refused."
+EXPIRED_REASON = "Nobody decided within {minutes:g} minutes."
+UNANSWERED = "(Nobody answered this within {minutes:g} minutes.)"
 TOO_LATE = "⚠️ The agent no longer waited for that decision: it has no effect."
 NOT_THE_SAME = "Refused: this is not what was decided about."
 
@@ -47,9 +45,10 @@ class Pending:
 
 
 class Asking:
-    """The open questions of one running turn, each with its own time limit."""
+    """The open questions of one running turn, each with its own time limit. ``card_op_id`` is the card opened last."""
 
     def __init__(self, desk: Desk, turn: TurnRow, load_changed: Callable[[], None]) -> None:
+        self.card_op_id: str | None = None
         self._desk = desk
         self._turn = turn
         self._load_changed = load_changed
@@ -58,9 +57,12 @@ class Asking:
         self._gathered: list[Question] = []
 
     @property
-    def waits(self) -> bool:
-        """Whether anything is undecided."""
-        return bool(self._pending)
+    def waits_for(self) -> str:
+        """What a person owes: an "approval" or an "answer"; "" if nothing is undecided."""
+        asked = [pending.asked for pending in self._pending.values()]
+        if any(isinstance(each, Approval) for each in asked):
+            return "approval"
+        return "answer" if asked else ""
 
     async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
         """Ask in the thread, unless it was allowed for this session before; the questions of one call together."""
@@ -81,7 +83,8 @@ class Asking:
             self._audit(asked, self._turn.user_id, "allowed for the session")
             await self._answer(next(iter(named)), Answer(allow=True))
             return
-        if waiting := [row_id for row_id in named if row_id in self._pending]:
+        waiting = [row_id for row_id in named if row_id in self._pending]
+        if waiting and self._desk.settings.config.approvals.expiry_minutes:
             limit = asyncio.create_task(self._expire(tuple(named)), name=f"limit of {waiting[0]}")
             self._limits.update(dict.fromkeys(waiting, limit))
         self._load_changed()
@@ -142,12 +145,14 @@ class Asking:
     ) -> bool:
         questions = {row_id: each for row_id, each in named.items() if isinstance(each, Question)}
         if questions:
-            open_questions(draft, self._turn.id, questions, self._desk.settings)
+            rows = open_questions(draft, self._turn.id, questions, self._desk.settings)
+            self.card_op_id = rows[0].message_op_id
         for row_id, asked in named.items():
             if isinstance(asked, Approval):
                 if is_granted(draft, self._turn, session_id, asked):
                     return True
-                open_card(draft, self._turn.id, row_id, asked, self._desk.settings)
+                row = open_card(draft, self._turn.id, row_id, asked, self._desk.settings)
+                self.card_op_id = row.message_op_id
         return False
 
     def _siblings(self, asked: Approval | Question) -> list[str]:
@@ -183,15 +188,18 @@ class Asking:
             await self._desk.commit(lambda draft: draft.post(place_of(self._turn), TOO_LATE))
 
     async def _expire(self, approval_ids: tuple[str, ...]) -> None:
-        await self._desk.clock.sleep(EXPIRY_S)
+        minutes = self._desk.settings.config.approvals.expiry_minutes
+        await self._desk.clock.sleep(minutes * 60)
         # The card must not be open any more when the agent hears no: first the store, however long it takes.
-        expired = await self._desk.commit_surely(lambda draft: _expired(draft, approval_ids), "an expiry")
+        expired = await self._desk.commit_surely(
+            lambda draft: _expired(draft, approval_ids, EXPIRED.format(minutes=minutes)), "an expiry"
+        )
         if len(expired) == len(approval_ids):
-            await self._refuse(expired, EXPIRED_REASON)
+            await self._refuse(expired, EXPIRED_REASON.format(minutes=minutes))
             return
         # Of several questions some were answered: those answers are not lost.
         for approval_id in expired:
-            await self._answer(approval_id, Answer(allow=True, text=UNANSWERED))
+            await self._answer(approval_id, Answer(allow=True, text=UNANSWERED.format(minutes=minutes)))
 
     def _audit(self, asked: Approval | Question, user: str, decision: str) -> None:
         what = f"{asked.tool}: {asked.summary}" if isinstance(asked, Approval) else asked.text
@@ -206,14 +214,13 @@ class Asking:
         )
 
 
-def _expired(draft: Draft, approval_ids: tuple[str, ...]) -> list[str]:
+def _expired(draft: Draft, approval_ids: tuple[str, ...], verdict: str) -> list[str]:
     """Those that nobody has decided; the thread is told once."""
     rows = [row for row in map(draft.uow.approvals.get, approval_ids) if row is not None]
-    expired = [row for row in rows if settle(draft, row, "expired", reason=EXPIRED)]
+    expired = [row for row in rows if settle(draft, row, "expired", reason=verdict)]
     turn = draft.uow.turns.get(expired[0].turn_id) if expired else None
     if turn is not None:
-        place = place_of(turn)
-        draft.add(place, Post(text=EXPIRED, thread_ts=place.thread_ts, mention=turn.user_id))
+        draft.post(place_of(turn), verdict, mention=turn.user_id)
     return [row.id for row in expired]
 
 

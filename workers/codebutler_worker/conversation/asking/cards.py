@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from codebutler.model import Asked
@@ -16,13 +16,14 @@ from codebutler_worker.conversation.asking.calls import (
     voters,
 )
 from codebutler_worker.present.approvals import (
-    CUT,
     Item,
+    Shown,
     allowed_by,
     approval_card,
-    approval_text,
+    call_shown,
     denied_by,
-    plan_texts,
+    plan_shown,
+    whole_call,
 )
 from codebutler_worker.present.lines import one_line, person, plain
 from codebutler_worker.present.progress import Message
@@ -35,14 +36,31 @@ HOME_OPTIONS = 4
 UNDECIDED = "⚠️ Nobody decided: this was NOT run."
 
 
-def card_of(rows: Sequence[ApprovalRow], ticked: Collection[str] = ()) -> Message:
+def card_of(
+    rows: Sequence[ApprovalRow], redact: Callable[[str], str], ticked: Collection[str] = ()
+) -> Message:
     """The card that asks these, as it stands; ``ticked`` are the boxes that somebody has ticked on it."""
     if rows[0].tool in QUESTIONS:
         card = question_card([_question(row) for row in rows], ticked)
     else:
-        card = approval_card([_item(row) for row in rows])
+        card = approval_card([_item(row, redact) for row in rows])
     deciders = {user for row in rows for user in _deciders(row)}
     return replace(card, names=tuple(sorted(deciders)))
+
+
+def chars_of(row: ApprovalRow) -> int:
+    """How much of a card the request takes."""
+    return sum(map(len, _shown(row, str).texts))
+
+
+def too_long(row: ApprovalRow) -> tuple[str, str]:
+    """(file name, all that is asked) where its card leaves out some of it; ("", "") elsewhere."""
+    if row.tool in QUESTIONS or not _shown(row, str).hidden:
+        return "", ""
+    called = called_with(row)
+    if row.tool == PLAN_TOOL:
+        return "plan.md", str(called.get("plan", ""))
+    return "request.txt", whole_call(row.tool, called)
 
 
 def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
@@ -60,9 +78,8 @@ def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
             is_question=True,
             several=several,
         )
-    text = "" if row.tool == PLAN_TOOL else _item(row).texts[0]
-    whole = len(text) <= HOME_CHARS and CUT not in text
-    return Asked(id=row.id, card_ts=card_ts, text=text if whole else "")
+    text = "" if row.tool == PLAN_TOOL else "\n".join(_shown(row, str).texts)
+    return Asked(id=row.id, card_ts=card_ts, text=text if len(text) <= HOME_CHARS else "")
 
 
 def _question(row: ApprovalRow) -> Question:
@@ -76,16 +93,19 @@ def _question(row: ApprovalRow) -> Question:
     )
 
 
-def _item(row: ApprovalRow) -> Item:
-    called, is_plan = called_with(row), row.tool == PLAN_TOOL
-    if is_plan:
-        texts = plan_texts(str(called.get("plan", "")))
-    else:
-        texts = (approval_text(row.tool, called, str(given_of(row).get("cwd", ""))),)
+def _shown(row: ApprovalRow, redact: Callable[[str], str]) -> Shown:
+    called = called_with(row)
+    if row.tool == PLAN_TOOL:
+        return plan_shown(str(called.get("plan", "")), redact)
+    return call_shown(row.tool, called, str(given_of(row).get("cwd", "")), redact)
+
+
+def _item(row: ApprovalRow, redact: Callable[[str], str]) -> Item:
+    is_plan = row.tool == PLAN_TOOL
     return Item(
         id=row.id,
-        texts=texts,
-        scope="" if is_plan or row.needed > 1 else scope_of(row.tool, called),
+        texts=_shown(row, redact).texts,
+        scope="" if is_plan or row.needed > 1 else scope_of(row.tool, called_with(row)),
         needed=row.needed,
         votes=tuple(_deciders(row).values()),
         verdict=_verdict(row),

@@ -48,7 +48,7 @@ def open_poll(draft: Draft, turn_id: str, body: str, config: Config) -> bool:
         requested_at=draft.stamp,
         expires_at="",
     )
-    op_id = draft.post(place_of(turn), card_of([row]))
+    op_id = draft.post(place_of(turn), card_of([row], draft.redact))
     draft.uow.approvals.add(replace(row, message_op_id=op_id))
     return True
 

@@ -7,9 +7,17 @@ from codebutler_worker.store.rows import TurnRow
 
 QUEUED = "hourglass_flowing_sand"
 WORKING = "eyes"
+WAITING = "raised_hand"
 DONE = "white_check_mark"
 FAILED = "x"
 STOPPED = "octagonal_sign"
+
+
+def show_waiting(draft: Draft, turn: TurnRow, *, over: bool = False) -> None:
+    """Show on the first message of a turn that it waits for a person, or (``over``) that it does not any more. It keeps
+    the mark of a turn that runs: Slack takes few reactions a minute."""
+    for message in draft.uow.messages.of_turn(turn.id)[:1]:
+        draft.react(place_of(turn), message.platform_msg_id, WAITING, remove=over)
 
 
 def swap_reactions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from codebutler_worker.agents.backend import AgentEvent, Output
 from codebutler_worker.conversation.turn.beginning import Begun
@@ -55,12 +56,12 @@ class Display:
             self.showing.take(event)
         if self._place.thread_ts and (live := aloud(event, self._place.thread_ts)) is not None:
             self._desk.report.send(live)
-        view = reduce(self.view, event)
-        self._telling.heard(event, view)
-        if view != self.view:
-            self.view = view
-            if self._progress is not None:
-                self._progress.refresh()
+        self._telling.heard(event)
+        self._see(reduce(self.view, event))
+
+    def waits(self, what: str, card_op_id: str | None) -> None:
+        """It waits for a person's ``what``, as the card says; "" if for nothing any more."""
+        self._see(replace(self.view, waits=what), card_op_id)
 
     async def settle(self) -> None:
         """Show nothing more; what is told already is out before this returns."""
@@ -78,6 +79,13 @@ class Display:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _see(self, view: View, after: str | None = None) -> None:
+        self._telling.look(view, after)
+        if view != self.view:
+            self.view = view
+            if self._progress is not None:
+                self._progress.refresh()
 
     def _render(self) -> tuple[Message, str]:
         message = progress.running(self.view, self.elapsed_s, self._turn.id, self._turn.agent)

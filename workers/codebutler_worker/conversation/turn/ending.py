@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from codebutler.config.schema import OutputSection
-from codebutler.model import Post
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
@@ -14,14 +13,14 @@ from codebutler_worker.conversation.line.again import LIMITS
 from codebutler_worker.conversation.line.marks import DONE, FAILED, QUEUED, STOPPED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.withdrawing import BUDGET
 from codebutler_worker.conversation.turn.showing import Showing
-from codebutler_worker.desk.draft import Draft, Place, iso, place_of
+from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.handover import plan_kept
 from codebutler_worker.desk.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, plain, span
 from codebutler_worker.present.notices import failed
 from codebutler_worker.present.parking import parked
-from codebutler_worker.present.progress import Message, Outcome, collapsed
+from codebutler_worker.present.progress import Outcome, collapsed
 from codebutler_worker.present.reducer import View
 from codebutler_worker.store.rows import TurnRow
 
@@ -137,10 +136,10 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
         said = failed(ending.turn.id, finished.text, resumable=resumable)
-        last = draft.add(place, _called(said, place, mention))
+        last = draft.post(place, said, mention=mention)
     elif ending.outcome == "parked" and ending.resume_at is not None:
         card = parked(ending.turn.id, finished.text, ending.resume_at, draft.now, ending.others)
-        last = draft.add(place, _called(card, place, mention))
+        last = draft.post(place, card, mention=mention)
     elif ending.stopped_by:
         last = draft.post(place, f"🛑 Stopped by {plain(ending.stopped_by)}.")
     return last
@@ -152,10 +151,6 @@ def _park(draft: Draft, ending: Ending, card: str | None) -> None:
     # A budget is nobody's refusal, after which to give up.
     attempts = ending.turn.attempts + (ending.finished.reason != BUDGET)
     draft.uow.turns.update(ending.turn.id, not_before=not_before, attempts=attempts, progress_op_id=card)
-
-
-def _called(message: Message, place: Place, mention: str) -> Post:
-    return Post(text=message.text, blocks=message.blocks, thread_ts=place.thread_ts, mention=mention)
 
 
 def _keep_total_cost(draft: Draft, ending: Ending) -> None:

@@ -66,17 +66,14 @@ class Luggage:
         if fetched.transcript:
             return _written_down(row, fetched.transcript)
         row = _completed(row, fetched.file)
-        kind = kind_of(fetched.content)
-        if not fetched.content or kind is None:
-            raise NotFetchedError("kind" if fetched.content else "empty")
-        if row.is_voice:
-            if kind != "audio":
-                raise NotFetchedError("kind")
+        if not fetched.content and (row.size_bytes or row.is_voice):
+            raise NotFetchedError("empty")
+        if row.is_voice and kind_of(fetched.content) == "audio":
             name = audio_name(row.name, row.mimetype)
             return _written_down(row, await self._desk.media.transcribe(name, fetched.content))
         name = f"{row.file_id}-{safe_name(row.name)}"
         path = await asyncio.to_thread(shelf.save, self.workdir, shelf.FILES, name, fetched.content)
-        return replace(row, state="stored", path=path, size_bytes=len(fetched.content))
+        return replace(row, state="stored", path=path, size_bytes=len(fetched.content), is_voice=False)
 
     async def _fetch(self, file_id: str) -> Fetched:
         """What breaks on the way is tried again."""

@@ -92,8 +92,8 @@ class Showing:
         if self._interactive and self._first_op_id is not None:
             draft.edit(self._place, self._first_op_id, Message(terminal.began(self._name, self._session)))
         if apart:
-            mention = f"<@{user}> " if user and elapsed_s >= MENTION_AFTER_S and not self._interactive else ""
-            last = draft.post(self._place, f"{mention}{line}", after=self._edited)
+            mention = user if elapsed_s >= MENTION_AFTER_S and not self._interactive else ""
+            last = draft.post(self._place, line, after=self._edited, mention=mention)
         return last
 
     def _gather(self) -> None:

@@ -25,7 +25,8 @@ MAX_CALLS = 1000
 class Telling:
     """Of one turn. ``start`` once; ``close`` before the turn's outcome is told.
 
-    A message of ours ends what is shown under the thread: ``after`` is the first one, of the turn's beginning.
+    A message of ours ends what is shown under the thread, which comes ``after`` it: after the first one, of the turn's
+    beginning, and after each card.
     """
 
     def __init__(self, desk: Desk, place: Place, after: str | None) -> None:
@@ -46,13 +47,18 @@ class Telling:
         """Begin to tell."""
         self._task = asyncio.create_task(self._run(), name=f"telling of {self._place.turn_id}")
 
-    def heard(self, event: AgentEvent, view: View) -> None:
-        """Take note of what the agent does."""
+    def look(self, view: View, after: str | None = None) -> None:
+        """This is what it does now, to be shown once the operation ``after`` is done."""
+        self._after = after or self._after
         doing = f"is working: {one_line(view.activity, DOING_CHARS)}" if view.activity else "is working"
         doing = "is writing" if view.writing else doing
+        doing = f"is waiting for your {view.waits}" if view.waits else doing
         if doing != self._doing:
             self._doing = doing
             self._changed.set()
+
+    def heard(self, event: AgentEvent) -> None:
+        """Take note of what the agent does."""
         if not self._verbose:
             return
         if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
@@ -90,8 +96,8 @@ class Telling:
         self._changed.set()
 
     async def _run(self) -> None:
-        await self._desk.outbox.settled(self._after or "")
         while True:
+            await self._desk.outbox.settled(self._after or "")
             self._changed.clear()
             if self._entries:
                 await self._desk.outbox.settled(await self._desk.commit(self._post))

@@ -70,11 +70,12 @@ class Turn:
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._parcels = Parcels(desk, self._place)
-        self._asking = Asking(desk, begun.turn, load_changed)
+        self._asking = Asking(desk, begun.turn, self._asking_changed)
+        self._load_changed = load_changed
         self._display = Display(desk, self._place, begun)
         self._trees = TurnTrees(desk, begun.turn)
         self._preparing = Preparing(desk, begun, self._trees)
-        self._watch = Watch(desk, begun.turn, lambda: self._asking.waits)
+        self._watch = Watch(desk, begun.turn, lambda: self.waits)
 
     @property
     def row(self) -> TurnRow:
@@ -150,7 +151,11 @@ class Turn:
     @property
     def waits(self) -> bool:
         """Whether it waits for a person."""
-        return self._asking.waits
+        return bool(self._asking.waits_for)
+
+    def _asking_changed(self) -> None:
+        self._display.waits(self._asking.waits_for, self._asking.card_op_id)
+        self._load_changed()
 
     def _verdict(self, drive: asyncio.Task[None]) -> Finished:
         if self._outcome.done():

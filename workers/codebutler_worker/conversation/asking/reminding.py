@@ -1,0 +1,126 @@
+"""Reminds whoever asked of what waits for a person: after ten minutes, and after an hour.
+
+What is due follows from the rows alone: a reminder is an operation with an id of its own, so no restart forgets one or
+says it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from codebutler.actions import RETRY_ACTION
+from codebutler.errors import StoreError
+from codebutler.process.waiting import wait_for
+from codebutler.text.links import message_link
+from codebutler_worker.conversation.asking.approvals import waited_for
+from codebutler_worker.conversation.asking.calls import QUESTIONS
+from codebutler_worker.conversation.line.again import CONTINUED_REASON
+from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE
+from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.draft import Draft, iso, place_of
+from codebutler_worker.store.rows import TurnRow
+
+AFTER_S = (600.0, 3600.0)
+LATE_S = 3600.0
+"""A reminder that could not be said for so long is left out."""
+LOOK_AGAIN_S = 60.0
+"""The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
+STORE_RETRY_S = 5.0
+_ANY_INTERRUPTED = "SELECT EXISTS (SELECT 1 FROM turns WHERE state = 'interrupted' AND finished_at >= ?)"
+_NOT_REMINDED = (CONTINUED_REASON, STALE, CROWDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A turn that waits for a person since ``since``; ``key`` names what for, ``card`` is the operation that asks."""
+
+    turn: TurnRow
+    key: str
+    what: str
+    since: datetime
+    card: str | None
+
+
+class Reminders:
+    """``run`` is its life; a worker for whose turns nobody is to be reminded reads nothing. ``interrupted`` is how many
+    turns that do not run are still to be reminded of: asleep, nobody would."""
+
+    def __init__(self, desk: Desk, load_changed: Callable[[], None]) -> None:
+        self.interrupted = 0
+        self._desk = desk
+        self._load_changed = load_changed
+        self._load = (0, 0, 0)
+        self._changed = asyncio.Event()
+
+    def look(self, load: tuple[int, int, int]) -> None:
+        """There are so many turns running, queued and waiting: look again if these are others than before."""
+        if load != self._load:
+            self._load = load
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        now = self._desk.clock.now()
+        if await self._desk.store.exists(_ANY_INTERRUPTED, _oldest(now)):
+            self._changed.set()
+        next_s: float | None = None
+        while True:
+            await wait_for(self._desk.clock, self._changed, next_s)
+            self._changed.clear()
+            try:
+                interrupted, next_s = await self._desk.commit(remind_due)
+            except StoreError as error:
+                self._desk.report.log("WRN", f"reminders wait for the store: {error}")
+                next_s = STORE_RETRY_S
+                continue
+            if interrupted != self.interrupted:
+                self.interrupted = interrupted
+                self._load_changed()
+
+
+def remind_due(draft: Draft) -> tuple[int, float | None]:
+    """Say each reminder whose time has come; returns of how many interrupted turns others are still to come, and the
+    seconds until the next look, None if there is nothing to look for."""
+    found = [(waiting.turn.state, _remind(draft, waiting)) for waiting in _waiting(draft)]
+    ahead = [(state, due_s) for state, due_s in found if due_s is not None]
+    interrupted = sum(state == "interrupted" for state, _ in ahead)
+    return interrupted, min([LOOK_AGAIN_S, *(due_s for _, due_s in ahead)]) if ahead else None
+
+
+def _oldest(now: datetime) -> str:
+    """Nothing older than this is reminded of."""
+    return iso(now - timedelta(seconds=AFTER_S[-1] + LATE_S))
+
+
+def _waiting(draft: Draft) -> Iterator[Waiting]:
+    for turn in draft.uow.turns.in_states("waiting"):
+        for row in waited_for(draft.uow, turn.id)[:1]:
+            what = "answer" if row.tool in QUESTIONS else "approval"
+            asked_at = datetime.fromisoformat(row.requested_at)
+            yield Waiting(turn, row.id, f"your {what}", asked_at, row.message_op_id)
+    for turn in draft.uow.turns.interrupted_since(_oldest(draft.now)):
+        if turn.reason not in _NOT_REMINDED and turn.finished_at:
+            card = draft.uow.outbox.last_post(turn.id, f'"{RETRY_ACTION}"')
+            at = datetime.fromisoformat(turn.finished_at)
+            yield Waiting(turn, turn.id, "you: continue or drop it", at, card.op_id if card else None)
+
+
+def _remind(draft: Draft, waiting: Waiting) -> float | None:
+    """Returns the seconds until the next reminder, None if that was the last one."""
+    waited_s = (draft.now - waiting.since).total_seconds()
+    due = [after_s for after_s in AFTER_S if after_s <= waited_s <= after_s + LATE_S]
+    if due and draft.uow.outbox.get(op_id := f"{waiting.key}:reminder-{due[-1]:g}") is None:
+        draft.post(place_of(waiting.turn), _text(draft, waiting), mention=waiting.turn.user_id, op_id=op_id)
+    return min((after_s - waited_s for after_s in AFTER_S if after_s > waited_s), default=None)
+
+
+def _text(draft: Draft, waiting: Waiting) -> str:
+    card = draft.uow.outbox.get(waiting.card) if waiting.card else None
+    if card is None or not card.ts:
+        return f"✋ Still waiting for {waiting.what}."
+    return (
+        f"✋ Still waiting for {waiting.what}: {message_link(waiting.turn.channel_id, card.ts, 'see above')}."
+    )
