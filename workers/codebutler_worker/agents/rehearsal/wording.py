@@ -129,6 +129,8 @@ def step(tool: str, summary: str) -> str:
     """A step of a plan."""
     if tool == "List":
         return "List the files" if summary == "." else f"List the files in {summary}"
+    if tool == "Search":
+        return f"Search for {summary}"
     if tool == "Git":
         return f"Run {summary}"
     return f"{tool} {summary}".strip() or "Answer"
