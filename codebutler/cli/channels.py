@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from codebutler.cli.output import ask, notice
+from codebutler.cli.output import notice
+from codebutler.cli.prompts import ask
 from codebutler.config.schema import SlackSection
 from codebutler.errors import ChatError, CodeButlerError
 from codebutler.text.letters import unaccented
