@@ -85,8 +85,7 @@ class Terminal:
 
     def ask(self, question: str, default: str = "") -> str:
         """A line, ``default`` if it is empty. Raises EOFError when the input ends."""
-        hint = f" [{default}]" if default else ""
-        return asyncio.run(self.until(None, f"{question}{hint}")) or default
+        return asyncio.run(self.until(None, _with_default(question, default))) or default
 
     def ask_secret(self, question: str) -> str:
         """A secret, shown as bullets; says how much came."""
@@ -147,5 +146,14 @@ def show(text: str) -> None:
 
 def ask(question: str, default: str = "") -> str:
     """One question by itself. Raises EOFError when the input ends."""
+    return asyncio.run(ask_async(question, default))
+
+
+async def ask_async(question: str, default: str = "") -> str:
+    """The same where a loop runs."""
     with Terminal() as terminal:
-        return terminal.ask(question, default)
+        return await terminal.until(None, _with_default(question, default)) or default
+
+
+def _with_default(question: str, default: str) -> str:
+    return f"{question} [{default}]" if default else question
