@@ -54,13 +54,13 @@ async def measure(place: Path, _pace: Pace) -> list[Figure]:
             url = await _address(demo)
             ready_s = time.monotonic()
             await _answered(url)
+            answered_s = time.monotonic()
     except TimeoutError:
         raise BenchError(f"no answer within {PATIENCE_S:g} s") from None
     finally:
         with suppress(ProcessLookupError):
             os.killpg(demo.pid, signal.SIGINT)
         await demo.wait()
-    answered_s = time.monotonic()
     return [
         limit("git clone and make run until the page is there", ready_s - began_s, LIMIT_S, "s"),
         limit("git clone to the first answer of the demo", answered_s - began_s, LIMIT_S, "s"),
