@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from codebutler.cli import home_config, people
+from codebutler.cli.home_config import ALLOWED_USERS as KEY
 from codebutler.cli.output import notice, print_json, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
@@ -20,8 +21,6 @@ from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import USER_ID, SlackSection
 from codebutler.errors import ChatError, CodeButlerError, ConfigError
 from codebutler.slack.answers import Person
-
-KEY = "slack.allowedUsers"
 
 
 def run(

@@ -13,6 +13,7 @@ from codebutler.config.paths import CONFIG_NAME, Home
 from codebutler.config.resolve import resolve_global
 
 Layer = dict[str, Any]
+BOT_TOKEN, APP_TOKEN, ALLOWED_USERS = "slack.botToken", "slack.appToken", "slack.allowedUsers"
 
 
 def change(where: Home, edit: Callable[[Layer], None], source: str) -> None:

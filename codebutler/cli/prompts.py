@@ -19,6 +19,8 @@ T = TypeVar("T")
 BULLET = "•"
 # How tokens and keys begin: Slack's, then those of services.
 SECRET = re.compile(r"\s*(xox|xapp|sk-)")
+LONG_ENOUGH = 20
+"""Of a secret, to show its last four characters."""
 ENTER, ERASE, KILL, END = "\r\n", "\x7f\x08", "\x15", "\x04"
 _LFLAG, _CC = 3, 6
 
@@ -83,15 +85,16 @@ class Terminal:
         if self._as_found:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._as_found)
 
-    def ask(self, question: str, default: str = "") -> str:
+    async def ask(self, question: str, default: str = "") -> str:
         """A line, ``default`` if it is empty. Raises EOFError when the input ends."""
-        return asyncio.run(self.until(None, _with_default(question, default))) or default
+        hint = f" [{default}]" if default else ""
+        return await self.until(None, f"{question}{hint}") or default
 
-    def ask_secret(self, question: str) -> str:
-        """A secret, shown as bullets; says how much came."""
-        text = asyncio.run(self.until(None, question, hidden=True))
+    async def ask_secret(self, question: str) -> str:
+        """A secret, shown as bullets; says how much came. Raises EOFError when the input ends."""
+        text = await self.until(None, question, hidden=True)
         if text:
-            end = f", ends in …{text[-4:]}" if len(text) >= 20 else ""
+            end = f", ends in …{text[-4:]}" if len(text) >= LONG_ENOUGH else ""
             show(f"   received {len(text)} characters{end}\n")
         return text
 
@@ -152,8 +155,4 @@ def ask(question: str, default: str = "") -> str:
 async def ask_async(question: str, default: str = "") -> str:
     """The same where a loop runs."""
     with Terminal() as terminal:
-        return await terminal.until(None, _with_default(question, default)) or default
-
-
-def _with_default(question: str, default: str) -> str:
-    return f"{question} [{default}]" if default else question
+        return await terminal.ask(question, default)

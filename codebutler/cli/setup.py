@@ -11,10 +11,10 @@ import msgspec
 import typer
 
 from codebutler.cli import home_config, people
+from codebutler.cli.home_config import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
 from codebutler.cli.output import is_interactive, notice, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
-from codebutler.cli.wizard import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Wizard
 from codebutler.config.load import check_layer
 from codebutler.config.merge import put
 from codebutler.config.paths import Home
@@ -107,41 +107,32 @@ def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
 def _ask(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
     """What no option gave is asked for; without any option, everything. Each answer is saved at once."""
     from codebutler.cli.prompts import Terminal
+    from codebutler.cli.wizard import Wizard
 
     is_scripted = bool(given or users)
     present = resolve_global(answers.where, environment()).config.slack
     slack = _with(present, given)
-    if is_scripted and slack.bot_token and slack.app_token:
+    if is_scripted and slack.bot_token and slack.app_token and (users or slack.allowed_users):
         _take(answers, given, users)
-        if not users and not slack.allowed_users:
-            with Terminal() as terminal:
-                Wizard(terminal, slack, answers.save, {}).people()
         return
     if rest := {key: value for key, value in given.items() if key not in TOKENS}:
         answers.save_all(rest)
+    tokens = {key: given[key] for key in TOKENS & given.keys()}
     try:
         with Terminal() as terminal:
-            known = _with(present, rest)
-            wizard = Wizard(terminal, known, answers.save, {key: given[key] for key in TOKENS & given.keys()})
-            wizard.tokens(again=not is_scripted)
-            if users:
-                _, found = asyncio.run(_verify(wizard.slack, users))
-                answers.save(ALLOWED_USERS, found)
-            else:
-                wizard.people()
-            if not is_scripted:
-                wizard.keys()
-                wizard.test()
+            wizard = Wizard(terminal, _with(present, rest), answers.save, tokens)
+            asyncio.run(wizard.ask(again=not is_scripted, wanted=users))
     except (KeyboardInterrupt, EOFError):
-        kept = ", ".join(answers.saved)
-        notice("")
-        notice(
-            f"Stopped. Saved in {answers.where.config}: {kept}. Run `codebutler setup` again to continue."
-            if kept
-            else "Stopped. Nothing was saved."
-        )
+        notice(_stopped(answers))
         raise KeyboardInterrupt from None
     say(f"Saved in {answers.where.config}.")
+
+
+def _stopped(answers: Answers) -> str:
+    if not answers.saved:
+        return "Stopped. Nothing was saved."
+    kept = ", ".join(answers.saved)
+    return f"Stopped. Saved in {answers.where.config}: {kept}. Run `codebutler setup` again to continue."
 
 
 def _with(present: SlackSection, given: Mapping[str, str]) -> SlackSection:

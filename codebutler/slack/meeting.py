@@ -78,9 +78,9 @@ class Meeting:
         self._button_ts = await self._api.post(channel, Post(text=HELLO_TEXT, blocks=blocks), "setup-hello")
         return channel, self._button_ts
 
-    async def pressed(self) -> None:
+    async def pressed(self) -> bool:
         """Wait until the button of ``say_hello`` is pressed."""
-        await self._pressed.wait()
+        return await self._pressed.wait()
 
     async def conclude(self, place: tuple[str, str], text: str) -> None:
         """Take the button away."""

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.config.env import VARIABLES
+from codebutler.slack.api import SlackApi
+from codebutler.slack.meeting import meet
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.e2e.house import command
 from tests.screen import CTRL_C, ENTER, Screen, screen
@@ -24,7 +26,8 @@ YOU = "UYOU0000000"
 class Desk:
     """Somebody at a terminal who sets CodeButler up, and their Slack."""
 
-    def __init__(self, workspace: WorkspaceServer, shown: Screen, home: Path) -> None:
+    def __init__(self, workspace: WorkspaceServer, shown: Screen, home: Path, stack: AsyncExitStack) -> None:
+        self.enters = stack.enter_async_context
         self.workspace = workspace
         self.shown = shown
         self.home = home
@@ -75,8 +78,8 @@ async def desk(tmp_path: Path, *arguments: str) -> AsyncIterator[Desk]:
         Options(channels=("general",), guests=guests, guest_bots=("otherbot",))
     ) as workspace:
         env["SLACK_API_URL"] = workspace.api_url
-        async with screen(command("setup", *arguments), env, columns=140) as shown:
-            yield Desk(workspace, shown, home)
+        async with screen(command("setup", *arguments), env, columns=140) as shown, AsyncExitStack() as stack:
+            yield Desk(workspace, shown, home, stack)
 
 
 def id_of(workspace: WorkspaceServer, name: str) -> str:
@@ -180,3 +183,31 @@ async def test_options_that_say_everything_ask_nothing(tmp_path: Path) -> None:
         await at.shown.until("Slack refuses slack.botToken (invalid_auth)")
         assert await at.shown.ended() == 78
         assert not (at.home / "config.json").exists()
+
+
+async def test_while_another_process_is_connected_nobody_is_asked_to_answer_in_slack(
+    tmp_path: Path, opened: Path
+) -> None:
+    async with desk(tmp_path) as at:
+        workspace = at.workspace
+        api = await at.enters(SlackApi(workspace.bot_token, base_url=workspace.api_url))
+        await at.enters(meet(api, workspace.app_token))
+        await at.enters_tokens()
+        await at.shown.until("another process is connected")
+        assert "Or send CodeButler the code" not in at.shown.text
+        await at.answers("People (Enter when done):", "you")
+        await at.answers("People (Enter when done, 1 so far):", "")
+        await at.answers("OpenAI API key", "")
+        await at.answers("Kimi API key", "")
+        assert await at.shown.ended() == 0
+        assert at.saved()["slack"]["allowedUsers"] == [YOU]
+
+
+async def test_a_token_given_as_an_option_is_tried_and_asked_for_again(tmp_path: Path, opened: Path) -> None:
+    async with desk(tmp_path, "--bot-token", "xoxb-1-old", "--allow-user", "you") as at:
+        await at.shown.until("invalid_auth: Slack does not accept this token")
+        await at.answers("Bot token (xoxb-…):", at.workspace.bot_token)
+        await at.answers("App-level token (xapp-…):", at.workspace.app_token)
+        assert await at.shown.ended() == 0
+        assert at.saved()["slack"]["botToken"] == at.workspace.bot_token
+        assert at.saved()["slack"]["allowedUsers"] == [YOU]
