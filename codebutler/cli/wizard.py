@@ -143,6 +143,10 @@ class Wizard:
     async def _people(self, api: SlackApi, meeting: Meeting | None) -> None:
         """Ask who may use the agents, until nothing is entered."""
         notice("4. Who may use the agents? Enter Slack names, e-mail addresses or user IDs.")
+        if allowed := await people.described(api, self.slack.allowed_users):
+            notice(
+                f"   Allowed now: {people.named(allowed)}. `codebutler deny USER` takes somebody off the list."
+            )
         code = f"{secrets.randbelow(10**6):06}"
         if meeting is not None:
             notice(f"   Or send CodeButler the code {code} as a direct message in Slack (Apps, CodeButler).")

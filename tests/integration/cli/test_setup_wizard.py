@@ -69,8 +69,9 @@ def opened(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def desk(tmp_path: Path, *arguments: str) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, *arguments: str, is_set_up: bool = False) -> AsyncIterator[Desk]:
     home = tmp_path / "home"
+    home.mkdir(mode=0o700)
     env = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     env |= {"CODEBUTLER_HOME": str(home), "BROWSER": f"{tmp_path / 'browser'} %s", "TERM": "xterm"}
     guests = ("Ada Lovelace", "Ada Byron", "stranger")
@@ -78,6 +79,9 @@ async def desk(tmp_path: Path, *arguments: str) -> AsyncIterator[Desk]:
         Options(channels=("general",), guests=guests, guest_bots=("otherbot",))
     ) as workspace:
         env["SLACK_API_URL"] = workspace.api_url
+        if is_set_up:
+            slack = {"botToken": workspace.bot_token, "appToken": workspace.app_token, "allowedUsers": [YOU]}
+            (home / "config.json").write_text(json.dumps({"slack": slack}))
         async with screen(command("setup", *arguments), env, columns=140) as shown, AsyncExitStack() as stack:
             yield Desk(workspace, shown, home, stack)
 
@@ -201,6 +205,19 @@ async def test_while_another_process_is_connected_nobody_is_asked_to_answer_in_s
         await at.answers("Kimi API key", "")
         assert await at.shown.ended() == 0
         assert at.saved()["slack"]["allowedUsers"] == [YOU]
+
+
+async def test_asked_again_it_keeps_what_there_is(tmp_path: Path, opened: Path) -> None:
+    async with desk(tmp_path, is_set_up=True) as at:
+        before = at.saved()
+        await at.answers("Bot token (xoxb-…) or Enter to keep the present one:", "")
+        await at.answers("App-level token (xapp-…) or Enter to keep the present one:", "")
+        await at.shown.until("Allowed now: you (UYOU0000000)")
+        await at.answers("People (Enter when done, 1 so far):", "")
+        await at.shown.until("OpenAI API key")
+        at.shown.type(CTRL_C)
+        await at.shown.until("Nothing was saved")
+        assert at.saved() == before
 
 
 async def test_a_token_given_as_an_option_is_tried_and_asked_for_again(tmp_path: Path, opened: Path) -> None:
