@@ -95,7 +95,8 @@ async def _invited(api: SlackApi, allowed: Sequence[str], wish: Wish) -> list[Pe
     """Who was named; else who is allowed, of whom somebody at a terminal chooses. Raises CodeButlerError."""
     if wish.invite is not None:
         return [await people.find(api, name) for name in wish.invite if name != _NOBODY]
-    known = await people.described(api, allowed)
+    # One who is gone would have Slack refuse all of them.
+    known = [person for person in await people.described(api, allowed) if not person.is_deleted]
     if len(known) < 2 or not is_interactive():
         return known
     notice(f"Who may use the agents: {', '.join(map(str, known))}")

@@ -69,11 +69,14 @@ def opened(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def desk(tmp_path: Path, *arguments: str, is_set_up: bool = False) -> AsyncIterator[Desk]:
+async def desk(
+    tmp_path: Path, *arguments: str, is_set_up: bool = False, browser: str = "{place}/browser %s"
+) -> AsyncIterator[Desk]:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    env = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    env |= {"CODEBUTLER_HOME": str(home), "BROWSER": f"{tmp_path / 'browser'} %s", "TERM": "xterm"}
+    foreign = {*VARIABLES, "DISPLAY", "WAYLAND_DISPLAY"}
+    env = {name: value for name, value in os.environ.items() if name not in foreign}
+    env |= {"CODEBUTLER_HOME": str(home), "BROWSER": browser.format(place=tmp_path), "TERM": "xterm"}
     guests = ("Ada Lovelace", "Ada Byron", "stranger")
     async with WorkspaceServer(
         Options(channels=("general",), guests=guests, guest_bots=("otherbot",))
@@ -205,6 +208,14 @@ async def test_while_another_process_is_connected_nobody_is_asked_to_answer_in_s
         await at.answers("Kimi API key", "")
         assert await at.shown.ended() == 0
         assert at.saved()["slack"]["allowedUsers"] == [YOU]
+
+
+async def test_without_a_browser_it_says_where_to_go_in_a_line(tmp_path: Path) -> None:
+    async with desk(tmp_path, browser="") as at:
+        await at.shown.until("choose From a manifest, and paste what `codebutler manifest` prints")
+        await at.shown.until("Bot token (xoxb-…):")
+        assert b"manifest_json" not in at.shown.raw
+        assert "Press Enter to open" not in at.shown.text
 
 
 async def test_asked_again_it_keeps_what_there_is(tmp_path: Path, opened: Path) -> None:
