@@ -135,6 +135,17 @@ def test_files_that_came_along_are_looked_at_last() -> None:
     assert understand(f"list the files\n\n{NOTES}") == [ListFiles(), *FILES]
 
 
+@pytest.mark.parametrize(
+    "said", ["read this", "Please look at these files.", "what's in it?", "Here is the file"]
+)
+def test_words_about_the_files_ask_for_no_more(said: str) -> None:
+    assert understand(f"{said}\n\n{NOTES}") == FILES
+
+
+def test_other_words_beside_a_file_are_not_passed_over() -> None:
+    assert understand(f"fix this\n\n{NOTES}") == [Unknown("fix this"), *FILES]
+
+
 def test_notes_of_files_get_into_no_text_that_is_written() -> None:
     prompt = f"create a.txt with one\n\n{NOTES}\n\ntwo"
     assert understand(prompt) == [Write("a.txt", "one\n\ntwo"), *FILES]

@@ -157,6 +157,12 @@ _ATTACHED = re.compile(
 _RECORD = re.compile(r"\A\[record:.*?^\[end of the record\]$\n*", re.MULTILINE | re.DOTALL)
 
 
+_ABOUT_FILES = re.compile(
+    r"(?:please\s+)?(?:read|show(?:\s+me)?|open|look\s+at|see|here(?:'s|’s|\s+is)|what(?:'s|’s|\s+is)\s+in)\s+"
+    r"(?:this|these|it|them|the\s+(?:attached\s+)?(?:file|attachment)s?|attached)\b[^\n]*\Z",
+    re.IGNORECASE,
+)
+
 # What the prompt itself says of a run that goes on, and of what came beside the words.
 _NOT_SAID = re.compile(
     r"\[attached file |The machine stopped while you |Your last run met |A person stopped your last run|"
@@ -175,6 +181,8 @@ def understand(prompt: str) -> list[Intent]:
     attached = [Attached(note["path"], note["kind"]) for note in _ATTACHED.finditer(prompt)]
     for paragraph in re.split(r"\n[ \t]*\n", _NOTE.sub("", prompt).strip()):
         text = paragraph.strip()
+        if attached and _ABOUT_FILES.match(text):
+            continue
         if (intent := _intent(text)) is not None:
             found.append(intent)
         elif found and isinstance(last := found[-1], Write | Append):
