@@ -54,10 +54,14 @@ async def _find(api: SlackApi, name: str) -> Person:
 
 
 def one_called(name: str, people: Iterable[Person]) -> Person:
-    """Exactly that name, else the only one that begins so. Raises CodeButlerError if nobody or several are meant."""
+    """The one of that name or first name, else the only one whose name begins so.
+
+    Anybody may call themselves as they like: a name that fits somebody else, too, is nobody's. Raises CodeButlerError
+    if nobody or several are meant.
+    """
     here = [person for person in people if not person.is_bot and not person.is_deleted]
     key = name.casefold()
-    found = [person for person in here if key in map(str.casefold, person.names)]
+    found = [p for p in here if any(f"{known.casefold()} ".startswith(f"{key} ") for known in p.names)]
     found = found or [p for p in here if any(known.casefold().startswith(key) for known in p.names)]
     if len(found) == 1:
         return found[0]

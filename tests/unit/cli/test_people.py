@@ -11,7 +11,8 @@ from codebutler.slack.answers import Person
 PEOPLE = [
     Person(id="U1", names=("Ada Lovelace", "ada")),
     Person(id="U2", names=("Adam", "adam")),
-    Person(id="U3", names=("Bob",)),
+    Person(id="U3", names=("Bob Smith", "bobs")),
+    Person(id="U6", names=("Mallory", "bob")),
     Person(id="U4", names=("Botty",), is_bot=True),
     Person(id="U5", names=("Carl",), is_deleted=True),
 ]
@@ -32,7 +33,7 @@ def test_a_line_names_people(text: str, wanted: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "user"), [("ADA", "U1"), ("ada lovelace", "U1"), ("bo", "U3"), ("adam", "U2")]
+    ("name", "user"), [("ADA", "U1"), ("ada lovelace", "U1"), ("bob s", "U3"), ("adam", "U2")]
 )
 def test_one_is_meant(name: str, user: str) -> None:
     assert one_called(name, PEOPLE).id == user
@@ -40,7 +41,12 @@ def test_one_is_meant(name: str, user: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("ad", "several people are called ad"), ("Carl", "nobody in Slack"), ("Botty", "nobody in Slack")],
+    [
+        ("ad", "several people are called ad"),
+        ("bob", "several people are called bob: choose one by ID: Bob Smith .U3., Mallory .U6."),
+        ("Carl", "nobody in Slack"),
+        ("Botty", "nobody in Slack"),
+    ],
 )
 def test_nobody_or_several(name: str, said: str) -> None:
     with pytest.raises(CodeButlerError, match=said):
