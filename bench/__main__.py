@@ -17,6 +17,7 @@ from bench import (
     click,
     containers,
     edits,
+    first_answer,
     flood,
     many,
     memory,
@@ -35,6 +36,7 @@ from tests.ordinary import open_the_way
 
 MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "start": start.measure,
+    "first-answer": first_answer.measure,
     "ack": ack.measure,
     "turn": turn.measure,
     "click": click.measure,

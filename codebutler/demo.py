@@ -24,15 +24,28 @@ from codebutler.control.wire import ask
 from codebutler.errors import CodeButlerError
 from codebutler.process.stopping import Stopping
 from codebutler.words import ALL, SLASH, usage_hint
-from codebutler.workspace.offers import Offers, SlashCommand
+from codebutler.workspace.offers import Offers, SlashCommand, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 
-SUGGESTIONS = (
-    "list the files",
-    "read README.md",
-    "what does git status say?",
-    "create hello.txt with Hello!",
+TOUR = (
+    Suggestion(shows="Edit a file", text="replace Hello with Good morning in greet.py"),
+    Suggestion(shows="Approve a command", text="delete notes/todo.txt"),
+    Suggestion(shows="Answer a question", text="add a .gitignore"),
+    Suggestion(shows="Follow a plan", text="review this repository"),
 )
+"""What the product is for, shown on the sample repository by the rehearsal agent."""
+ELSEWHERE = (
+    Suggestion(shows="Create a file", text="create hello.txt with Hello!"),
+    Suggestion(shows="Approve a command", text="delete hello.txt"),
+    *TOUR[2:],
+)
+"""The same on a copy of the person's own repository."""
+REAL = (
+    Suggestion(shows="Look around", text="What is this repository about?"),
+    Suggestion(shows="Find a problem", text="Find one bug or weakness, and explain it."),
+    Suggestion(shows="Make a change", text="Improve the README and show me the diff."),
+)
+"""For an agent with a model."""
 TMP = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it
 PASSABLE = 0o711
 SAMPLE = {
@@ -83,7 +96,7 @@ async def run_demo(
         port=wishes.port,
         guests=("stranger",),
         guest_bots=("otherbot",),
-        offers=Offers(suggestions=SUGGESTIONS, commands=(butler,), words=words),
+        offers=Offers(suggestions=_suggestions(wishes), commands=(butler,), words=words),
     )
     async with WorkspaceServer(options) as workspace:
         own_env = _environment(env, home)
@@ -101,6 +114,12 @@ async def run_demo(
             sandboxed=sandboxed,
         )
         await _supervise(home, own_env, lambda link: started(msgspec.structs.replace(demo, dashboard=link)))
+
+
+def _suggestions(wishes: Wishes) -> tuple[Suggestion, ...]:
+    if wishes.agent != "rehearsal":
+        return REAL
+    return TOUR if wishes.path is None else ELSEWHERE
 
 
 async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str], None]) -> None:

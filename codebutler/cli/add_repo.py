@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,11 +38,20 @@ def run(
     channel: Annotated[str, typer.Option(help="Its channel: an ID (C…) or a name.")] = "",
     create_channel: Annotated[str, typer.Option(help="Make a channel of this name.")] = "",
     name: Annotated[str, typer.Option(help="What to call it; the directory's name if left out.")] = "",
+    invite: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Whom to invite to the new channel: a name, e-mail or user ID, or `none`; may be repeated. "
+            "All allowed users if left out."
+        ),
+    ] = None,
     agent: Annotated[AgentName | None, typer.Option(help="Who answers plain messages.")] = None,
 ) -> None:
     """Give a repository a channel, register it, and trust its config as it is now."""
     if channel and create_channel:
         raise typer.BadParameter("--channel and --create-channel exclude each other")
+    if invite and channel:
+        raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
     where = home().ensure()
     registry = Registry(where)
     root = repo_root(path.expanduser())
@@ -54,7 +64,8 @@ def run(
     if not slack.bot_token:
         raise ConfigError("no bot token yet: run `codebutler setup` first")
     layer = _prepared_layer(root)
-    chosen = _channel(slack, channel or _own_channel(layer, create_channel), create_channel, entry.name)
+    known = channel or _own_channel(layer, create_channel)
+    chosen = _channel(slack, known, channels.Wish(create_channel, entry.name, invite))
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
     add(registry.load(), entry)
     _write(root, layer, chosen, agent)
@@ -137,16 +148,17 @@ def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
     return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
 
 
-def _channel(slack: SlackSection, wanted: str, to_create: str, proposal: str) -> ChannelInfo:
-    if not wanted and not to_create:
+def _channel(slack: SlackSection, wanted: str, wish: channels.Wish) -> ChannelInfo:
+    if not wanted and not wish.name:
         if not is_interactive():
             raise typer.BadParameter("pass --channel C… or --create-channel NAME")
         wanted, is_new = channels.choose(
-            asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{proposal}")
+            asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{wish.repo}")
         )
-        wanted, to_create = ("", wanted) if is_new else (wanted, "")
-    if to_create:
-        return asyncio.run(channels.create(slack, to_create))
+        if is_new:
+            wish = replace(wish, name=wanted)
+    if wish.name:
+        return asyncio.run(channels.create(slack, wish))
     return asyncio.run(channels.enter(slack, wanted))
 
 

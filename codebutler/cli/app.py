@@ -33,6 +33,8 @@ class Row:
 
 COMMANDS: tuple[Row, ...] = (
     Row("setup", "Connect to Slack: tokens, and who may use it.", "codebutler.cli.setup:run"),
+    Row("allow", "Allow people to use the agents, or list who may.", "codebutler.cli.allow:run"),
+    Row("deny", "Take people off the list of those who may.", "codebutler.cli.allow:deny"),
     Row("add-repo", "Give a repository a channel and register it.", "codebutler.cli.add_repo:run"),
     Row("repos", "List the registered repositories.", "codebutler.cli.repos:run"),
     Row("remove-repo", "Stop serving a repository; its files stay.", "codebutler.cli.remove_repo:run"),

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codebutler.cli.output import ask, notice
+from codebutler.cli import people
+from codebutler.cli.output import is_interactive, notice
+from codebutler.cli.prompts import ask, ask_async
 from codebutler.config.schema import SlackSection
 from codebutler.errors import ChatError, CodeButlerError
 from codebutler.text.letters import unaccented
 
 if TYPE_CHECKING:
-    from codebutler.slack.answers import ChannelInfo
+    from codebutler.slack.answers import ChannelInfo, Person
+    from codebutler.slack.api import SlackApi
 
 _ID = re.compile(r"[CG][A-Z0-9]{6,}")
-_NEW = "new"
+_NEW, _ALL, _NOBODY = "new", "all", "none"
+_TOPIC = "Coding agents for {repo}: write what to do, or !help"
+_PURPOSE = (
+    "CodeButler works in the repository {repo}. Every message starts a task; the answer comes in its thread."
+)
+# Slack: conversations.invite
+_MAX_INVITED = 100
 # Slack: conversations.create
 _MAX_NAME_CHARS = 80
 _CREATE_FAULTS = {
@@ -23,6 +33,15 @@ _CREATE_FAULTS = {
     "restricted_action": "this workspace lets no app create channels: create it by hand and pass --channel",
     "missing_scope": "the app may not create channels: install it again from `codebutler manifest`",
 }
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A channel to be made: its name ("" = none), the repository it is for, and whom to invite (None = the allowed)."""
+
+    name: str
+    repo: str
+    invite: Sequence[str] | None = None
 
 
 async def all_channels(slack: SlackSection) -> list[ChannelInfo]:
@@ -56,17 +75,55 @@ async def enter(slack: SlackSection, wanted: str) -> ChannelInfo:
         return channel
 
 
-async def create(slack: SlackSection, name: str) -> ChannelInfo:
-    """Make a public channel, the bot in it. Raises CodeButlerError saying what to do."""
+async def create(slack: SlackSection, wish: Wish) -> ChannelInfo:
+    """Make a public channel, the bot and the people in it. Raises CodeButlerError saying what to do."""
     from codebutler.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+        who = await _invited(api, slack.allowed_users, wish)
         try:
-            return await api.create_channel(channel_name(name))
+            channel = await api.create_channel(channel_name(wish.name))
         except ChatError as error:
             if fault := _CREATE_FAULTS.get(error.code):
-                raise CodeButlerError(f"cannot create the channel {name}: {fault}") from None
+                raise CodeButlerError(f"cannot create the channel {wish.name}: {fault}") from None
             raise
+        await _furnish(api, channel, wish.repo, who)
+        return channel
+
+
+async def _invited(api: SlackApi, allowed: Sequence[str], wish: Wish) -> list[Person]:
+    """Who was named; else who is allowed, of whom somebody at a terminal chooses. Raises CodeButlerError."""
+    if wish.invite is not None:
+        return [await people.find(api, name) for name in wish.invite if name != _NOBODY]
+    # One who is gone would have Slack refuse all of them.
+    known = [person for person in await people.described(api, allowed) if not person.is_deleted]
+    if len(known) < 2 or not is_interactive():
+        return known
+    notice(f"Who may use the agents: {', '.join(map(str, known))}")
+    while True:
+        answer = await ask_async("Invite whom to the channel? Names, `all` or `none`", _ALL)
+        if answer == _ALL:
+            return known
+        try:
+            return [await people.find(api, name) for name in people.wanted_in(answer) if name != _NOBODY]
+        except CodeButlerError as error:
+            notice(str(error))
+
+
+async def _furnish(api: SlackApi, channel: ChannelInfo, repo: str, who: Sequence[Person]) -> None:
+    """Say what the channel is for, and bring people in. What Slack refuses is told: the channel is there."""
+    try:
+        await api.describe_channel(channel.id, _TOPIC.format(repo=repo), _PURPOSE.format(repo=repo))
+    except ChatError as error:
+        notice(f"warning: the channel has no topic and purpose: {error}")
+    for start in range(0, len(who), _MAX_INVITED):
+        some = who[start : start + _MAX_INVITED]
+        try:
+            await api.invite(channel.id, [person.id for person in some])
+        except ChatError as error:
+            notice(f"warning: nobody was invited: {error}; join #{channel.name} in Slack")
+        else:
+            notice(f"Invited to #{channel.name}: {people.named(some)}")
 
 
 def channel_name(text: str) -> str:

@@ -60,15 +60,15 @@ class _Announcement:
             typer.echo(msgspec.json.encode(demo).decode())
             return
         say(f"Open {demo.url}")
-        say(f"You talk to the agent of {demo.path}, a throw-away copy. Ctrl-C ends the demo.")
+        say(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
         if demo.dashboard:
-            say(f"Watch it work: {demo.dashboard} (the link opens once)")
+            say(f"Watch it work: {demo.dashboard} (one-time link)")
         say(
             f"Or talk at another terminal: CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])} chat"
         )
         if not demo.sandboxed:
             notice(
-                "bubblewrap does not work here: the rehearsal agent runs without a sandbox (sandbox.mode none)"
+                "bubblewrap does not work here, so the rehearsal agent runs without a sandbox (sandbox.mode none)"
             )
         if self._browser:
             webbrowser.open(demo.url)

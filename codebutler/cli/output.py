@@ -1,8 +1,7 @@
-"""What commands print and ask. Answers go to stdout, notices and questions to stderr."""
+"""What commands print. Answers go to stdout, notices to stderr."""
 
 from __future__ import annotations
 
-import getpass
 import sys
 from collections.abc import Sequence
 
@@ -45,19 +44,3 @@ def printable_lines(text: str) -> str:
 def is_interactive() -> bool:
     """Whether somebody is there to answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def ask(question: str, default: str = "") -> str:
-    """A line from the user, ``default`` if it is empty. Raises EOFError when the input ends."""
-    hint = f" [{default}]" if default else ""
-    sys.stderr.write(f"{printable(question)}{hint}: ")
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.strip() or default
-
-
-def ask_hidden(question: str) -> str:
-    """A secret from the user; what is typed is not shown."""
-    return getpass.getpass(f"{question}: ").strip()

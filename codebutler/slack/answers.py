@@ -21,6 +21,18 @@ class ChannelInfo(Struct, frozen=True, kw_only=True):
     is_archived: bool = False
 
 
+class Person(Struct, frozen=True, kw_only=True):
+    """Somebody in the workspace. ``names``: what they are called there, the best first."""
+
+    id: str
+    names: tuple[str, ...]
+    is_bot: bool = False
+    is_deleted: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.names[0]} ({self.id})" if self.names else self.id
+
+
 def text_in(data: Mapping[str, Any], name: str) -> str:
     """The text under ``name``."""
     value = data.get(name)
@@ -69,4 +81,24 @@ def channel_of(data: object) -> ChannelInfo:
         is_private=data.get("is_private") is True,
         is_member=data.get("is_member") is True,
         is_archived=data.get("is_archived") is True,
+    )
+
+
+def person_of(data: object) -> Person:
+    """A user's own object. Raises ChatError where there is none. Slack: users.info."""
+    if not isinstance(data, Mapping):
+        raise ChatError("Slack described no user", "user_not_found")
+    profile = data.get("profile")
+    profile = profile if isinstance(profile, Mapping) else {}
+    names = (
+        text_in(profile, "real_name"),
+        text_in(data, "real_name"),
+        text_in(profile, "display_name"),
+        text_in(data, "name"),
+    )
+    return Person(
+        id=text_in(data, "id"),
+        names=tuple(dict.fromkeys(name for name in names if name)),
+        is_bot=data.get("is_bot") is True or text_in(data, "id") == "USLACKBOT",
+        is_deleted=data.get("deleted") is True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -14,10 +14,12 @@ from codebutler.errors import ChatError
 from codebutler.model import Post, React, Update, Upload
 from codebutler.slack.answers import (
     ChannelInfo,
+    Person,
     channel_of,
     cursor_in,
     identity_in,
     page_in,
+    person_of,
     reactions_in,
     text_in,
 )
@@ -29,7 +31,7 @@ from codebutler.slack.port import Identity, Page
 
 DEFAULT_BASE_URL = "https://slack.com/api/"
 PAGE_SIZE = 200
-MAX_CHANNEL_PAGES = 50
+MAX_PAGES = 50
 
 
 class SlackApi:
@@ -198,18 +200,22 @@ class SlackApi:
 
     async def list_channels(self) -> list[ChannelInfo]:
         """Every channel the bot can see that is not archived. Slack: conversations.list."""
-        found: list[ChannelInfo] = []
+        found = await self._listed(
+            Call("conversations.list"),
+            "channels",
+            types="public_channel,private_channel",
+            exclude_archived=True,
+        )
+        return [channel_of(channel) for channel in found]
+
+    async def _listed(self, call: Call, name: str, **asked: Any) -> list[Mapping[str, Any]]:
+        """What stands under ``name`` on all pages."""
+        found: list[Mapping[str, Any]] = []
         cursor = ""
-        for _page in range(MAX_CHANNEL_PAGES):
-            answer = await self._http.call(
-                Call("conversations.list"),
-                types="public_channel,private_channel",
-                exclude_archived=True,
-                limit=PAGE_SIZE,
-                cursor=cursor or None,
-            )
-            channels = answer.get("channels")
-            found += [channel_of(c) for c in channels or () if isinstance(c, Mapping)]
+        for _page in range(MAX_PAGES):
+            answer = await self._http.call(call, limit=PAGE_SIZE, cursor=cursor or None, **asked)
+            rows = answer.get(name)
+            found += [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
             if not (cursor := cursor_in(answer)):
                 break
         return found
@@ -228,6 +234,33 @@ class SlackApi:
         """The ID of our conversation with a user, made on first use; they see nothing of it before somebody writes.
         Slack: conversations.open."""
         return channel_of((await self._http.call(Call("conversations.open"), users=user)).get("channel")).id
+
+    async def invite(self, channel: str, users: Sequence[str]) -> None:
+        """Bring people into a channel; at most 100. Slack: conversations.invite."""
+        call = Call("conversations.invite")
+        try:
+            await self._http.call(call, channel=channel, users=",".join(users))
+        except ChatError as error:
+            if error.code != "already_in_channel":
+                raise
+
+    async def describe_channel(self, channel: str, topic: str, purpose: str) -> None:
+        """Slack: conversations.setTopic, conversations.setPurpose."""
+        await self._http.call(Call("conversations.setTopic"), channel=channel, topic=topic)
+        await self._http.call(Call("conversations.setPurpose"), channel=channel, purpose=purpose)
+
+    async def person(self, user: str) -> Person:
+        """Raises ChatError user_not_found. Slack: users.info (users:read)."""
+        return person_of((await self._http.call(Call("users.info"), user=user)).get("user"))
+
+    async def person_by_email(self, email: str) -> Person:
+        """Raises ChatError users_not_found. Slack: users.lookupByEmail (users:read.email)."""
+        return person_of((await self._http.call(Call("users.lookupByEmail"), email=email)).get("user"))
+
+    async def list_people(self) -> list[Person]:
+        """Everybody in the workspace. Slack: users.list (users:read)."""
+        found = await self._listed(Call("users.list"), "members")
+        return [person_of(member) for member in found]
 
     async def channel_info(self, channel: str) -> ChannelInfo:
         """Slack: conversations.info."""

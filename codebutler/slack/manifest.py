@@ -30,6 +30,8 @@ BOT_SCOPES = (
     "im:history",
     "im:write",
     "reactions:write",
+    "users:read",
+    "users:read.email",
 )
 BOT_EVENTS = (
     "app_home_opened",

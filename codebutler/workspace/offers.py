@@ -27,10 +27,17 @@ class Shortcut(Struct, frozen=True, kw_only=True):
     on_message: bool = False
 
 
-class Offers(Struct, frozen=True, kw_only=True):
-    """What the page offers a person: first messages for an empty channel, slash commands, ``!words``, shortcuts."""
+class Suggestion(Struct, frozen=True, kw_only=True):
+    """A message to try, and what it ``shows``."""
 
-    suggestions: tuple[str, ...] = ()
+    text: str
+    shows: str
+
+
+class Offers(Struct, frozen=True, kw_only=True):
+    """What the page offers a person: messages to try, slash commands, ``!words``, shortcuts."""
+
+    suggestions: tuple[Suggestion, ...] = ()
     commands: tuple[SlashCommand, ...] = ()
     words: dict[str, str] = field(default_factory=dict)
     shortcuts: tuple[Shortcut, ...] = ()

@@ -18,7 +18,7 @@ CHANNEL_NAME = re.compile(r"[a-z0-9_\-\u00c0-\U0010ffff]{1,80}")
 BOT_SCOPES = (
     "app_mentions:read,channels:history,channels:join,channels:manage,channels:read,chat:write,commands,"
     "files:read,files:write,groups:history,groups:read,im:history,im:read,im:write,reactions:read,"
-    "reactions:write,users:read"
+    "reactions:write,users:read,users:read.email"
 )
 
 

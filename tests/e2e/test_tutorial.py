@@ -70,7 +70,8 @@ async def _demo(place: str, more: dict[str, str]) -> AsyncIterator[Reader]:
     try:
         assert process.stdout is not None
         async with asyncio.timeout(DEADLINE_S):
-            yield Reader(json.loads(await process.stdout.readline()))
+            told = json.loads(await process.stdout.readline())
+        yield Reader(told)
     finally:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)

@@ -18,6 +18,15 @@ CHANNELS = {
     "C0OLD0000": {"id": "C0OLD0000", "name": "old", "is_archived": True},
     "G0PRIVATE": {"id": "G0PRIVATE", "name": "private", "is_private": True, "is_member": False},
 }
+PEOPLE: dict[str, dict[str, Any]] = {
+    "U0123ABC": {
+        "id": "U0123ABC",
+        "name": "ada",
+        "profile": {"real_name": "Ada", "email": "ada@example.com"},
+    },
+    "U0456DEF": {"id": "U0456DEF", "name": "bob", "profile": {"real_name": "Bob"}},
+    "U0789GHI": {"id": "U0789GHI", "name": "gone", "deleted": True},
+}
 
 
 @dataclass
@@ -70,6 +79,15 @@ class SlackServer:
             return {"channels": [c for c in CHANNELS.values() if not c.get("is_archived")]}
         if method == "conversations.create":
             return {"channel": {"id": "C0NEW0000", "name": arguments["name"], "is_member": True}}
+        if method == "users.list":
+            return {"members": list(PEOPLE.values())}
+        if method.startswith("users."):
+            mail = arguments.get("email", "")
+            found = [p for p in PEOPLE.values() if mail and p.get("profile", {}).get("email") == mail]
+            user = found[0] if found else PEOPLE.get(arguments.get("user", ""))
+            return {"user": user} if user else {"ok": False, "error": "user_not_found"}
+        if method in ("conversations.invite", "conversations.setTopic", "conversations.setPurpose"):
+            return {}
         channel = CHANNELS.get(arguments.get("channel", ""))
         return {"channel": channel} if channel else {"ok": False, "error": "channel_not_found"}
 

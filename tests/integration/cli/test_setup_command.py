@@ -7,7 +7,6 @@ import pytest
 
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN, SlackServer
-from tests.integration.cli.terminal import in_terminal
 
 TOKENS = ("--bot-token", BOT_TOKEN, "--app-token", APP_TOKEN)
 
@@ -16,7 +15,7 @@ def test_the_tokens_are_tried_and_written_privately(cli: Cli, slack: SlackServer
     result = cli("setup", *TOKENS, "--allow-user", "U0123ABC", "--openai-key", "sk-1", "--api-url", slack.url)
 
     assert result.code == 0
-    assert slack.methods() == ["auth.test", "apps.connections.open"]
+    assert slack.methods() == ["auth.test", "apps.connections.open", "users.info"]
     assert json.loads(cli.home.config.read_text()) == {
         "slack": {
             "botToken": BOT_TOKEN,
@@ -54,7 +53,7 @@ def test_tokens_of_the_environment_are_used_and_not_written(
 
     assert cli("setup", "--allow-user", "U0123ABC").code == 0
 
-    assert slack.methods() == ["auth.test", "apps.connections.open"]
+    assert slack.methods() == ["auth.test", "apps.connections.open", "users.info"]
     assert json.loads(cli.home.config.read_text()) == {"slack": {"allowedUsers": ["U0123ABC"]}}
 
 
@@ -87,7 +86,6 @@ def test_nobody_allowed_is_told(cli: Cli, slack: SlackServer) -> None:
         (("--bot-token", "xoxp-1-user", "--app-token", APP_TOKEN), "this is a user token"),
         (("--bot-token", BOT_TOKEN), "no app-level token: pass --app-token"),
         ((), "no bot token: pass --bot-token"),
-        ((*TOKENS, "--allow-user", "@bob"), "slack.allowedUsers[0]: expected a Slack user ID"),
         ((*TOKENS, "--api-url", "slack.com"), "slack.apiBaseUrl: expected a URL"),
     ],
 )
@@ -123,16 +121,27 @@ def test_a_server_that_is_not_there_is_one_line(cli: Cli) -> None:
     cli.fails("setup", *TOKENS, "--api-url", "http://127.0.0.1:9/api/", code=1, said="cannot be reached")
 
 
-def test_the_wizard_asks_hides_and_explains(cli: Cli, slack: SlackServer) -> None:
-    answers = ["xapp-not-this", BOT_TOKEN, APP_TOKEN, "U0123ABC, bob", "U0123ABC, U0456DEF", "", "kimi-key"]
-    shown = in_terminal(["setup"], answers, cli.home.root, {"SLACK_API_URL": slack.url})
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ("U0NOBODY", "Slack knows no user U0NOBODY"),
+        ("@nobody", "nobody in Slack is called nobody"),
+        ("U0789GHI", "gone (U0789GHI) is deactivated in Slack"),
+    ],
+)
+def test_somebody_who_is_not_there_is_refused_and_nothing_is_written(
+    cli: Cli, slack: SlackServer, user: str, said: str
+) -> None:
+    cli.fails("setup", *TOKENS, "--allow-user", user, "--api-url", slack.url, code=1, said=said)
 
-    assert "https://api.slack.com/apps?new_app=1" in shown
-    assert "expected a bot token (xoxb-…), this is an app-level token" in shown
-    assert "expected a Slack user ID such as U0123ABCD, this is bob" in shown
-    assert "thebottoken" not in shown
-    written = json.loads(cli.home.config.read_text())
-    assert written["slack"]["botToken"] == BOT_TOKEN
-    assert written["slack"]["allowedUsers"] == ["U0123ABC", "U0456DEF"]
-    assert written["kimi"] == {"apiKey": "kimi-key"}
-    assert "openai" not in written
+    assert not cli.home.config.exists()
+
+
+def test_an_app_that_may_not_look_up_people_takes_ids_unchecked(cli: Cli, slack: SlackServer) -> None:
+    slack.failures = {"users.info": "missing_scope", "users.list": "missing_scope"}
+
+    result = cli("setup", *TOKENS, "--allow-user", "U0XYZ", "--api-url", slack.url)
+
+    assert result.code == 0
+    assert "U0XYZ was not checked" in result.err
+    cli.fails("setup", "--allow-user", "bob", code=1, said="pass a user ID")

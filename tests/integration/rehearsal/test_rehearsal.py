@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from codebutler_worker.agents.backend import (
     Approval,
     Finished,
     Plan,
+    Question,
     Started,
     Text,
     ToolResult,
@@ -59,7 +61,7 @@ async def test_it_lists_reads_and_searches(backend: RehearsalBackend, git_repo: 
     assert ".git" not in listing
     assert "A sample repository." in await answer(backend, git_repo, "read README.md")
     assert "src/app.py:1:def greet(name):" in await answer(backend, git_repo, "search for greet in src")
-    assert "nowhere" in await answer(backend, git_repo, "search for zebra")
+    assert "not found" in await answer(backend, git_repo, "search for zebra")
 
 
 async def test_what_is_too_much_is_not_counted_wrongly(backend: RehearsalBackend, git_repo: Path) -> None:
@@ -82,7 +84,8 @@ async def test_it_edits(backend: RehearsalBackend, git_repo: Path) -> None:
     assert hello.read_text() == "Hello!\n"
     await answer(backend, git_repo, "append Hello again to docs/new/hello.txt")
     said = await answer(backend, git_repo, "replace Hello with Bye in docs/new/hello.txt")
-    assert "2 occurrences" in said
+    assert "```diff" in said
+    assert "-Hello!\n-Hello again\n+Bye!\n+Bye again" in said
     assert hello.read_text() == "Bye!\nBye again\n"
     assert "?? docs/" in await answer(backend, git_repo, "git status")
 
@@ -106,11 +109,76 @@ async def test_several_requests_have_a_plan(backend: RehearsalBackend, git_repo:
     assert plans == [["in_progress", "pending"], ["done", "in_progress"], ["done", "done"]]
 
 
+@pytest.mark.parametrize("prompt", ["please fix all bugs", "list the files\n\nplease fix all bugs"])
+async def test_what_it_does_not_understand_fails_and_says_how_to_get_a_real_agent(
+    backend: RehearsalBackend, git_repo: Path, prompt: str
+) -> None:
+    last = end(await heard(backend, turn(git_repo, prompt)))
+    assert not last.ok
+    assert "I did not understand “please fix all bugs”" in last.text
+    assert "a script without a model" in last.text
+    assert "codebutler demo --agent claude" in last.text
+
+
 async def test_it_says_what_it_is(backend: RehearsalBackend, git_repo: Path) -> None:
-    said = await answer(backend, git_repo, "please fix all bugs")
-    assert "rehearsal agent" in said
-    assert "offline" in said
     assert "rehearsal agent" in await answer(backend, git_repo, "list the files")
+    said = await answer(backend, git_repo, "help")
+    assert "offline" in said
+    assert said.count("rehearsal agent") == 1
+
+
+def allowing(allow: bool, text: str = "") -> Callable[[AgentEvent], Answer]:
+    return lambda _asked: Answer(allow, text)
+
+
+async def test_it_asks_before_it_deletes(backend: RehearsalBackend, git_repo: Path) -> None:
+    readme = git_repo / "README.md"
+    prompt = turn(git_repo, "delete README.md")
+    events = await heard(backend, prompt, allowing(False, "still needed"))
+    asked = [event for event in events if isinstance(event, Approval)]
+    assert [event.input for event in asked] == [{"command": "rm README.md"}]
+    assert "(still needed)" in end(events).text
+    assert readme.exists()
+    last = end(await heard(backend, prompt, allowing(True)))
+    assert "-A sample repository." in last.text
+    assert not readme.exists()
+    events = await heard(backend, prompt, allowing(True))
+    assert not any(isinstance(event, Approval) for event in events)
+    assert "There is no file README.md" in end(events).text
+    assert not end(events).ok
+
+
+async def test_it_asks_which_language(backend: RehearsalBackend, git_repo: Path) -> None:
+    prompt = turn(git_repo, "add a .gitignore")
+    events = await heard(backend, prompt, allowing(True, "Python"))
+    assert [event.options for event in events if isinstance(event, Question)] == [
+        ("Python", "Node", "Go", "Rust")
+    ]
+    assert "+__pycache__/" in end(events).text
+    assert "__pycache__/" in (git_repo / ".gitignore").read_text()
+    last = end(await heard(backend, prompt, allowing(True, "Klingon")))
+    assert not last.ok
+    assert "Klingon" in last.text
+    last = end(await heard(backend, prompt, allowing(False)))
+    assert "no `.gitignore`" in last.text
+
+
+async def test_a_review_follows_a_plan_at_a_pace_that_people_can_see(
+    sandbox: Sandbox, tmp_path: Path, git_repo: Path
+) -> None:
+    clock = ManualClock()
+    backend = RehearsalBackend(sandbox, tmp_path / "home", clock)
+    running = asyncio.create_task(heard(backend, turn(git_repo, "review this repository")))
+    async with asyncio.timeout(30):
+        while not running.done():
+            await clock.advance(2)
+    events = running.result()
+    plans = [[step.state for step in event.steps] for event in events if isinstance(event, Plan)]
+    assert len(plans) == 5
+    assert plans[0] == ["in_progress", "pending", "pending", "pending"]
+    assert plans[-1] == ["done"] * 4
+    assert "`README.md`" in end(events).text
+    assert clock.monotonic() >= 4 * 2
 
 
 async def test_a_failed_tool_fails_the_turn(backend: RehearsalBackend, git_repo: Path) -> None:
@@ -219,7 +287,7 @@ async def test_a_script_decides_what_happens(tmp_path: Path, git_repo: Path) -> 
     await consumer
     assert events[1:] == [Text("one"), Text("two"), broken]
     assert end(await heard(backend, turn(git_repo, "x"))).ok
-    assert "rehearsal agent" in end(await heard(backend, turn(git_repo, "x"))).text
+    assert "rehearsal agent" in end(await heard(backend, turn(git_repo, "help"))).text
 
 
 async def test_a_script_asks_and_waits(tmp_path: Path, git_repo: Path) -> None:

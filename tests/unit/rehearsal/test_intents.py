@@ -9,19 +9,25 @@ from hypothesis import strategies as st
 from codebutler_worker.agents.rehearsal.intents import (
     Append,
     Attached,
+    Delete,
     Git,
+    Help,
+    Ignore,
     Intent,
     ListFiles,
     Read,
     Recall,
     Refused,
     Replace,
+    Review,
     Search,
+    Unknown,
     Wait,
     Write,
     is_inside,
     understand,
 )
+from codebutler_worker.conversation.turn.prompt import Said, user_prompt
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,14 @@ from codebutler_worker.agents.rehearsal.intents import (
         ("replace `a b` by `` in x.txt", Replace("x.txt", "a b", "")),
         ("wait 30 seconds", Wait(30)),
         ("what did I say?", Recall()),
+        ("delete notes/todo.txt", Delete("notes/todo.txt")),
+        ("please remove the file `a b.txt`.", Delete("a b.txt")),
+        ("add a .gitignore", Ignore()),
+        ("create .gitignore with dist/", Write(".gitignore", "dist/")),
+        ("review this repository", Review()),
+        ("Hello!", Help()),
+        ("/help", Help()),
+        ("What can you do?", Help()),
         ("[written while you were offline] read README.md", Read("README.md")),
     ],
 )
@@ -61,8 +75,13 @@ def test_a_sentence(said: str, meant: Intent) -> None:
     assert understand(said) == [meant]
 
 
-@pytest.mark.parametrize("said", ["hello", "how are you?", "fix the bug in the parser", "", "   ", "help"])
-def test_what_is_not_understood(said: str) -> None:
+@pytest.mark.parametrize("said", ["how are you?", "fix the bug in the parser", "helpful", "hello world"])
+def test_what_is_not_understood_is_said_to_be(said: str) -> None:
+    assert understand(said) == [Unknown(said)]
+
+
+@pytest.mark.parametrize("said", ["", "   "])
+def test_nothing_is_asked_for(said: str) -> None:
     assert understand(said) == []
 
 
@@ -78,6 +97,16 @@ def test_paths_that_leave_the_repository(path: str) -> None:
 
 def test_several_messages_are_several_requests() -> None:
     assert understand("list the files\n\nread README.md") == [ListFiles(), Read("README.md")]
+
+
+def test_what_stands_beside_a_request_is_not_passed_over() -> None:
+    assert understand("list the files\n\nfix the bug") == [ListFiles(), Unknown("fix the bug")]
+
+
+@pytest.mark.parametrize("why", ["interrupted", "limit", "stopped"])
+def test_what_the_prompt_itself_says_is_not_taken_for_words_of_a_person(why: str) -> None:
+    prompt = user_prompt([Said("read README.md")], why, [("Which one?", "this one")])
+    assert understand(prompt) == [Read("README.md")]
 
 
 def test_a_text_may_have_paragraphs() -> None:
@@ -104,6 +133,17 @@ FILES = [
 def test_files_that_came_along_are_looked_at_last() -> None:
     assert understand(NOTES) == FILES
     assert understand(f"list the files\n\n{NOTES}") == [ListFiles(), *FILES]
+
+
+@pytest.mark.parametrize(
+    "said", ["read this", "Please look at these files.", "what's in it?", "Here is the file"]
+)
+def test_words_about_the_files_ask_for_no_more(said: str) -> None:
+    assert understand(f"{said}\n\n{NOTES}") == FILES
+
+
+def test_other_words_beside_a_file_are_not_passed_over() -> None:
+    assert understand(f"fix this\n\n{NOTES}") == [Unknown("fix this"), *FILES]
 
 
 def test_notes_of_files_get_into_no_text_that_is_written() -> None:

@@ -2,7 +2,7 @@
 
 import { Blocks } from "./blocks.js";
 import { Composer } from "./composer.js";
-import { ask, button, tag } from "./dom.js";
+import { ask, tag } from "./dom.js";
 import { Drafts, placeOf } from "./drafts.js";
 import { Files } from "./files.js";
 import { History } from "./history.js";
@@ -12,6 +12,7 @@ import { MessageView } from "./message.js";
 import { Modals } from "./modal.js";
 import { Outbox } from "./outbox.js";
 import { Reading } from "./reading.js";
+import { Suggestions } from "./suggestions.js";
 import { escape, typed } from "./text.js";
 import { notice, words } from "./words.js";
 
@@ -31,6 +32,7 @@ export class Page {
     this.history = new History(api, model);
     this.reading = new Reading(api, model);
     this.home = new Home($("home"), api, model, blocks);
+    this.suggestions = new Suggestions($("suggestions"), model, (text) => this.#say(text, []).catch((error) => notice(words(error))));
     this.modals = new Modals(api, model, blocks);
     this.channelList = new MessageList($("messages"), view, () => model.roots(model.channel), false, () => this.#older());
     this.threadList = new MessageList($("replies"), view, () => model.replies(model.channel, model.thread), true);
@@ -164,6 +166,7 @@ export class Page {
     }
     const show = isNew && mine;
     this.channelList.refresh(ts, show && (!root || root === ts));
+    if (isNew && mine) this.suggestions.draw();
     if (root && root !== ts) this.channelList.refresh(root);
     const thread = this.model.thread;
     if (thread && (ts === thread || root === thread)) this.threadList.refresh(ts, show && root === thread);
@@ -211,6 +214,7 @@ export class Page {
     $("home").hidden = !atHome;
     $("messages").hidden = $("channel-composer").hidden = atHome;
     $("thread").hidden = !thread;
+    this.suggestions.draw();
     model.dispatchEvent(new CustomEvent("channels"));
     if (atHome) return void (await this.#atHome());
     const { is_archived: isArchived } = model.channels.get(channel);
@@ -253,6 +257,7 @@ export class Page {
     }
     if (channel !== this.model.channel || thread !== this.model.thread || this.model.atHome) return;
     this.channelList.draw(this.#empty(), this.unreadSince);
+    this.suggestions.draw();
     if (thread) this.threadList.draw();
   }
 
@@ -273,8 +278,7 @@ export class Page {
 
   #empty() {
     const isDirect = this.model.channels.get(this.model.channel).is_im;
-    const row = tag("div", "actions", ...(isDirect ? [] : this.model.offers.suggestions.map((text) => button(text, "", () => this.#say(text, []).catch((error) => notice(words(error)))))));
-    const what = isDirect ? "This is the beginning of your conversation." : "Write what the agent of this repository should do. It answers in the thread.";
-    return tag("li", "empty", tag("h2", "", "Nobody has written here yet"), tag("p", "", what), row);
+    const what = isDirect ? "This is the beginning of your conversation." : "Tell the agent of this repository what to do. It answers in a thread.";
+    return tag("li", "empty", tag("h2", "", "No messages yet"), tag("p", "", what));
   }
 }

@@ -18,6 +18,7 @@ from codebutler_worker.agents.backend import (
     Answer,
     Finished,
     Plan,
+    Reason,
     Started,
     Text,
     ToolResult,
@@ -27,8 +28,9 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.agents.rehearsal import wording
-from codebutler_worker.agents.rehearsal.brain import carried_out, described
-from codebutler_worker.agents.rehearsal.intents import Intent, understand
+from codebutler_worker.agents.rehearsal.asking import decided, request_of
+from codebutler_worker.agents.rehearsal.brain import carried_out, check, described, steps_of
+from codebutler_worker.agents.rehearsal.intents import Help, Intent, Review, understand
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script, Step
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 from codebutler_worker.agents.running import RunningTurns
@@ -37,6 +39,8 @@ from codebutler_worker.tools.plan import PlanStep
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
 MAX_REMEMBERED = 20
+PACE_S = 2.0
+"""For each step of a review: less, and nobody sees its plan."""
 STOPPED = Finished(ok=False, text="Stopped.", reason="stopped")
 R = TypeVar("R")
 
@@ -52,6 +56,11 @@ class _Turn:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     answers: dict[str, asyncio.Future[Answer]] = field(default_factory=dict)
 
+    def expect(self, request_id: str) -> asyncio.Future[Answer]:
+        """The answer to what is about to be asked."""
+        reply = self.answers[request_id] = asyncio.get_running_loop().create_future()
+        return reply
+
     async def unless_stopped(self, work: Coroutine[Any, Any, R]) -> R:
         """The result of ``work``, which is cancelled when the turn is stopped: raises StoppedError."""
         task = asyncio.create_task(work, name=f"rehearsal:{self.request.turn_id}")
@@ -65,6 +74,21 @@ class _Turn:
             task.cancel()
             stopping.cancel()
             await asyncio.gather(task, stopping, return_exceptions=True)
+
+
+@dataclass
+class _Work:
+    """What one turn does and has to say. ``pace_s``: how long each step takes at least."""
+
+    earlier: tuple[str, ...]
+    pace_s: float
+    ok: bool = True
+    answers: list[str] = field(default_factory=list)
+
+    def failed(self, why: str) -> None:
+        """A step did not work; the others are tried all the same."""
+        self.ok = False
+        self.answers.append(why)
 
 
 class RehearsalBackend:
@@ -146,41 +170,57 @@ class RehearsalBackend:
         yield started
         earlier = self._said.setdefault(started.session_id, [])
         introduce = not earlier and turn.request.session_id != started.session_id
-        intents = understand(turn.request.prompt)
-        answers = [] if intents else [wording.HELP]
-        ok = True
-        for number, intent in enumerate(intents):
-            if len(intents) > 1:
-                yield _plan(intents, number)
-            name, summary = described(intent)
-            call_id = f"{turn.request.turn_id}-{number + 1}"
-            if name:
-                yield ToolUse(call_id, name, summary)
-            done, answer = await turn.unless_stopped(self._attempt(turn, intent, tuple(earlier)))
-            ok = ok and done
-            if name:
-                yield ToolResult(call_id, done, answer)
-            answers.append(answer)
-        if len(intents) > 1:
-            yield _plan(intents, len(intents))
+        asked = understand(turn.request.prompt) or [Help()]
+        steps = steps_of(asked)
+        work = _Work(earlier=tuple(earlier), pace_s=PACE_S if Review() in asked else 0.0)
+        for number, intent in enumerate(steps):
+            if len(steps) > 1:
+                yield _plan(steps, number)
+            async with aclosing(self._step(turn, work, intent)) as events:
+                async for event in events:
+                    yield event
+        if len(steps) > 1:
+            yield _plan(steps, len(steps))
         earlier.append(turn.request.prompt)
         del earlier[:-MAX_REMEMBERED]
-        if introduce and intents:
-            answers.append(wording.INTRODUCTION)
-        text = "\n\n".join(answers)
-        usage = _usage(turn.request.prompt, text, len(intents))
-        yield Text(text)
+        if introduce and work.ok and Help() not in asked:
+            work.answers.append(wording.INTRODUCTION)
+        text = "\n\n".join(work.answers)
+        usage = _usage(turn.request.prompt, text, len(steps))
+        if work.ok:
+            yield Text(text)
         yield usage
-        yield Finished(ok=ok, text=text, reason="done" if ok else "failed", usage=usage, total_cost_usd=0.0)
+        reason: Reason = "done" if work.ok else "failed"
+        yield Finished(ok=work.ok, text=text, reason=reason, usage=usage, total_cost_usd=0.0)
 
-    async def _attempt(self, turn: _Turn, intent: Intent, earlier: Sequence[str]) -> tuple[bool, str]:
-        tools = Tools(
-            self._sandbox, turn.request.workdir, self._home, turn.log.write, turn.request.conversation
-        )
+    async def _step(self, turn: _Turn, work: _Work, intent: Intent) -> AsyncGenerator[AgentEvent]:
+        """Ask for what has to be asked, and do it."""
+        request = turn.request
+        tools = Tools(self._sandbox, request.workdir, self._home, turn.log.write, request.conversation)
+        call_id = f"{request.turn_id}-{len(work.answers) + 1}"
+        todo: Intent | str = intent
         try:
-            return True, await carried_out(intent, tools, earlier)
+            check(intent, tools)
+            if (question := request_of(intent, call_id)) is not None:
+                reply = turn.expect(question.id)
+                yield question
+                todo = decided(intent, await turn.unless_stopped(_answered(reply)))
         except ToolError as error:
-            return False, f"That did not work: {error}"
+            work.failed(str(error))
+            return
+        if isinstance(todo, str):
+            work.answers.append(todo)
+            return
+        name, summary = described(todo)
+        if name:
+            yield ToolUse(call_id, name, summary)
+        await turn.unless_stopped(self._clock.sleep(work.pace_s))
+        try:
+            work.answers.append(await turn.unless_stopped(carried_out(todo, tools, work.earlier)))
+        except ToolError as error:
+            work.failed(str(error))
+        if name:
+            yield ToolResult(call_id, work.ok, work.answers[-1])
 
     async def _play(self, turn: _Turn, steps: Sequence[Step]) -> AsyncGenerator[AgentEvent]:
         yield self._session(turn.request.session_id)
@@ -194,7 +234,7 @@ class RehearsalBackend:
                 case Delay(seconds):
                     await turn.unless_stopped(self._clock.sleep(seconds))
                 case Ask(event):
-                    reply = turn.answers[event.id] = asyncio.get_running_loop().create_future()
+                    reply = turn.expect(event.id)
                     yield event
                     await turn.unless_stopped(_answered(reply))
         yield Finished(ok=True, text="", reason="done")
@@ -206,7 +246,7 @@ async def _answered(reply: asyncio.Future[Answer]) -> Answer:
 
 def _plan(intents: Sequence[Intent], at: int) -> Plan:
     """The steps, of which the one numbered ``at`` is under way."""
-    texts = [" ".join(described(intent)).strip() or "Answer" for intent in intents]
+    texts = [wording.step(*described(intent)) for intent in intents]
     return Plan(
         tuple(
             PlanStep(text, "done" if number < at else "in_progress" if number == at else "pending")

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from codebutler_worker.agents.rehearsal import wording
 from codebutler_worker.agents.rehearsal.intents import (
     Append,
     Attached,
+    Change,
+    Delete,
     Git,
+    Ignore,
     Intent,
     ListFiles,
     Read,
     Recall,
     Refused,
     Replace,
+    Review,
     Search,
+    Unknown,
     Wait,
     Write,
 )
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+
+REVIEW: tuple[Intent, ...] = (ListFiles(), Search("TODO"), Git("log"), Git("status"))
+
+DONE = MappingProxyType({"Write": "Wrote", "Append": "Added to", "Replace": "Changed", "Delete": "Deleted"})
+
+
+def steps_of(intents: Sequence[Intent]) -> list[Intent]:
+    """The intents, a review as its steps."""
+    return [step for intent in intents for step in (REVIEW if intent == Review() else (intent,))]
 
 
 def described(intent: Intent) -> tuple[str, str]:
@@ -33,16 +48,29 @@ def described(intent: Intent) -> tuple[str, str]:
             return "Search", text
         case Git(question):
             return "Git", f"git {question}"
-        case Write(path, _) | Append(path, _) | Replace(path, _, _):
+        case Write(path, _) | Append(path, _) | Replace(path, _, _) | Delete(path):
             return type(intent).__name__, path
+        case Ignore():
+            return "Write", ".gitignore"
         case Wait(seconds):
             return "Wait", f"{seconds} s"
-        case Recall() | Refused():
+        case _:
             return "", ""
 
 
+def check(intent: Intent, tools: Tools) -> None:
+    """Raises ToolError for what cannot be done, before anybody is asked about it."""
+    match intent:
+        case Delete(path):
+            tools.require(path)
+        case Refused(path):
+            raise ToolError(f"{path} is off limits: I only touch files of this repository.")
+        case Unknown(text):
+            raise ToolError(wording.not_understood(text))
+
+
 async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> str:
-    """Do it; the answer. Raises ToolError and SandboxUnavailableError."""
+    """Do what ``check`` has passed; the answer. Raises ToolError and SandboxUnavailableError."""
     match intent:
         case ListFiles(path):
             found = await tools.files(path)
@@ -67,19 +95,24 @@ async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> s
             return f"I waited {seconds} seconds."
         case Recall():
             return wording.recalled(earlier)
-        case Refused(path):
-            return f"`{path}` is not mine to touch: I stay in this repository."
-        case _:
+        case Write() | Append() | Replace() | Delete():
             return await _changed(intent, tools)
+        case _:
+            return wording.HELP
 
 
-async def _changed(intent: Write | Append | Replace, tools: Tools) -> str:
+async def _changed(intent: Change, tools: Tools) -> str:
+    """Change a file; the answer shows the difference."""
+    before = await tools.before(intent.path)
     match intent:
         case Write(path, text):
             await tools.write(path, text)
-            return f"Wrote `{path}`:\n\n{wording.fenced(text)}"
         case Append(path, text):
             await tools.append(path, text)
-            return f"Appended to `{path}`:\n\n{wording.fenced(text)}"
+        case Delete(path):
+            await tools.delete(path)
         case Replace(path, old, new):
-            return wording.replaced(path, old, await tools.replace(path, old, new))
+            if not await tools.replace(path, old, new):
+                raise ToolError(f"{path} does not contain {old}; I changed nothing.")
+    after = "" if isinstance(intent, Delete) else await tools.before(intent.path)
+    return wording.changed(DONE[type(intent).__name__], intent.path, before, after)

@@ -65,6 +65,35 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a file, once a person has allowed it."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Write a .gitignore, for the language that a person chooses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Look the repository over, step by step, so slowly that a person can watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Tell what can be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Not understood."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Do nothing for a while."""
 
@@ -91,7 +120,22 @@ class Refused:
     path: str
 
 
-Intent = ListFiles | Read | Search | Git | Write | Append | Replace | Wait | Recall | Attached | Refused
+Change = Write | Append | Replace | Delete
+Intent = (
+    ListFiles
+    | Read
+    | Search
+    | Git
+    | Change
+    | Ignore
+    | Review
+    | Wait
+    | Recall
+    | Help
+    | Attached
+    | Refused
+    | Unknown
+)
 
 _PATH = r"(?P<path>`[^`\n]+`|\"[^\"\n]+\"|'[^'\n]+'|[^\s`\"']+)"
 _IN = rf"(?:\s+(?:in|of|under|below|inside)\s+(?:the\s+)?(?:folder\s+|directory\s+|file\s+)?{_PATH})?"
@@ -113,21 +157,38 @@ _ATTACHED = re.compile(
 _RECORD = re.compile(r"\A\[record:.*?^\[end of the record\]$\n*", re.MULTILINE | re.DOTALL)
 
 
+_ABOUT_FILES = re.compile(
+    r"(?:please\s+)?(?:read|show(?:\s+me)?|open|look\s+at|see|here(?:'s|’s|\s+is)|what(?:'s|’s|\s+is)\s+in)\s+"
+    r"(?:this|these|it|them|the\s+(?:attached\s+)?(?:file|attachment)s?|attached)\b[^\n]*\Z",
+    re.IGNORECASE,
+)
+
+# What the prompt itself says of a run that goes on, and of what came beside the words.
+_NOT_SAID = re.compile(
+    r"\[attached file |The machine stopped while you |Your last run met |A person stopped your last run|"
+    r"What you had asked is answered"
+)
+
+
 def understand(prompt: str) -> list[Intent]:
-    """What the prompt asks for, in order; empty if nothing is understood.
+    """What the prompt asks for, in order; empty only if it says nothing.
 
     Messages that arrived together are separate paragraphs. One that asks for nothing and follows a text to
-    write belongs to that text. Files that came with it are looked at last.
+    write belongs to that text; any other is Unknown. Files that came with it are looked at last.
     """
     prompt = _RECORD.sub("", prompt)
     found: list[Intent] = []
     attached = [Attached(note["path"], note["kind"]) for note in _ATTACHED.finditer(prompt)]
     for paragraph in re.split(r"\n[ \t]*\n", _NOTE.sub("", prompt).strip()):
-        intent = _intent(paragraph.strip())
-        if intent is not None:
+        text = paragraph.strip()
+        if attached and _ABOUT_FILES.match(text):
+            continue
+        if (intent := _intent(text)) is not None:
             found.append(intent)
         elif found and isinstance(last := found[-1], Write | Append):
             found[-1] = replace(last, text=f"{last.text}\n\n{paragraph.rstrip()}")
+        elif text and not _NOT_SAID.match(text):
+            found.append(Unknown(text))
     return [*(_finished(intent) for intent in found), *attached]
 
 
@@ -196,6 +257,15 @@ _RULES: Sequence[tuple[re.Pattern[str], Callable[[dict[str, str]], Intent]]] = (
     _rule(
         rf"\b(?:write|put)\s+{_QUOTED}\s+(?:to|into)\s+{_FILE}{_PATH}{_END}",
         lambda found: Write(found["path"], found["text"]),
+    ),
+    _rule(rf"\b(?:delete|remove|rm)\s+{_FILE}{_PATH}{_END}", lambda found: Delete(found["path"])),
+    _rule(rf"\b(?:add|create|make|write)\s+(?:a\s+)?`?\.?gitignore`?{_END}", lambda _: Ignore()),
+    _rule(
+        r"\b(?:review|look\s+over|look\s+around)\b[^\n]*\b(?:repo|repository|project)\b", lambda _: Review()
+    ),
+    _rule(
+        rf"^(?:/?help|hi|hello|hey|what\s+can\s+(?:you|i)\s+(?:do|say|ask)[^\n]*){_END}",
+        lambda _: Help(),
     ),
     _rule(r"\bgit\s+(?P<question>status|diff|log)\b", lambda found: Git(found["question"].lower())),
     _rule(r"\bwhat(?:\s+has|'s|’s)?\s+changed\b", lambda _: Git("status")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.rehearsal.intents import Git
@@ -108,6 +109,25 @@ class Tools:
     async def append(self, path: str, text: str) -> None:
         """Put ``text`` on lines of its own at the end of a file."""
         _checked(await self._run("tee", "-a", self._target(path), stdin=text))
+
+    def require(self, path: str) -> None:
+        """Raises ToolError if there is no such file."""
+        try:
+            status = status_beneath(self._policy.workdir, path)
+        except OSError as error:
+            raise ToolError(f"{path}: {error.strerror}.") from error
+        if status is None or not S_ISREG(status.st_mode):
+            raise ToolError(f"There is no file {path}.")
+
+    async def delete(self, path: str) -> None:
+        """Delete a file."""
+        _checked(await self._run("rm", self._target(path)))
+
+    async def before(self, path: str) -> str | None:
+        """The text of a file that is about to change, "" if it is not there; None for what has no text to compare."""
+        output = await self._run("cat", self._target(path))
+        text = output.text if output.code == 0 else ""
+        return None if output.cut or "\0" in text else text
 
     async def replace(self, path: str, old: str, new: str) -> int:
         """Replace each ``old``; how many there were."""

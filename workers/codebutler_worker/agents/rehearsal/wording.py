@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 from collections.abc import Sequence
 
+MAX_QUOTE_CHARS = 80
 MAX_LINES = 200
 AT_LEAST = " at least"
 
 INTRODUCTION = (
-    "_I am the rehearsal agent: scripted, offline, no model behind me. Say `help` to see what I can do._"
+    "_I am the rehearsal agent, a script without a model. Write `help` to see what else you can try._"
 )
-HELP = """\
-I am the **rehearsal agent**: scripted and offline, so that you can try CodeButler without an account. There is \
-no model behind me, but I really work in this repository. I understand sentences like these:
+REAL_AGENT = (
+    "For a real agent, install Claude Code, run `claude` once to log in, then restart with "
+    "`codebutler demo --agent claude`."
+)
+HELP = f"""\
+I am the **rehearsal agent**: a script without a model, so that you can try CodeButler offline and without an account. \
+What I do in this repository is real. Try:
 
-- `list the files` or `list the files in src`
-- `read README.md`
-- `search for TODO` or `search for "def main" in src`
+- `replace Hello with Good morning in greet.py`: an edit, with its diff
+- `delete notes/todo.txt`: asks for your permission first
+- `add a .gitignore`: asks you a question
+- `review this repository`: follows a plan, step by step
+
+I also understand:
+
+- `list the files`, `list the files in src`, `read README.md`
+- `search for TODO`, `search for "def main" in src`
 - `git status`, `git diff`, `git log`
-- `create hello.txt with Hello!`
-- `append one more line to hello.txt`
-- `replace Hello with Goodbye in hello.txt`
-- `wait 30 seconds` (time to try `!stop`)
+- `create hello.txt with Hello!`, `append one more line to hello.txt`
+- `wait 30 seconds` (press *Stop* or write `!stop`)
 - `what did I say?`
 - a text file that you attach: I show what is in it
 
-For a real agent set `"agent": {"default": "claude"}` in the configuration, or begin a message with `claude:`."""
+{REAL_AGENT}"""
 
 
 def listing(path: str, files: Sequence[str], *, cut: bool = False) -> str:
@@ -57,7 +68,7 @@ def arrived(path: str, kind: str) -> str:
 def hits(text: str, lines: Sequence[str], *, cut: bool = False) -> str:
     """The lines in which a text was found."""
     if not lines:
-        return f"`{text}` is nowhere to be found."
+        return f"`{text}` was not found."
     count = _count(len(lines), "line", cut=cut)
     return f"**{count}** with `{text}`:\n\n{fenced(chr(10).join(lines), cut=cut)}"
 
@@ -72,17 +83,33 @@ def git(question: str, text: str, *, cut: bool = False) -> str:
     )
 
 
-def replaced(path: str, old: str, count: int) -> str:
-    """What became of a replacement."""
-    if not count:
-        return f"`{path}` does not contain `{old}`; I changed nothing."
-    return f"Replaced {_count(count, 'occurrence')} of `{old}` in `{path}`."
+def changed(done: str, path: str, before: str | None, after: str | None) -> str:
+    """A change, with its difference where both texts are known."""
+    if before is None or after is None:
+        return f"{done} `{path}`."
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
+    diff = "\n".join(itertools.islice(lines, 2, None))
+    return (
+        f"{done} `{path}`:\n\n{fenced(diff, 'diff')}"
+        if diff
+        else f"{done} `{path}`; it is the same as before."
+    )
+
+
+def not_understood(text: str) -> str:
+    """What is said to words that mean nothing to it: one line, as for any failure."""
+    said = " ".join(text.split())
+    shown = said if len(said) <= MAX_QUOTE_CHARS else f"{said[:MAX_QUOTE_CHARS]}…"
+    return (
+        f"I did not understand “{shown}”. I am the rehearsal agent, a script without a model: "
+        f"write `help` to see what I can do. {REAL_AGENT}"
+    )
 
 
 def recalled(earlier: Sequence[str]) -> str:
     """What was said earlier."""
     if not earlier:
-        return "This is the first thing you say to me in this conversation."
+        return "This is your first message in this conversation."
     quotes = "\n\n".join("> " + text.replace("\n", "\n> ") for text in earlier)
     return f"Before this you said, in this conversation:\n\n{quotes}"
 
@@ -96,6 +123,17 @@ def fenced(text: str, language: str = "", *, cut: bool = False) -> str:
     while any(fence in line for line in lines):
         fence += "`"
     return "\n".join([fence + language, *lines[:MAX_LINES], *more, fence])
+
+
+def step(tool: str, summary: str) -> str:
+    """A step of a plan."""
+    if tool == "List":
+        return "List the files" if summary == "." else f"List the files in {summary}"
+    if tool == "Search":
+        return f"Search for {summary}"
+    if tool == "Git":
+        return f"Run {summary}"
+    return f"{tool} {summary}".strip() or "Answer"
 
 
 def _bullets(items: Sequence[str], *, cut: bool) -> list[str]:

@@ -1,0 +1,158 @@
+"""Questions at a terminal. Nothing is echoed by the terminal itself while they are asked, so that a secret shows only
+as bullets, also where it is pasted at the wrong moment."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import re
+import sys
+import termios
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from codebutler.cli.output import printable
+
+T = TypeVar("T")
+BULLET = "•"
+# How tokens and keys begin: Slack's, then those of services.
+SECRET = re.compile(r"\s*(xox|xapp|sk-)")
+LONG_ENOUGH = 20
+"""Of a secret, to show its last four characters."""
+ENTER, ERASE, KILL, END = "\r\n", "\x7f\x08", "\x15", "\x04"
+_LFLAG, _CC = 3, 6
+
+
+class Line:
+    """One line as it is typed. ``take`` returns what the terminal has to show for a key. Pure."""
+
+    def __init__(self, *, hidden: bool) -> None:
+        self.text = ""
+        self.is_done = False
+        self.is_ended = False
+        self._hidden = hidden
+        self._escape = ""
+
+    def take(self, key: str) -> str:
+        """Take one character."""
+        if self._escape or key == "\x1b":
+            self._skip(key)
+        elif key in ENTER:
+            self.is_done = True
+            return "\n"
+        elif key in ERASE:
+            shown, self.text = ("\b \b" if self.text else ""), self.text[:-1]
+            return shown
+        elif key == KILL:
+            shown, self.text = "\b \b" * len(self.text), ""
+            return shown
+        elif key == END:
+            self.is_done = self.is_ended = True
+            return "\n"
+        elif key.isprintable():
+            self.text += key
+            return BULLET if self._hidden or SECRET.match(self.text) else key
+        return ""
+
+    def _skip(self, key: str) -> None:
+        """Arrows and other keys that send a sequence: ESC [ … letter."""
+        self._escape += key
+        if len(self._escape) > 1 and (key.isalpha() or key == "~") and self._escape != "\x1bO":
+            self._escape = ""
+
+
+class Terminal:
+    """The person's terminal: questions on stderr, answers from stdin. A context manager, in which nothing is echoed."""
+
+    def __init__(self) -> None:
+        self._fd = sys.stdin.fileno()
+        self._as_found: list[int | list[bytes | int]] = []
+
+    def __enter__(self) -> Self:
+        if os.isatty(self._fd):
+            self._as_found = termios.tcgetattr(self._fd)
+            mode = termios.tcgetattr(self._fd)
+            mode[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
+            mode[_CC][termios.VMIN] = 1
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._as_found:
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._as_found)
+
+    async def ask(self, question: str, default: str = "") -> str:
+        """A line, ``default`` if it is empty. Raises EOFError when the input ends."""
+        hint = f" [{default}]" if default else ""
+        return await self.until(None, f"{question}{hint}") or default
+
+    async def ask_secret(self, question: str) -> str:
+        """A secret, shown as bullets; says how much came. Raises EOFError when the input ends."""
+        text = await self.until(None, question, hidden=True)
+        if text:
+            end = f", ends in …{text[-4:]}" if len(text) >= LONG_ENOUGH else ""
+            show(f"   received {len(text)} characters{end}\n")
+        return text
+
+    async def until(
+        self, other: Coroutine[Any, Any, T] | None, question: str, *, hidden: bool = False
+    ) -> str | T:
+        """A line, or what ``other`` comes to, whichever is first. Raises EOFError when the input ends."""
+        show(f"{printable(question)}: ")
+        typing = _Typing(self._fd, Line(hidden=hidden))
+        waiting: set[asyncio.Future[Any]] = {typing.done}
+        if other is not None:
+            waiting.add(asyncio.ensure_future(other))
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._fd, typing.read)
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            loop.remove_reader(self._fd)
+            for each in waiting:
+                each.cancel()
+            if not typing.line.is_done:
+                show("\n")
+        if typing.line.is_ended:
+            raise EOFError
+        answer: str | T = done.pop().result()
+        return answer
+
+
+class _Typing:
+    """A line that is being typed."""
+
+    def __init__(self, fd: int, line: Line) -> None:
+        self.line = line
+        self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._fd = fd
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read(self) -> None:
+        """Take one byte: what follows the line is for the next question."""
+        data = os.read(self._fd, 1)
+        for key in self._decoder.decode(data) if data else END:
+            show(self.line.take(key))
+        if self.line.is_done and not self.done.done():
+            self.done.set_result(self.line.text.strip())
+
+
+def show(text: str) -> None:
+    """Write to the terminal as it is."""
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def ask(question: str, default: str = "") -> str:
+    """One question by itself. Raises EOFError when the input ends."""
+    return asyncio.run(ask_async(question, default))
+
+
+async def ask_async(question: str, default: str = "") -> str:
+    """The same where a loop runs."""
+    with Terminal() as terminal:
+        return await terminal.ask(question, default)
