@@ -21,6 +21,7 @@ from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
+from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.add_subgoal import AddSubgoal
@@ -51,7 +52,7 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     model = OpenAIModel(found.endpoint, clock, env)
     price = price_of(native.prices, found.endpoint.model)
     thinker = Thinker(model=model, context=found.context, cost=lambda reply: cost_usd(reply.tokens, price))
-    path = env.get("PATH") or os.environ.get("PATH", os.defpath)
+    path = path_of(env)
     walls = Walls(sandbox, partial(_policy, home, path, dict(env)))
     habits = Habits(
         limits=Limits(most_turns=native.max_turns, most_usd=native.max_usd, most_tokens=native.max_tokens),
