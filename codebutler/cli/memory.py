@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from codebutler.cli.command import App
 from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.cli.which import repository
 from codebutler.errors import CodeButlerError
@@ -18,7 +19,7 @@ from codebutler.memory.file import MemoryFile
 from codebutler.memory.operations import Change, apply, facts_of
 from codebutler.text.links import message_url
 
-app = typer.Typer(help="What is remembered about a repository.", add_completion=False, rich_markup_mode=None)
+app = App("Show what agents remember about a repository, and forget some of it.")
 NAME = typer.Argument(help="A repository's name; not needed if there is one.")
 DAY_S = 86_400
 UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))

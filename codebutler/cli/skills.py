@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from codebutler.cli.command import App
 from codebutler.cli.output import notice, print_json, print_table, printable_lines, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import encode, prepare
@@ -29,7 +30,7 @@ from codebutler.skills.skill import (
     template,
 )
 
-app = typer.Typer(help="What agents have been taught.", add_completion=False, rich_markup_mode=None)
+app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(help="As this repository sees them; without it, as the whole installation does.")
 SKILL = typer.Argument(help="The skill's name.")
 
