@@ -57,6 +57,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("doctor", "Check the installation, and say what to do.", "codebutler.cli.doctor:run"),
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
+    Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
     Row("manifest", "Print the Slack app manifest or its link.", "codebutler.cli.manifest:run"),
 )
 

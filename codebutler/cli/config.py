@@ -37,7 +37,7 @@ class ConfigGroup(Group):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """``config`` and ``config NAME`` are ``config show``."""
-        if not args or args[0] not in (*self.commands, *HELP_NAMES):
+        if not ctx.resilient_parsing and (not args or args[0] not in (*self.commands, *HELP_NAMES)):
             args = ["show", *args]
         return super().parse_args(ctx, args)
 
@@ -150,7 +150,7 @@ def with_value(layer: Layer, key: str, text: str) -> Layer:
 
 
 def _with(layer: Layer, key: str, value: object) -> Layer:
-    changed = json.loads(json.dumps(layer))
+    changed: Layer = json.loads(json.dumps(layer))
     try:
         put(changed, tuple(key.split(".")), value)
     except (AttributeError, TypeError):

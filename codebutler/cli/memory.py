@@ -13,14 +13,16 @@ import typer
 
 from codebutler.cli.command import App
 from codebutler.cli.output import notice, print_json, print_table, say
-from codebutler.cli.which import repository
+from codebutler.cli.which import known_repositories, repository
 from codebutler.errors import CodeButlerError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.operations import Change, apply, facts_of
 from codebutler.text.links import message_url
 
 app = App("Show what agents remember about a repository, and forget some of it.")
-NAME = typer.Argument(help="A repository's name; not needed if there is one.")
+NAME = typer.Argument(
+    help="A repository's name; not needed if there is one.", autocompletion=known_repositories
+)
 DAY_S = 86_400
 UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))
 

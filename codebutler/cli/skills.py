@@ -12,7 +12,7 @@ from codebutler.cli.output import notice, print_json, print_table, printable_lin
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import encode, prepare
 from codebutler.cli.surroundings import environment, home
-from codebutler.cli.which import repository
+from codebutler.cli.which import known_repositories, repository
 from codebutler.config.files import PrivateDir
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
@@ -31,7 +31,10 @@ from codebutler.skills.skill import (
 )
 
 app = App("List skills; create, enable or disable one.")
-REPO = typer.Option(help="As this repository sees them; without it, as the whole installation does.")
+REPO = typer.Option(
+    help="As this repository sees them; without it, as the whole installation does.",
+    autocompletion=known_repositories,
+)
 SKILL = typer.Argument(help="The skill's name.")
 
 
