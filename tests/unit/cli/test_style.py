@@ -17,8 +17,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def in_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Not a fixture: pytest puts its own stdout in place after those."""
     screen = Terminal()
     monkeypatch.setattr("sys.stdout", screen)
     monkeypatch.setenv("COLUMNS", "50")
@@ -27,9 +27,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return screen
 
 
-def test_a_terminal_gets_colours_unless_it_wants_none(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_gets_colours_unless_it_wants_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_terminal(monkeypatch)
     assert painted("x", "red") == "\x1b[31mx\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
     assert painted("x", "red") == "x"
@@ -48,7 +47,8 @@ def test_a_pipe_gets_none_and_whole_lines(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_a_table_wraps_to_the_terminals_width(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_wraps_to_the_terminals_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = in_terminal(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
     print_table(("NAME", "CHANNEL", "TEXT"), [*ROWS, ("x", "-", "y" * 120)])
     lines = terminal.getvalue().splitlines()
@@ -57,7 +57,8 @@ def test_a_table_wraps_to_the_terminals_width(terminal: Terminal, monkeypatch: p
     assert " ".join(" ".join(lines[1:4]).split()) == " ".join(("shop  C0SHOP000", ROWS[0][2]))
 
 
-def test_nothing_in_a_cell_drives_the_terminal(terminal: Terminal) -> None:
+def test_nothing_in_a_cell_drives_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = in_terminal(monkeypatch)
     print_table(("NAME",), [("a\x1b]0;x\x07",)])
     assert "\x07" not in terminal.getvalue()
 
@@ -68,7 +69,8 @@ def test_the_widest_columns_give_way_first() -> None:
     assert fitting([40, 40], 10) == [8, 8]
 
 
-def test_a_name_that_is_too_long_has_a_line_of_its_own(terminal: Terminal) -> None:
+def test_a_name_that_is_too_long_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_terminal(monkeypatch)
     lines = definitions([("--agent claude|kimi|native|rehearsal", "Who answers."), ("-x", "Short.")])
     assert lines[0] == "  --agent claude|kimi|native|rehearsal"
     assert lines[1].strip() == "Who answers."
