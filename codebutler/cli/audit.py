@@ -26,13 +26,13 @@ def run(
         raise typer.BadParameter("say `codebutler audit` or `codebutler audit verify`")
     if not path.is_file():
         if Head(path).read():
-            raise CodeButlerError(f"the audit log {path} was taken away")
-        raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` begins it")
+            raise CodeButlerError(f"the audit log {path} was removed")
+        raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` creates it")
     if action == "verify":
         broken = verify_all(path)
         if broken is not None:
             raise CodeButlerError(f"{broken.path}: {_told(broken)}")
-        say("The audit log is whole.")
+        say("Audit log verified.")
         return
     with path.open("rb") as file:
         last = [row for raw in deque(file, maxlen=lines) if (row := _row(raw)) is not None]

@@ -35,7 +35,7 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif not rows:
-        say("Nothing is scheduled: write jobs into .codebutler/jobs.yaml of a repository.")
+        say("Nothing is scheduled: define jobs in .codebutler/jobs.yaml of a repository.")
     else:
         print_table(("JOB", "CRON", "NEXT", "LAST", "STATE"), [_cells(row) for row in rows])
 

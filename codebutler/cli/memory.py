@@ -61,7 +61,7 @@ def show(
     if as_json:
         print_json([_told(number, entry) for number, entry in enumerate(entries, 1)])
     elif not entries:
-        say(f"Nothing is remembered: write it into {file.path}, one fact a line, each after a dash.")
+        say(f"Nothing is remembered yet: write it into {file.path}, one fact a line, each after a dash.")
     else:
         rows = [
             (str(number), entry.age(now), entry.text, entry.link) for number, entry in enumerate(entries, 1)
@@ -100,7 +100,7 @@ def _entries(file: MemoryFile) -> list[Entry]:
         # By name: the parent's packages do not know the worker's.
         recalled = importlib.import_module("codebutler_worker.memory.recalled").recall(file.repo)
     except CodeButlerError as error:
-        notice(f"where facts come from is not known: {error}")
+        notice(f"the origin of facts is unknown: {error}")
         return [Entry(fact) for fact in facts]
     return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
         Entry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread_ts, row.updated_at)

@@ -112,10 +112,10 @@ def create(
     description: Annotated[str, typer.Option(help="What it does, and when to use it, in a sentence.")] = "",
     repo: Annotated[str, typer.Option(help="For this repository only; without it, for all.")] = "",
     code: Annotated[
-        bool, typer.Option("--code", help="With a program (skill.py) that runs behind the walls.")
+        bool, typer.Option("--code", help="With a program (skill.py) that runs in the sandbox.")
     ] = False,
 ) -> None:
-    """Begin a new skill: a file to fill in."""
+    """Create a skill: a file to fill in."""
     if not is_name(name):
         raise typer.BadParameter("a skill's name is small letters, digits and dashes, such as review-diff")
     if repo:

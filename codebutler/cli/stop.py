@@ -16,6 +16,6 @@ def run(
         str, typer.Argument(help="A repository's name, or `all`.", autocompletion=known_repositories)
     ],
 ) -> None:
-    """Stop the running turns of a repository and withdraw the queued ones; the supervisor goes on."""
+    """Stop running and cancel queued work of a repository; the supervisor goes on."""
     done = talk(StopRequest(repo=repo), lambda _: None)
     typer.echo(done.text)

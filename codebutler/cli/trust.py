@@ -29,7 +29,7 @@ def run(
         ),
     ],
 ) -> None:
-    """Vouch for a repository's config, jobs.yaml and skills as they are now, including what loosens safety."""
+    """Trust a repository's configuration, jobs.yaml and skills as they are now, including what loosens safety."""
     registry = Registry(home())
     entry, guarded = vouched(find(registry.load(), name))
     jobs = read_jobs(entry)
