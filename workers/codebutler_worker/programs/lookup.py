@@ -74,5 +74,12 @@ def missing_rule(binary: str, home: Path) -> AgentUnavailableError:
 
 def _elsewhere(home: Path, env: Mapping[str, str]) -> str:
     """A PATH of the places where a program may be although our own does not name them, newest versions first."""
-    own = [str(place) for pattern in USUAL for place in sorted(home.glob(pattern), reverse=True)]
+    # Where root runs us, the home of agents is another one than ours.
+    homes = dict.fromkeys((home, Path(env.get("HOME") or home)))
+    own = [
+        str(place)
+        for each in homes
+        for pattern in USUAL
+        for place in sorted(each.glob(pattern), reverse=True)
+    ]
     return os.pathsep.join((env.get(TERMINAL_PATH, ""), *own, *SHARED))
