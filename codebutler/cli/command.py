@@ -69,13 +69,13 @@ def metavar(parameter: Any) -> str:
     """What a person writes for its value: its choices, N for a number, else a word of its name in capitals."""
     if parameter.metavar:
         return str(parameter.metavar)
+    if parameter.param_type_name == "argument":
+        return str(parameter.name).upper()
     described = parameter.type_descriptor
     if described.choices is not None:
         return "|".join(map(str, described.choices))
     if described.annotation in (int, float):
         return "N"
-    if parameter.param_type_name == "argument":
-        return str(parameter.name).upper()
     return str(max(parameter.opts, key=len)).rpartition("-")[2].upper()
 
 
@@ -103,7 +103,9 @@ def _usage(argument: Any) -> str:
 
 
 def _argument(argument: Any) -> tuple[str, str]:
-    return str(argument.metavar), _text(argument)
+    choices = argument.type_descriptor.choices
+    text = _text(argument)
+    return str(argument.metavar), f"{text} [{', '.join(map(str, choices))}]" if choices else text
 
 
 def _option(option: Any) -> tuple[str, str]:
@@ -115,11 +117,6 @@ def _option(option: Any) -> tuple[str, str]:
 
 
 def _text(parameter: Any) -> str:
-    default = parameter.default
-    worth = (
-        isinstance(default, (int, str))
-        and not isinstance(default, bool)
-        and default
-        and not callable(default)
-    )
-    return f"{parameter.help or ''} [default: {default}]" if worth else parameter.help or ""
+    default, text = parameter.default, parameter.help or ""
+    is_told = isinstance(default, (int, str)) and not isinstance(default, bool) and default
+    return f"{text} [default: {default}]" if is_told else text
