@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
-import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -70,7 +70,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     stopping = stopping or Stopping()
     env = with_env_file(home, env)
     # At a terminal the PATH is a shell's already.
-    shell = None if sys.stdin.isatty() else login_shell()
+    shell = None if os.isatty(0) else login_shell()
     with SupervisorLock(home.lock), stopping.on_signals():
         env["PATH"] = await supervisors_path(home, env, shell)
         async with AsyncExitStack() as stack:

@@ -11,7 +11,10 @@ import asyncio
 import contextlib
 import os
 import pwd
+import select
 import signal
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from codebutler.config.paths import Home
 from codebutler.errors import CodeButlerError
 
 ANSWER_S = 10.0
+MOST_BYTES = 2**20
 NOTE = "search-path"
 # A terminal's PATH, as `codebutler doctor` tells it to a worker: what is there need not be on the supervisor's.
 TERMINAL_PATH = "CODEBUTLER_TERMINAL_PATH"
@@ -79,14 +83,18 @@ def login_shell() -> Path | None:
 
 async def ask(shell: Path, env: Mapping[str, str], *, limit_s: float = ANSWER_S) -> str:
     """The PATH that ``shell`` sets, "" if it does not say within ``limit_s`` seconds."""
+    return await asyncio.to_thread(_ask, shell, env, limit_s)
+
+
+def _ask(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
     passed = {name: env[name] for name in PASSED_ON if name in env}
     try:
         # In a session of its own: without a terminal, which an interactive shell would take for itself.
-        process = await asyncio.create_subprocess_exec(
-            *(str(shell), "-ilc", QUESTION),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+        process = subprocess.Popen(
+            (str(shell), "-ilc", QUESTION),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             env={"PATH": os.defpath, "SHELL": str(shell), **passed, **ASKING},
             cwd="/",
             start_new_session=True,
@@ -94,17 +102,26 @@ async def ask(shell: Path, env: Mapping[str, str], *, limit_s: float = ANSWER_S)
     except OSError:
         return ""
     assert process.stdout is not None
-    try:
-        async with asyncio.timeout(limit_s):
-            await process.stdout.readuntil(f"{MARK}\n".encode())
-            told = await process.stdout.readuntil(f"{MARK}\n".encode())
-    except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        return ""
-    finally:
+    # Not to the end of the output: what the shell's files leave running may hold it open.
+    with process.stdout:
+        said = _read(process.stdout.fileno(), time.monotonic() + limit_s)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-    return os.fsdecode(told).partition("\n")[0]
+    process.wait()
+    _, _, told = said.partition(f"\n{MARK}\n".encode())
+    path, end, _ = told.partition(f"\n{MARK}\n".encode())
+    return os.fsdecode(path) if end else ""
+
+
+def _read(pipe: int, until_s: float) -> bytes:
+    """What comes before the second mark, the end, the limit of time or that of size."""
+    said = b""
+    while said.count(f"{MARK}\n".encode()) < 2 and len(said) < MOST_BYTES:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, until_s - time.monotonic()))
+        if not ready or not (chunk := os.read(pipe, 65536)):
+            break
+        said += chunk
+    return said
 
 
 def _is_ours(home: Path) -> bool:

@@ -43,12 +43,14 @@ class SupervisorLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a supervisor runs. Raises OSError if that cannot be known."""
+    """Whether a supervisor runs, as far as can be known."""
     try:
         with SupervisorLock(path):
             return False
     except LockHeldError:
         return True
+    except OSError:
+        return False
 
 
 def _pid_in(fd: int) -> int | None:
