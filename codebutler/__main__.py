@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from codebutler.cli import COMPLETION_VARIABLE
 from codebutler.errors import EXIT_FAILED, CodeButlerError
 
 INTERRUPTED = 130
@@ -18,6 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: no locale makes an answer fail
     try:
+        if COMPLETION_VARIABLE in os.environ:
+            return _complete(sys.argv[1:] if argv is None else argv)
         from codebutler.cli.app import PROGRAM, build
 
         result = build().main(args=argv, prog_name=PROGRAM, standalone_mode=False)
@@ -33,6 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last border: users get a line, never a traceback
         return _unexpected(error)
     return result if isinstance(result, int) else 0
+
+
+def _complete(words: Sequence[str]) -> int:
+    from codebutler.cli.completion import candidates
+
+    sys.stdout.writelines(f"{each}\n" for each in candidates(words))
+    return 0
 
 
 def _unexpected(error: Exception) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -43,6 +44,7 @@ from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
+from codebutler.service.search_path import login_shell, supervisors_path
 from codebutler.slack.api import SlackApi
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.reasons import Reasons
@@ -67,7 +69,10 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
     env = with_env_file(home, env)
+    # At a terminal the PATH is a shell's already.
+    shell = None if os.isatty(0) else login_shell()
     with SupervisorLock(home.lock), stopping.on_signals():
+        env["PATH"] = await supervisors_path(home, env, shell)
         async with AsyncExitStack() as stack:
             await _serve(Surroundings(home, env, resolved, SystemClock()), stack, stopping)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -69,8 +70,9 @@ async def open_parts(
 ) -> Parts:
     """``stack`` closes everything again, in reverse order. Raises StoreError."""
     home, clock, config = around.home, around.clock, around.resolved.config
-    # A demo's home is none that our own environment names.
-    spawner = ForkServer(given={"CODEBUTLER_HOME": str(home.root)})
+    # A demo's home is none that our own environment names; and programs are looked for in more than our own PATH.
+    given = {"CODEBUTLER_HOME": str(home.root), "PATH": around.env.get("PATH", os.defpath)}
+    spawner = ForkServer(given=given)
     spawner.start()
     redactor = Redactor(secrets_of(config) | table.secrets(around.env))
     redact = redactor.redact

@@ -56,18 +56,18 @@ ALL = (
     Word("ping", "is anybody there?"),
     Word(
         "status",
-        "what runs and what waits",
+        "show what is running and what is waiting",
         more="The agent and its model, every turn that runs or waits, what today has cost, and the sandbox.",
     ),
     Word("list", "the latest conversations", more="Each with its state, its age and a link to its thread."),
     Word(
         "new",
-        "begin a fresh conversation",
+        "start a new conversation",
         more="In a thread, the next message starts with a fresh session. Outside threads each message does anyway.",
     ),
     Word(
         "continue",
-        "go on with what was interrupted or stopped",
+        "resume interrupted or stopped work",
         more="In a thread, its last turn. Outside threads, the newest ones that can go on, each with a button.",
         shown=True,
     ),
@@ -78,21 +78,21 @@ ALL = (
     ),
     Word(
         "stop",
-        "stop what runs and withdraw what waits",
+        "stop running and cancel queued work",
         "[all]",
         "(all)?",
         "In a thread, what belongs to it. With `all`, or outside threads, everything in the channel. "
         "A stopped conversation can go on.",
     ),
-    Word("kill", "the same, by force and at once", "[all]", "(all)?", "For what does not end by `!stop`."),
+    Word("kill", "stop at once, by force", "[all]", "(all)?", "For what `!stop` does not end."),
     Word(
         "output",
-        "the last answer again, whole",
+        "repeat the full answer",
         more="The full text of the last turn of the thread, or of the channel; as a file when it is long.",
     ),
     Word(
         "agent",
-        "give our own agent a task",
+        "give the built-in agent a task",
         "TASK",
         ".+",
         "The same as `agent: TASK`: it works over many steps by itself, and shows its plan.",
@@ -108,7 +108,7 @@ ALL = (
     ),
     Word(
         "create-image",
-        "draw what follows",
+        "generate an image",
         "DESCRIPTION",
         ".+",
         "For example `!create-image a lighthouse at dusk, watercolour`.",
@@ -117,7 +117,7 @@ ALL = (
     ),
     Word(
         "logs",
-        "the logs of sessions",
+        "show the logs of sessions",
         "[ID [PART[-PART]] | list | tail [N]]",
         r"|list|tail( \d{1,6})?|[\w.-]+( \d{1,5}(-\d{1,5})?)?",
         "`!logs tail N` shows the last N lines of output. A log above 20 MB comes in parts, at most 25 at once: "
@@ -126,49 +126,58 @@ ALL = (
     ),
     Word(
         "jobs",
-        "what is scheduled",
+        "list scheduled jobs and timers",
         "[run | pause | resume NAME | cancel ID]",
         r"|(run|pause|resume|cancel)\s+\S+",
-        "Jobs stand in `.codebutler/jobs.yaml`. `cancel` withdraws a timer.",
+        "Jobs are defined in `.codebutler/jobs.yaml`. `cancel` cancels a timer.",
     ),
     Word(
         "in",
-        "say something after a while",
+        "send a message later",
         "2h30m TEXT",
         r".+",
-        "TEXT may be anything you could say now: `!in 2h run the tests again`, `!in 10m run: make deploy`.",
+        "TEXT may be any message or command: `!in 2h run the tests again`, `!in 10m run: make deploy`.",
         shown=True,
     ),
-    Word("at", "say something at a time", "[DATE] 18:00 TEXT", r".+", "The machine's own time.", shown=True),
+    Word(
+        "at",
+        "send a message at a set time",
+        "[DATE] 18:00 TEXT",
+        r".+",
+        "The machine's own time.",
+        shown=True,
+    ),
     Word(
         "memory",
-        "what is remembered about this repository",
+        "show what is remembered about this repository",
         "[forget N | undo]",
         r"|forget\s+\d{1,4}|undo",
-        "Each fact with its age and the thread it comes from. `undo` takes the last change back; say it again to undo "
-        "the undoing.",
+        "Each fact with its age and the thread it comes from. `undo` takes the last change back; say it again to redo "
+        "it.",
     ),
     Word(
         "skills",
-        "what agents have been taught",
+        "list skills",
         "[NAME WHAT]",
         r"|[a-z0-9][a-z0-9-]*(\s.*)?",
         "`!skills review-diff the last commit` has the default agent do it that way. See `codebutler skills`.",
         shown=True,
     ),
-    Word("agents", "which agents there are", more="Each with its version, and whether it is ready to work."),
+    Word(
+        "agents", "list the available agents", more="Each with its version, and whether it is ready to work."
+    ),
     Word(
         "diff",
-        "what has changed in the working tree",
+        "show what has changed in the working tree",
         "[turn]",
         "(turn)?",
         "Against the last commit, new files included. With `turn`, what the last turn here changed.",
     ),
     Word(
         "undo",
-        "put back what the last turn changed",
+        "undo the last turn's changes",
         more="Shows what would be put back, and asks. What was changed since stays, and so do commits; ignored "
-        "files and files above 20 MB are not covered. Say it again to undo the undoing.",
+        "files and files above 20 MB are not covered. Say it again to redo it.",
         shown=True,
     ),
     Word(
@@ -189,7 +198,7 @@ def misuse(word: Word) -> str:
     """One line for an argument that the word does not know."""
     if word.usage:
         return f"Say it as `{word.example}`: {word.gist}."
-    return f"`{word.example}` takes nothing after it: {word.gist}."
+    return f"`{word.example}` takes no argument: {word.gist}."
 
 
 def nearest(name: str) -> str | None:

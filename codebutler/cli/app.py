@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer._click import Command, Context
-from typer.core import TyperCommand, TyperGroup
+from typer._click import Command as AnyCommand
+from typer._click import Context
 
+from codebutler.cli.command import HELP_NAMES, App, Command, Group
 from codebutler.errors import EXIT_USAGE
 
 PROGRAM = "codebutler"
@@ -38,29 +39,42 @@ COMMANDS: tuple[Row, ...] = (
     Row("add-repo", "Give a repository a channel and register it.", "codebutler.cli.add_repo:run"),
     Row("repos", "List the registered repositories.", "codebutler.cli.repos:run"),
     Row("remove-repo", "Stop serving a repository; its files stay.", "codebutler.cli.remove_repo:run"),
-    Row("trust", "Vouch for a repository's config as it is now.", "codebutler.cli.trust:run"),
-    Row("config", "Show the configuration in force and its sources.", "codebutler.cli.config:run"),
+    Row("trust", "Trust a repository's configuration as it is now.", "codebutler.cli.trust:run"),
+    Row("config", "Show or change the configuration.", "codebutler.cli.config:app"),
     Row("supervise", "Serve all registered repositories.", "codebutler.cli.supervise:run"),
     Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.demo:run"),
     Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.workspace:run"),
-    Row("status", "What the running supervisor does.", "codebutler.cli.status:run"),
-    Row("dashboard", "Open the page that shows how everything fares.", "codebutler.cli.dashboard:run"),
+    Row("status", "Show what the running supervisor does.", "codebutler.cli.status:run"),
+    Row("dashboard", "Open the dashboard in a browser.", "codebutler.cli.dashboard:run"),
     Row("send", "Send a message to a repository's agent.", "codebutler.cli.send:run"),
-    Row("stop", "Stop what runs in a repository, or in all.", "codebutler.cli.stop:run"),
+    Row("stop", "Stop the running work of a repository, or of all.", "codebutler.cli.stop:run"),
     Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:run"),
     Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:run"),
-    Row("audit", "What was executed or refused; verify the record.", "codebutler.cli.audit:run"),
-    Row("jobs", "What is scheduled; run, pause or resume a job.", "codebutler.cli.jobs:run"),
-    Row("memory", "What is remembered of a repository; forget some of it.", "codebutler.cli.memory:app"),
-    Row("skills", "What agents have been taught; teach them more.", "codebutler.cli.skills:app"),
-    Row("migrate", "Bring WhatsApp-era files up to date.", "codebutler.cli.migrate:run"),
-    Row("sandbox", "Build the image for agents in docker.", "codebutler.cli.sandbox:app"),
-    Row("doctor", "Check everything it needs, and say what to do.", "codebutler.cli.doctor:run"),
-    Row("install", "Run the supervisor as a service of your session.", "codebutler.cli.install:run"),
-    Row("uninstall", "Take the service away; configuration and data stay.", "codebutler.cli.install:remove"),
+    Row("audit", "Show what was executed or refused; verify the audit log.", "codebutler.cli.audit:run"),
+    Row("jobs", "List scheduled jobs; run, pause or resume one.", "codebutler.cli.jobs:run"),
+    Row("memory", "Show what agents remember; forget some of it.", "codebutler.cli.memory:app"),
+    Row("skills", "List skills; create, enable or disable one.", "codebutler.cli.skills:app"),
+    Row("migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.migrate:run"),
+    Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.sandbox:app"),
+    Row("doctor", "Check the installation, and say what to do.", "codebutler.cli.doctor:run"),
+    Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
+    Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
+    Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
     Row("manifest", "Print the Slack app manifest or its link.", "codebutler.cli.manifest:run"),
 )
 
+
+# The headings of `--help`.
+SECTIONS = (
+    ("Get started", ("demo", "setup", "add-repo", "supervise", "install")),
+    ("Talk to agents", ("chat", "send", "stop", "jobs")),
+    ("See what happens", ("status", "dashboard", "logs", "audit", "doctor")),
+    (
+        "Configure",
+        ("repos", "remove-repo", "trust", "config", "allow", "deny", "memory", "skills", "sandbox"),
+    ),
+    ("Maintain", ("migrate", "uninstall", "manifest", "workspace", "completion")),
+)
 
 # What it was called in the beginning.
 FORMER = MappingProxyType(
@@ -73,29 +87,31 @@ FORMER = MappingProxyType(
 )
 
 
-class LazyCommand(TyperCommand):
+class LazyCommand(Command):
     """Stands for a command in ``--help`` until somebody calls it."""
 
     def __init__(self, row: Row) -> None:
         super().__init__(row.name, help=row.help)
         self.row = row
 
-    def load(self) -> Command:
+    def load(self) -> AnyCommand:
         """The real command, imported."""
         module, _, attribute = self.row.target.partition(":")
         target: Any = getattr(importlib.import_module(module), attribute)
         if isinstance(target, typer.Typer):
             command = typer.main.get_command(target)
         else:
-            single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            single = App("", pretty_exceptions_enable=False)
             single.command(self.row.name, help=target.__doc__ or self.row.help)(target)
             command = typer.main.get_command(single)
         command.name = self.row.name
         return command
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(Group):
     """A group of LazyCommands, one per row of ``COMMANDS``."""
+
+    sections = SECTIONS
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -108,22 +124,18 @@ class LazyGroup(TyperGroup):
             args = [*FORMER[args[0]], *args[1:]]
         return super().parse_args(ctx, args)
 
-    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, AnyCommand | None, list[str]]:
         """Import the module of the command that was asked for, and of no other."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
 
-def build() -> Command:
+def build() -> AnyCommand:
     """The whole command line."""
-    app = typer.Typer(
-        cls=LazyGroup,
-        help=DESCRIPTION,
-        callback=_root,
-        invoke_without_command=True,
-        add_completion=False,
-        rich_markup_mode=None,
-    )
+    settings = {"help_option_names": list(HELP_NAMES)}
+    app = App(DESCRIPTION, LazyGroup, callback=_root, invoke_without_command=True, context_settings=settings)
     return typer.main.get_command(app)
 
 

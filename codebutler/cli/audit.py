@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -15,24 +15,24 @@ from codebutler.observe.chain import Break, Head, verify_all
 
 
 def run(
-    action: Annotated[str, typer.Argument(help="show, or verify the chain.")] = "show",
+    action: Annotated[
+        Literal["show", "verify"], typer.Argument(help="Show its end, or verify the chain.")
+    ] = "show",
     lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many lines from the end.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the end of the audit log, or verify that no line of it was changed, removed or inserted, and that it ends
     where it was left."""
     path = home().audit
-    if action not in ("show", "verify"):
-        raise typer.BadParameter("say `codebutler audit` or `codebutler audit verify`")
     if not path.is_file():
         if Head(path).read():
-            raise CodeButlerError(f"the audit log {path} was taken away")
-        raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` begins it")
+            raise CodeButlerError(f"the audit log {path} was removed")
+        raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` creates it")
     if action == "verify":
         broken = verify_all(path)
         if broken is not None:
             raise CodeButlerError(f"{broken.path}: {_told(broken)}")
-        say("The audit log is whole.")
+        say("Audit log verified.")
         return
     with path.open("rb") as file:
         last = [row for raw in deque(file, maxlen=lines) if (row := _row(raw)) is not None]

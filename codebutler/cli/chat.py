@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codebutler.cli.output import notice
+from codebutler.cli.which import known_repositories
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
 from codebutler.errors import EXIT_FAILED, RegistryError
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def run(
-    repo: Annotated[str, typer.Argument(help="A repository's name; not needed if there is one.")] = "",
+    repo: Annotated[
+        str,
+        typer.Argument(
+            help="A repository's name; not needed if there is one.", autocompletion=known_repositories
+        ),
+    ] = "",
     fresh: Annotated[
         bool | None,
         typer.Option(
@@ -28,12 +34,12 @@ def run(
             show_default=False,
         ),
     ] = None,
-    past: Annotated[int, typer.Option("-n", min=0, max=200, help="So many earlier messages are shown.")] = 10,
+    past: Annotated[int, typer.Option("-n", min=0, max=200, help="Number of earlier messages to show.")] = 10,
 ) -> None:
-    """Talk to a repository's agent here; it all stands in its channel's thread too.
+    """Talk to a repository's agent here; its channel in Slack shows the conversation too.
 
-    At a terminal: Ctrl-C stops the turn that runs, and leaves when none does; Ctrl-D leaves. A line that ends in a
-    backslash, or an open ``` fence, goes on with the next. A number decides what is asked, words do too.
+    At a terminal: Ctrl-C stops the running turn, or leaves if none runs; Ctrl-D leaves. A line that ends in a
+    backslash, or an open ``` fence, goes on with the next. Answer prompts by number or text.
 
     From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the turn.
     """

@@ -1,32 +1,74 @@
-"""``codebutler config``."""
+"""``codebutler config``: what is in force, and changing it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import typer
+from typer._click import Context
 
-from codebutler.cli.output import notice, print_json, say
+from codebutler.cli.command import HELP_NAMES, App, Group
+from codebutler.cli.output import ask, ask_hidden, is_interactive, notice, print_json, say
+from codebutler.cli.reload import reload_supervisor
+from codebutler.cli.repo_files import encode, prepare
 from codebutler.cli.surroundings import environment, home
-from codebutler.config.mask import mask_value, masked
-from codebutler.config.merge import leaves
-from codebutler.config.registry import Registry, find
+from codebutler.cli.which import known_repositories
+from codebutler.config.files import PrivateDir
+from codebutler.config.load import check_layer, parse_layer
+from codebutler.config.mask import is_secret, mask_value, masked
+from codebutler.config.merge import default_layer, leaves, put
+from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.registry import Registry, find, replace
 from codebutler.config.resolve import Resolved, resolve_global, resolve_repo
+from codebutler.config.trust import HOME_ONLY, digest
+from codebutler.errors import ConfigError
+
+Layer = dict[str, Any]
 
 
-def run(
-    name: Annotated[
-        str | None, typer.Argument(help="A repository's name; without it, the global one.")
+class ConfigGroup(Group):
+    """What is no command of it is the name of a repository to show."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """``config`` and ``config NAME`` are ``config show``."""
+        if not ctx.resilient_parsing and (not args or args[0] not in (*self.commands, *HELP_NAMES)):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+def known_keys(incomplete: str) -> list[str]:
+    """The keys of the configuration that begin so."""
+    keys = (".".join(path) for path, _ in leaves(default_layer().values))
+    return [key for key in keys if key.startswith(incomplete)]
+
+
+app = App("Show or change the configuration. Without a command it is shown.", ConfigGroup)
+KEY = typer.Argument(help="Its name, such as agent.default.", autocompletion=known_keys)
+REPO = typer.Option(help="Of this repository only; else of all.", autocompletion=known_repositories)
+
+
+@app.command()
+def show(
+    repo: Annotated[
+        str | None,
+        typer.Argument(
+            help="A repository's name; without it, the global one.", autocompletion=known_repositories
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the configuration in force, secrets masked, and where each value came from."""
     where = home()
-    if name is None:
+    if repo is None:
         resolved = resolve_global(where, environment())
     else:
-        resolved = resolve_repo(where, find(Registry(where).load(), name), environment())
+        resolved = resolve_repo(where, find(Registry(where).load(), repo), environment())
     for note in resolved.notes:
         notice(f"warning: {note}")
     if as_json:
@@ -43,6 +85,37 @@ def run(
             say(line)
 
 
+@app.command("set")
+def set_(
+    key: Annotated[str, KEY],
+    value: Annotated[
+        str | None,
+        typer.Argument(
+            help="Text, a number, true or false, a list with commas between, or JSON. Left out, it is asked for: "
+            "best for keys and tokens.",
+        ),
+    ] = None,
+    repo: Annotated[str, REPO] = "",
+) -> None:
+    """Set one value of the configuration, of all repositories or of one."""
+    if repo and key in HOME_ONLY:
+        raise ConfigError(f"{key} is set once for all repositories: leave --repo out")
+    text = _asked(key) if value is None else value
+    values = dict(leaves(change(repo, partial(with_value, key=key, text=text))))
+    value_now = mask_value(key, values.get(tuple(key.split("."))))
+    shown = msgspec.json.encode(value_now).decode() if value_now is not None else text
+    say(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
+    _after(key, repo)
+
+
+@app.command()
+def unset(key: Annotated[str, KEY], repo: Annotated[str, REPO] = "") -> None:
+    """Remove one value, so that its default applies again."""
+    change(repo, partial(without, key=key))
+    say(f"Unset {key}{f' for {repo}' if repo else ''}.")
+    _after(key, repo)
+
+
 def describe(resolved: Resolved) -> list[str]:
     """One line per key: its value as JSON, and its source."""
     pairs = []
@@ -53,3 +126,92 @@ def describe(resolved: Resolved) -> list[str]:
             pairs.append((".".join(path), value))
     shown = [(key, msgspec.json.encode(mask_value(key, value)).decode()) for key, value in pairs]
     return [f"{key} = {text}   # {resolved.provenance[key]}" for key, text in shown]
+
+
+def with_value(layer: Layer, key: str, text: str) -> Layer:
+    """The layer with that value, read as its key expects: text, JSON, or a list with commas between.
+
+    Raises ConfigError with what the key expects.
+    """
+    try:
+        return _with(layer, key, text)
+    except ConfigError as error:
+        fault = error
+    try:
+        return _with(layer, key, json.loads(text))
+    except ConfigError as error:
+        fault = error
+    except ValueError:
+        pass  # no JSON
+    try:
+        return _with(layer, key, [part.strip() for part in text.split(",") if part.strip()])
+    except ConfigError:
+        raise fault from None
+
+
+def _with(layer: Layer, key: str, value: object) -> Layer:
+    changed: Layer = json.loads(json.dumps(layer))
+    try:
+        put(changed, tuple(key.split(".")), value)
+    except (AttributeError, TypeError):
+        raise ConfigError(f"there is no key {key}: see `codebutler config`") from None
+    check_layer(changed, "not set")
+    return changed
+
+
+def without(layer: Layer, key: str) -> Layer:
+    """The layer without that key. Raises ConfigError if it is not in it."""
+    present = [(path, value) for path, value in leaves(layer) if ".".join(path) != key]
+    if len(present) == len(list(leaves(layer))):
+        raise ConfigError(f"{key} is not set there: `codebutler config` shows where each value comes from")
+    kept: Layer = {}
+    for path, value in present:
+        put(kept, path, value)
+    return kept
+
+
+def change(repo: str, edit: Callable[[Layer], Layer]) -> Layer:
+    """Write the edited file, the home's or the one of the repository of that name, and return what is in it now.
+
+    A repository's file that was trusted stays so: the owner makes the change. Raises ConfigError.
+    """
+    if not repo:
+        with home().ensure().open() as directory:
+            return _rewrite(directory, edit)[1]
+    registry = Registry(home())
+    entry = find(registry.load(), repo)
+    with prepare(RepoPaths(Path(entry.path))) as directory:
+        before, layer = _rewrite(directory, edit)
+    if before is not None and digest(before) != entry.digest:
+        notice(f"warning: its file was not trusted before: read it, then run `codebutler trust {repo}`")
+        return layer
+    # The digest of what we wrote, not of what is there by now: an agent may write, too.
+    channel = layer.get("slack", {}).get("channelID") or entry.channel_id
+    trusted = msgspec.structs.replace(entry, digest=digest(encode(layer)), channel_id=channel)
+    registry.update(partial(replace, entry=trusted))
+    return layer
+
+
+def _rewrite(directory: PrivateDir, edit: Callable[[Layer], Layer]) -> tuple[bytes | None, Layer]:
+    """What was in the file, None if it was absent, and what is in it now."""
+    before = directory.read(CONFIG_NAME)
+    layer = edit(parse_layer(before, str(directory.path / CONFIG_NAME)) if before is not None else {})
+    directory.write(CONFIG_NAME, encode(layer))
+    return before, layer
+
+
+def _after(key: str, repo: str) -> None:
+    """Say where something else overrides the file, and let the supervisor read it."""
+    where = home()
+    entry = find(Registry(where).load(), repo) if repo else None
+    resolved = resolve_repo(where, entry, environment()) if entry else resolve_global(where, environment())
+    source = resolved.provenance.get(key, "")
+    if source.startswith("environment") or source == str(where.env_file):
+        notice(f"warning: {key} is overridden by {source}")
+    reload_supervisor()
+
+
+def _asked(key: str) -> str:
+    if is_interactive():
+        return ask_hidden(f"{key} (hidden)") if is_secret(key) else ask(key)
+    return sys.stdin.readline().strip()

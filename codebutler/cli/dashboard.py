@@ -1,4 +1,4 @@
-"""`codebutler dashboard`: the page that shows how everything fares."""
+"""`codebutler dashboard`: opens the dashboard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def run(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print its address and a link as JSON.")] = False,
 ) -> None:
-    """Open the dashboard in a browser. The link lets one browser in, once; then the page stays open."""
+    """Open the dashboard in a browser. The link works once; the page then stays signed in."""
     found: list[DashboardReply] = []
 
     def take(reply: ControlReply) -> None:
@@ -29,6 +29,6 @@ def run(
             print_json({"url": reply.url, "link": reply.link})
             continue
         say(f"Dashboard: {reply.link}")
-        notice("The link opens once, within an hour; run this again for another.")
+        notice("This is a one-time link, valid for an hour; run this again for another.")
         if browser:
             webbrowser.open(reply.link)

@@ -1,20 +1,21 @@
-"""``codebutler doctor``: one line for each check."""
+"""``codebutler doctor``: what needs attention, and in a line what is in order."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
-from codebutler.cli.output import is_interactive, print_json, printable, say
+from codebutler.cli.output import is_interactive, print_json, printable
+from codebutler.cli.style import Style, painted
 from codebutler.cli.surroundings import environment, home
-from codebutler.protocol.findings import Finding
+from codebutler.protocol.findings import Finding, Level
 
-# Longest first where they are shown: the areas, and the levels.
-AREA_CHARS = 10
 CLEAR = "\r\x1b[K"
+STYLES: dict[Level, Style] = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
 def run(
@@ -22,21 +23,40 @@ def run(
     live: Annotated[
         bool, typer.Option("--live", help="Also have each installed agent answer once; may cost a little.")
     ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also show each check that is in order.")] = False,
 ) -> None:
-    """Check tokens, scopes, channels, agents, walls, stores, disk and clock; exit code 1 if something fails."""
+    """Check tokens, scopes, channels, agents, sandbox, stores, disk and clock; exit code 1 if something fails."""
     findings = asyncio.run(_examine(live=live, shown=not as_json))
     counts = {level: sum(each.level == level for each in findings) for level in ("ok", "warn", "FAIL")}
     if as_json:
         print_json({"ok": not counts["FAIL"], "counts": counts, "findings": findings})
     else:
-        say(f"{counts['ok']} ok, {counts['warn']} to look at, {counts['FAIL']} failed")
+        sys.stdout.writelines(f"{line}\n" for line in report(findings, every=every))
     if counts["FAIL"]:
         raise typer.Exit(1)
 
 
-def line_of(finding: Finding) -> str:
-    """A finding as it is printed."""
-    return f"{finding.level:<4}  {finding.area:<{AREA_CHARS}}  {finding.subject}: {finding.text}"
+def report(findings: Sequence[Finding], *, every: bool) -> Iterator[str]:
+    """The findings by area, what is in order in one line of its own unless ``every`` asks for each; the sums last."""
+    shown = [each for each in findings if every or each.level != "ok"]
+    for area in dict.fromkeys(each.area for each in shown):
+        yield painted(area.capitalize(), "bold")
+        yield from (_line(each) for each in shown if each.area == area)
+    fine = [each for each in findings if each.level == "ok"]
+    if fine and not every:
+        areas = ", ".join(dict.fromkeys(each.area for each in fine))
+        yield f"{painted('ok', 'green')}    {_counted(len(fine), 'check')}: {areas} (`--all` shows each)"
+    warned, failed = (sum(each.level == level for each in findings) for level in ("warn", "FAIL"))
+    yield f"{len(fine)} ok, {_counted(warned, 'warning')}, {failed} failed"
+
+
+def _line(finding: Finding) -> str:
+    level = painted(f"{finding.level:<4}", STYLES[finding.level])
+    return f"  {level}  {printable(finding.subject)}: {printable(finding.text)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 async def _examine(*, live: bool, shown: bool) -> list[Finding]:
@@ -44,14 +64,10 @@ async def _examine(*, live: bool, shown: bool) -> list[Finding]:
     from codebutler.doctor.run import examine
 
     findings = []
-    _progress("looking …", shown=shown)
+    _progress("Checking …", shown=shown)
     async for finding in examine(home(), environment(), SystemClock(), live=live):
         findings.append(finding)
-        if shown:
-            _progress("", shown=shown)
-            say(line_of(finding))
-            sys.stdout.flush()
-            _progress(f"{len(findings)} done, last: {finding.area} …", shown=shown)
+        _progress(f"{_counted(len(findings), 'check')} done, last: {finding.area} …", shown=shown)
     _progress("", shown=shown)
     return findings
 

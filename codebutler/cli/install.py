@@ -31,7 +31,7 @@ AGENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TO
 def run(
     show: Annotated[bool, typer.Option("--print", help="Only print the file that would be written.")] = False,
 ) -> None:
-    """Run the supervisor as a service of your session: started with it, restarted when it fails."""
+    """Run the supervisor as a user service: started when you log in, restarted when it fails."""
     where = home().ensure()
     manager, text = manager_of(where, environment())
     if show:
@@ -47,13 +47,17 @@ def run(
     report = settled(manager.report, time.sleep, time.monotonic)
     if report.state == "failed":
         raise CodeButlerError(f"the service does not start ({report.text}): see `codebutler logs`")
-    say("It runs." if report.state == "running" else "It is starting: see `codebutler status`.")
+    say(
+        "The service is running."
+        if report.state == "running"
+        else "The service is starting: see `codebutler status`."
+    )
     if advice := manager.advice():
         say(advice)
 
 
 def remove() -> None:
-    """Stop the service and take it away; the configuration, repositories and their data stay."""
+    """Stop and remove the service; the configuration, repositories and their data stay."""
     manager, _text = manager_of(home(), environment())
     if manager.uninstall():
         say(f"Stopped the service and removed {manager.file}. Your configuration and data are kept.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,11 +11,11 @@ from codebutler.cli.output import print_json, print_table, say
 from codebutler.cli.talk import talk
 from codebutler.control.messages import JobsReply, JobsRequest
 
-ACTIONS = ("run", "pause", "resume")
+Action = Literal["list", "run", "pause", "resume"]
 
 
 def run(
-    action: Annotated[str, typer.Argument(help="run, pause or resume; without it, the list.")] = "list",
+    action: Annotated[Action, typer.Argument(help="What to do; without it, the list.")] = "list",
     name: Annotated[str, typer.Argument(help="The job, as REPO/NAME where several have the name.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -23,9 +23,9 @@ def run(
     if action == "list":
         _list(as_json=as_json)
         return
-    if action not in ACTIONS or not name:
-        raise typer.BadParameter("say `codebutler jobs`, or `codebutler jobs run|pause|resume NAME`")
-    done = talk(JobsRequest(action=action, name=name), lambda _: None)  # type: ignore[arg-type] # checked above
+    if not name:
+        raise typer.BadParameter(f"say which: `codebutler jobs {action} NAME`", param_hint="NAME")
+    done = talk(JobsRequest(action=action, name=name), lambda _: None)
     say(done.text)
 
 
@@ -35,7 +35,7 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif not rows:
-        say("Nothing is scheduled: write jobs into .codebutler/jobs.yaml of a repository.")
+        say("Nothing is scheduled: define jobs in .codebutler/jobs.yaml of a repository.")
     else:
         print_table(("JOB", "CRON", "NEXT", "LAST", "STATE"), [_cells(row) for row in rows])
 

@@ -17,6 +17,7 @@ import typer
 
 from codebutler.cli.output import notice, print_json, say
 from codebutler.cli.surroundings import home
+from codebutler.cli.which import known_repositories
 from codebutler.config.registry import Registry, find
 from codebutler.errors import CodeButlerError
 
@@ -28,7 +29,9 @@ Filter = Callable[[str], bool]
 
 
 def run(
-    repo: Annotated[str | None, typer.Argument(help="Only this repository's lines.")] = None,
+    repo: Annotated[
+        str | None, typer.Argument(help="Only this repository's lines.", autocompletion=known_repositories)
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are added.")] = False,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many lines from the end.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, without --follow.")] = False,

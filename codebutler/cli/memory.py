@@ -11,15 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
+from codebutler.cli.command import App
 from codebutler.cli.output import notice, print_json, print_table, say
-from codebutler.cli.which import repository
+from codebutler.cli.which import known_repositories, repository
 from codebutler.errors import CodeButlerError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.operations import Change, apply, facts_of
 from codebutler.text.links import message_url
 
-app = typer.Typer(help="What is remembered about a repository.", add_completion=False, rich_markup_mode=None)
-NAME = typer.Argument(help="A repository's name; not needed if there is one.")
+app = App("Show what agents remember about a repository, and forget some of it.")
+NAME = typer.Argument(
+    help="A repository's name; not needed if there is one.", autocompletion=known_repositories
+)
 DAY_S = 86_400
 UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))
 
@@ -58,7 +61,7 @@ def show(
     if as_json:
         print_json([_told(number, entry) for number, entry in enumerate(entries, 1)])
     elif not entries:
-        say(f"Nothing is remembered: write it into {file.path}, one fact a line, each after a dash.")
+        say(f"Nothing is remembered yet: write it into {file.path}, one fact a line, each after a dash.")
     else:
         rows = [
             (str(number), entry.age(now), entry.text, entry.link) for number, entry in enumerate(entries, 1)
@@ -97,7 +100,7 @@ def _entries(file: MemoryFile) -> list[Entry]:
         # By name: the parent's packages do not know the worker's.
         recalled = importlib.import_module("codebutler_worker.memory.recalled").recall(file.repo)
     except CodeButlerError as error:
-        notice(f"where facts come from is not known: {error}")
+        notice(f"the origin of facts is unknown: {error}")
         return [Entry(fact) for fact in facts]
     return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
         Entry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread_ts, row.updated_at)

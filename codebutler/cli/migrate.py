@@ -14,6 +14,7 @@ from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import Step
 from codebutler.cli.surroundings import home
 from codebutler.cli.trust import vouched
+from codebutler.cli.which import known_repositories
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
@@ -23,7 +24,10 @@ from codebutler.errors import CodeButlerError
 
 def run(
     repo: Annotated[
-        str | None, typer.Argument(help="A repository's name or path; this directory if left out.")
+        str | None,
+        typer.Argument(
+            help="A repository's name or path; this directory if left out.", autocompletion=known_repositories
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="The home and every registered repository.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only say what would be done.")] = False,

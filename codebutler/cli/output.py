@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import msgspec
+
+from codebutler.cli.style import columns, painted, wrapped
+
+GAP = "  "
+NARROWEST = 8
 
 
 def say(line: str = "") -> None:
@@ -24,11 +30,24 @@ def print_json(value: object) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell; the last one is not padded."""
+    """Columns as wide as their widest cell; in a terminal that is narrower, the widest of them wrap."""
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
-    for row in (header, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        say("  ".join(cells).rstrip())
+    if sys.stdout.isatty():
+        widths = fitting(widths, columns())
+    for number, row in enumerate((header, *rows)):
+        cells = [wrapped(printable(cell), width) for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
+            line = GAP.join(padded).rstrip()
+            sys.stdout.write(f"{line if number else painted(line, 'bold')}\n")
+
+
+def fitting(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of columns that have ``room`` together: the widest give way, down to NARROWEST. Pure."""
+    widths, room = list(widths), room - len(GAP) * (len(widths) - 1)
+    while sum(widths) > room and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
 
 
 def printable(text: str) -> str:

@@ -19,9 +19,9 @@ def reload_supervisor() -> bool:
     except NotRunningError:
         return False
     except CodeButlerError as error:
-        notice(f"warning: the change is saved, but the running supervisor did not take it in: {error}")
+        notice(f"warning: the change is saved, but the running supervisor did not reload: {error}")
     else:
-        notice(f"The running supervisor took it in: {done.text}")
+        notice(f"Supervisor reloaded: {done.text}")
     return True
 
 

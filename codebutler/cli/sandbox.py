@@ -10,16 +10,17 @@ from typing import Annotated
 
 import typer
 
+from codebutler.cli.command import App
 from codebutler.cli.output import say
 from codebutler.errors import CodeButlerError
 from codebutler.runner import BASE, DOCKERFILE, RUNNER, TOOLS
 
-app = typer.Typer(help="The walls around agents.", add_completion=False, rich_markup_mode=None)
+app = App("Manage the sandbox.")
 
 
 @app.callback()
 def _group() -> None:
-    """The walls around agents."""
+    """Manage the sandbox."""
 
 
 @app.command()

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.talk import talk
+from codebutler.cli.which import known_repositories
 from codebutler.control.messages import SendRequest
 from codebutler.errors import EXIT_FAILED
 
 
 def run(
-    repo: Annotated[str, typer.Argument(help="A repository's name.")],
+    repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
     text: Annotated[str, typer.Argument(help="What to say; `-` reads it from standard input.")],
     wait: Annotated[bool, typer.Option("--wait", help="Print the answer; fail if the turn fails.")] = False,
 ) -> None:

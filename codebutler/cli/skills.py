@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from codebutler.cli.command import App
 from codebutler.cli.output import notice, print_json, print_table, printable_lines, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import encode, prepare
 from codebutler.cli.surroundings import environment, home
-from codebutler.cli.which import repository
+from codebutler.cli.which import known_repositories, repository
 from codebutler.config.files import PrivateDir
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
@@ -29,8 +30,11 @@ from codebutler.skills.skill import (
     template,
 )
 
-app = typer.Typer(help="What agents have been taught.", add_completion=False, rich_markup_mode=None)
-REPO = typer.Option(help="As this repository sees them; without it, as the whole installation does.")
+app = App("List skills; create, enable or disable one.")
+REPO = typer.Option(
+    help="As this repository sees them; without it, as the whole installation does.",
+    autocompletion=known_repositories,
+)
 SKILL = typer.Argument(help="The skill's name.")
 
 
@@ -108,10 +112,10 @@ def create(
     description: Annotated[str, typer.Option(help="What it does, and when to use it, in a sentence.")] = "",
     repo: Annotated[str, typer.Option(help="For this repository only; without it, for all.")] = "",
     code: Annotated[
-        bool, typer.Option("--code", help="With a program (skill.py) that runs behind the walls.")
+        bool, typer.Option("--code", help="With a program (skill.py) that runs in the sandbox.")
     ] = False,
 ) -> None:
-    """Begin a new skill: a file to fill in."""
+    """Create a skill: a file to fill in."""
     if not is_name(name):
         raise typer.BadParameter("a skill's name is small letters, digits and dashes, such as review-diff")
     if repo:

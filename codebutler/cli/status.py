@@ -15,7 +15,7 @@ from codebutler.text.amounts import used_of
 def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
-    """What the running supervisor does; exit code 1 when none runs."""
+    """Show what the running supervisor does; exit code 1 when none runs."""
     answers: list[dict[str, Any]] = []
 
     def take(reply: ControlReply) -> None:

@@ -12,6 +12,7 @@ import typer
 from codebutler.cli.output import say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import home
+from codebutler.cli.which import known_repositories
 from codebutler.config.load import parse_layer
 from codebutler.config.provenance import read_jobs
 from codebutler.config.registry import Registry, RepoEntry, find, replace
@@ -20,8 +21,15 @@ from codebutler.config.trust import digest, strip_untrusted
 from codebutler.skills.shelf import skills_digest
 
 
-def run(name: Annotated[str, typer.Argument(help="The repository's name, see `codebutler repos`.")]) -> None:
-    """Vouch for a repository's config, jobs.yaml and skills as they are now, including what loosens safety."""
+def run(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The repository's name, see `codebutler repos`.", autocompletion=known_repositories
+        ),
+    ],
+) -> None:
+    """Trust a repository's configuration, jobs.yaml and skills as they are now, including what loosens safety."""
     registry = Registry(home())
     entry, guarded = vouched(find(registry.load(), name))
     jobs = read_jobs(entry)

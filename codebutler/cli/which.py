@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.cli.surroundings import home
 from codebutler.config.registry import Registry, RepoEntry, find
-from codebutler.errors import RegistryError
+from codebutler.errors import CodeButlerError, RegistryError
 
 
 def repository(name: str = "") -> RepoEntry:
@@ -14,3 +14,11 @@ def repository(name: str = "") -> RepoEntry:
         names = ", ".join(entry.name for entry in entries) or "none; add one with `codebutler add-repo`"
         raise RegistryError(f"which repository? Registered: {names}")
     return find(entries, name or entries[0].name)
+
+
+def known_repositories(incomplete: str) -> list[str]:
+    """The names that begin so, for the shell's completion; none where the registry cannot be read."""
+    try:
+        return [entry.name for entry in Registry(home()).load() if entry.name.startswith(incomplete)]
+    except CodeButlerError:
+        return []

@@ -46,7 +46,7 @@ def check_repos(home: Home, table: RepoTable) -> Iterator[Finding]:
     for served in table.served:
         name, path = served.entry.name, Path(served.entry.path)
         if served.trusted:
-            yield ok("repos", name, f"{path}, its configuration is the trusted one")
+            yield ok("repos", name, f"{path}, configuration trusted")
         else:
             yield warn("repos", name, served.notes[0] if served.notes else f"see `codebutler trust {name}`")
         device = path.stat().st_dev

@@ -16,6 +16,8 @@ from codebutler.doctor.worker import check_worker, groups
 from codebutler.errors import ConfigError
 from codebutler.protocol.findings import Finding, fail, ok
 from codebutler.repos import AGENT_VARIABLES, RepoTable, with_env_file
+from codebutler.service.search_path import TERMINAL_PATH, login_shell, noted, search_path
+from codebutler.supervisor.lock import is_held
 
 # What of a repository is its own; the rest is the same for all with the same configuration.
 OWN = frozenset({"store"})
@@ -40,6 +42,7 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
         yield finding
     for finding in check_repos(home, table):
         yield finding
+    env = await _programs(home, env)
     everything = with_env_file(home, env)
     settings = [each.settings(everything) for each in table.served]
     if not settings:
@@ -50,6 +53,13 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
         ]
     async for finding in _workers(settings, home, env, live=live):
         yield finding
+
+
+async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the PATH of the supervisor: of the one that runs, or that would run."""
+    own = env.get("PATH", "")
+    running = is_held(home.lock) and noted(home)
+    return {**env, "PATH": running or await search_path(env, login_shell()), TERMINAL_PATH: own}
 
 
 def _without_slack(config: Config) -> Config:

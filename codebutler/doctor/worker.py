@@ -63,11 +63,11 @@ async def check_worker(
                 yield msgspec.json.decode(line, type=Finding)
         if await process.wait():
             last = (await errors).decode(errors="replace").strip().splitlines()[-1:]
-            yield fail("worker", names, f"the check broke off: {' '.join(last)[:300]}")
+            yield fail("worker", names, f"the check failed: {' '.join(last)[:300]}")
     except TimeoutError:
         yield fail("worker", names, f"the check did not end within {SILENCE_S:g} s")
     except msgspec.DecodeError as error:
-        yield fail("worker", names, f"the check said what nobody understands: {error}")
+        yield fail("worker", names, f"the check printed something unexpected: {error}")
     finally:
         errors.cancel()
         with contextlib.suppress(ProcessLookupError):

@@ -1,1 +1,1 @@
-"""CodeButler as a service of its user's session: systemd on Linux, launchd on macOS."""
+"""CodeButler as a user service, systemd on Linux, launchd on macOS; and where such a service looks for programs."""

@@ -49,6 +49,7 @@ KEPT_VARIABLES = frozenset(
         "TMPDIR",
         "TERM",
         "CODEBUTLER_HOME",
+        "CODEBUTLER_TERMINAL_PATH",
         "DOCKER_HOST",
         killpoints.VARIABLE,
     }

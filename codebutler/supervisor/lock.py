@@ -42,6 +42,17 @@ class SupervisorLock:
         os.close(self._fd)
 
 
+def is_held(path: Path) -> bool:
+    """Whether a supervisor runs, as far as can be known."""
+    try:
+        with SupervisorLock(path):
+            return False
+    except LockHeldError:
+        return True
+    except OSError:
+        return False
+
+
 def _pid_in(fd: int) -> int | None:
     text = os.pread(fd, 32, 0).decode(errors="replace").strip()
     return int(text) if text.isdigit() else None

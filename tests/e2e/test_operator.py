@@ -78,7 +78,7 @@ async def test_o04_new_tokens_without_a_restart(tmp_path: Path, git_repo: Path) 
         ts = built.workspace.say(channel, "list the files")
         await built.until_status(lambda status: "slack.botToken" in status["slack"]["trouble"])
         told = await built.run("setup", "--bot-token", bot, "--app-token", app)
-        assert "The running supervisor took it in" in told
+        assert "Supervisor reloaded" in told
         await built.answer(channel, ts, "README.md")
         built.workspace.hub.drop()
         await built.until_status(lambda status: status["slack"]["reconnects"] == 1)

@@ -53,7 +53,7 @@ async def test_s01_to_s04_a_service_lives_through_kills_and_hangs(tmp_path: Path
     require("bwrap")
     async with serviced(tmp_path) as (built, manager):
         channel = await built.add_repo(git_repo, "sample", agent=QUICK)
-        assert "It runs." in await built.run("install")
+        assert "The service is running." in await built.run("install")
         unit = unit_of(tmp_path)
         assert await manager.run("systemd-analyze", "--user", "verify", str(unit)) == ""
         assert "xox" not in unit.read_text()
@@ -70,7 +70,7 @@ async def test_s01_to_s04_a_service_lives_through_kills_and_hangs(tmp_path: Path
         quick = unit.parent / f"{unit.name}.d"
         quick.mkdir()
         (quick / "quick.conf").write_text("[Service]\nWatchdogSec=4\n")
-        assert "It runs." in await built.run("install")
+        assert "The service is running." in await built.run("install")
         await manager.until(unit.name, "NRestarts", "0")
         await signal_main(manager, unit.name, signal.SIGSTOP)
         await manager.until(unit.name, "NRestarts", "1", "2")

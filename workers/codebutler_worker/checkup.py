@@ -114,7 +114,9 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
         yield fail("sandbox", section.mode, str(error))
         return
     if sandbox.name == "none":
-        yield warn("sandbox", "none", "agents run without walls: set sandbox.mode to auto unless you must")
+        yield warn(
+            "sandbox", "none", "agents run without a sandbox: run `codebutler config set sandbox.mode auto`"
+        )
     else:
         yield walls_finding(sandbox.name)
     if section.readable:

@@ -111,11 +111,11 @@ class _Conversation:
         if not self._room.is_busy:
             return False
         if self._stopping:
-            notice("The turn is being stopped; how it ended stands in Slack.")
+            notice("Stopping; Slack shows how it ended.")
             return False
         self._stopping = True
         self._link.wish(self._room.say(STOP))
-        notice("(stopping the turn; Ctrl-C again leaves)")
+        notice("(stopping; Ctrl-C again leaves)")
         return True
 
     def _take(self, reply: ControlReply) -> None:
@@ -124,10 +124,8 @@ class _Conversation:
         match reply:
             case Opened(agent=agent, thread_ts=thread_ts):
                 self._is_open = True
-                again = (
-                    "This goes on with your last conversation (--new begins another). " if thread_ts else ""
-                )
-                notice(f"Talking to {self._repo}'s {agent}. {again}{HINT}")
+                again = "Continuing your last conversation (--new starts another). " if thread_ts else ""
+                notice(f"Connected to {self._repo} ({agent}). {again}{HINT}")
             case Posted(thread_ts=thread_ts):
                 self._keep_thread(thread_ts)
         if not self._room.is_busy:

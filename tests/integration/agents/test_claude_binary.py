@@ -21,7 +21,7 @@ def test_a_program_on_the_path_is_found(tmp_path: Path) -> None:
     real = program(tmp_path / "real" / "claude")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "claude").symlink_to(real)
-    assert find_binary("claude", f"{tmp_path}/bin", tmp_path / "repo") == real
+    assert find_binary("claude", f"{tmp_path}/bin", tmp_path / "repo", tmp_path) == real
 
 
 @pytest.mark.parametrize("path", [".", "", "node_modules/.bin", "..:.", ":"])
@@ -30,7 +30,7 @@ def test_a_relative_path_finds_nothing(tmp_path: Path, path: str, monkeypatch: p
     program(tmp_path / "node_modules" / ".bin" / "claude")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AgentUnavailableError, match="not installed"):
-        find_binary("claude", path, tmp_path / "elsewhere")
+        find_binary("claude", path, tmp_path / "elsewhere", tmp_path)
 
 
 @pytest.mark.parametrize("binary", ["./claude", "node_modules/.bin/claude"])
@@ -38,7 +38,7 @@ def test_a_relative_name_finds_nothing(tmp_path: Path, binary: str, monkeypatch:
     program(tmp_path / binary)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AgentUnavailableError, match="not installed"):
-        find_binary(binary, "/usr/bin", tmp_path / "elsewhere")
+        find_binary(binary, "/usr/bin", tmp_path / "elsewhere", tmp_path)
 
 
 def test_a_program_in_the_repository_is_refused(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_a_program_in_the_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bin" / "claude").symlink_to(planted)
     for path in (planted.parent, tmp_path / "bin"):
         with pytest.raises(AgentUnavailableError, match="lies in the repository"):
-            find_binary("claude", str(path), tmp_path / "repo")
+            find_binary("claude", str(path), tmp_path / "repo", tmp_path)

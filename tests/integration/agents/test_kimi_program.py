@@ -93,7 +93,7 @@ async def test_a_node_that_is_too_old_is_named(tmp_path: Path) -> None:
 async def test_a_script_without_its_interpreter_says_which(tmp_path: Path) -> None:
     script(tmp_path / "bin", "#!/usr/bin/env nodule\n")
     found = await of(tmp_path, f"{tmp_path}/bin:/usr/bin:/bin")
-    assert found.note == "kimi needs nodule, which is not in CodeButler's PATH"
+    assert found.note == "kimi needs nodule, which is not on the supervisor's PATH"
 
 
 async def test_a_rule_may_name_another_program(tmp_path: Path) -> None:

@@ -55,17 +55,26 @@ def test_it_can_be_read_by_people_too(connected: Cli, repo: Path) -> None:
     result = connected("doctor")
     lines = result.out.splitlines()
     assert result.code == 0
-    assert all(line.startswith(("ok    ", "warn  ")) for line in lines[:-1])
+    # What is in order is one line; what is not stands below its area.
+    assert [line[:4] for line in lines].count("ok  ") == 1
+    assert lines[lines.index("Supervisor") + 1].startswith(
+        "  warn  process: none runs: `codebutler supervise`"
+    )
     assert lines[-1].endswith("0 failed")
+    assert "\x1b" not in result.out
+    whole = connected("doctor", "--all").out.splitlines()
+    assert {line[:6] for line in whole[:-1]} >= {"  ok  ", "  warn"}
+    assert len(whole) > len(lines) + 8
+    assert whole[-1] == lines[-1]
 
 
 def test_who_waits_in_a_terminal_sees_it_go_on(connected: Cli, repo: Path) -> None:
-    shown = in_terminal(["doctor"], [], connected.home.root, {})
-    assert "looking …" in shown
+    shown = in_terminal(["doctor"], [], connected.home.root, {"TERM": "xterm", "NO_COLOR": ""})
+    assert "Checking …" in shown
     assert "done, last: slack …" in shown
-    # What goes on is overwritten by what was found.
+    # What goes on is overwritten by what was found, in colours.
     lines = [line.rpartition(CLEAR)[2].rstrip("\r") for line in shown.rstrip().split("\n")]
-    assert sum(line.startswith("ok    ") for line in lines) > 8
+    assert sum(line.startswith("\x1b[32mok\x1b[0m    ") for line in lines) == 1
     assert lines[-1].endswith("0 failed")
 
 

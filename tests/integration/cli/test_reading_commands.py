@@ -173,7 +173,7 @@ def test_audit_shows_the_last_lines_and_finds_a_change(cli: Cli) -> None:
     assert "rm -r build" in cli("audit", "-n", "1").out
     assert "make test" not in cli("audit", "-n", "1").out
     assert [row["text"] for row in json.loads(cli("audit", "--json").out)] == ["make test", "rm -r build"]
-    assert cli("audit", "verify").out == "The audit log is whole.\n"
+    assert cli("audit", "verify").out == "Audit log verified.\n"
     cli.home.audit.write_bytes(cli.home.audit.read_bytes().replace(b"make test", b"make wish"))
     said = cli("audit", "verify")
     assert (said.code, "line 2 does not fit" in said.err) == (1, True)

@@ -71,7 +71,7 @@ def test_a_running_supervisor_takes_each_change_in(connected: Cli, git_repo: Pat
         connected("setup", "--allow-user", "U0456DEF")
 
     assert recorder.requests == [ReloadRequest()] * 4
-    assert "The running supervisor took it in: 1 added" in added.err
+    assert "Supervisor reloaded: 1 added" in added.err
 
 
 def test_a_change_the_supervisor_refuses_is_still_saved(connected: Cli, git_repo: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_change_the_supervisor_refuses_is_still_saved(connected: Cli, git_repo
         result = connected("add-repo", str(git_repo), "--channel", "C0MINE000")
 
     assert result.code == 0
-    assert "did not take it in: the disk is full" in result.err
+    assert "did not reload: the disk is full" in result.err
     assert "repo" in connected("repos").out
 
 

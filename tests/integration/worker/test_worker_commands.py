@@ -48,7 +48,7 @@ def test_every_word_has_a_handler_and_every_handler_a_word() -> None:
     [
         ("help", "", "`!status`"),
         ("help", "", "Slack takes slash commands only outside threads"),
-        ("help", "stop", "`!stop [all]`: stop what runs"),
+        ("help", "stop", "`!stop [all]`: stop running"),
         ("help", "stpo", "Did you mean `!help stop`?"),
         ("ping", "", "pong from sample"),
         ("status", "", "*sample*: 0 running, 0 waiting, 0 queued"),
@@ -68,10 +68,10 @@ def test_every_word_has_a_handler_and_every_handler_a_word() -> None:
         ("agents", "", "❌ `kimi:` · install it"),
         ("diff", "", "not a git repository"),
         ("undo", "", "nothing to undo here"),
-        ("checks", "now", "`!checks` takes nothing after it"),
+        ("checks", "now", "`!checks` takes no argument"),
         ("statsu", "", "Did you mean `!status`?"),
         ("xyzzy", "", "Say `!help`"),
-        ("ping", "pong", "`!ping` takes nothing after it"),
+        ("ping", "pong", "`!ping` takes no argument"),
         ("stop", "everything", "`!stop [all]`"),
     ],
 )

@@ -8,7 +8,6 @@ import pytest
 
 from codebutler.config.programs import RUN, is_session, program_names, program_of
 from codebutler.config.schema import CommandRule, Config
-from codebutler.errors import AgentUnavailableError
 from codebutler.text.envelope import Envelope, parts_of
 from codebutler_worker.agents import teaching
 from codebutler_worker.agents.shell import command
@@ -51,17 +50,6 @@ def test_a_program_sees_no_key_and_nobodys_home() -> None:
     assert policy.home_paths == ()
     assert policy.own_terminal
     assert "PAGER" not in command.policy(AROUND, REPL, Path("/bin/x"), Path("/srv/repo"), OPEN).env
-
-
-def test_a_program_in_the_repository_is_not_found_by_name(tmp_path: Path) -> None:
-    planted = tmp_path / "repo" / "bin" / "tool"
-    planted.parent.mkdir(parents=True)
-    planted.write_text("#!/bin/sh\n")
-    planted.chmod(0o755)
-    with pytest.raises(AgentUnavailableError, match="tool is not installed"):
-        command.find("tool", f"{planted.parent}:relative/bin", tmp_path / "repo")
-    assert command.find("sh", "/usr/bin:/bin", tmp_path) in (Path("/usr/bin/sh"), Path("/bin/sh"))
-    assert command.find(str(planted), "", tmp_path / "elsewhere") == planted
 
 
 @pytest.mark.parametrize(

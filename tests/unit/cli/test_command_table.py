@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 
 from codebutler.__main__ import main
-from codebutler.cli.app import COMMANDS, LazyCommand, Row
+from codebutler.cli.app import COMMANDS, SECTIONS, LazyCommand, Row
 from codebutler.cli.output import printable
 
 
@@ -14,8 +18,39 @@ def test_every_command_can_be_loaded_and_explains_itself(
     assert LazyCommand(row).load().name == row.name
     assert main([row.name, "--help"]) == 0
     out = capsys.readouterr().out
-    assert f"codebutler {row.name}" in out
-    assert "--install-completion" not in out
+    assert out.startswith(f"Usage: codebutler {row.name}")
+    assert main([row.name, "-h"]) == 0
+    assert capsys.readouterr().out == out
+    # Nothing of a programming language, nothing that drives a terminal.
+    assert re.findall(r"<\w|\{\w+\}|list\[|\x1b", out) == []
+
+
+def test_every_command_of_a_group_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["skills", "create"], ["memory", "forget"], ["sandbox", "build"], ["config", "set"]):
+        assert main([*words, "-h"]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(f"Usage: codebutler {' '.join(words)} [OPTIONS]")
+        assert re.findall(r"<\w|\{\w+\}|list\[", out) == []
+
+
+def test_the_help_is_grouped_and_names_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-h"]) == 0
+    out = capsys.readouterr().out
+    names = re.findall(r"^  ([a-z][a-z-]*)  +[A-Z]", out, re.MULTILINE)
+    assert sorted(names) == sorted(row.name for row in COMMANDS)
+    assert [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")] == [
+        "Options:",
+        *(f"{heading}:" for heading, _ in SECTIONS),
+    ]
+
+
+def test_the_help_imports_no_command() -> None:
+    script = (
+        "import sys; from codebutler.__main__ import main; main(['-h']); print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert loaded & {"asyncio", "msgspec", "aiohttp", "rich", "codebutler.cli.config"} == set()
 
 
 def test_the_table_holds_each_name_once() -> None:

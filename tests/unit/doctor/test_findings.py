@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.cli.doctor import line_of
+from codebutler.cli.doctor import report
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection, SlackSection
 from codebutler.doctor.machine import disk_finding
 from codebutler.doctor.slack import clock_finding, scopes_finding
 from codebutler.doctor.worker import groups
-from codebutler.protocol.findings import fail
+from codebutler.protocol.findings import fail, ok, warn
 from codebutler.slack.inspection import TokenFacts, ahead_of
 from codebutler.slack.manifest import BOT_SCOPES
 from codebutler_worker.agents.survey import Survey
@@ -99,5 +99,39 @@ def test_repositories_that_differ_in_their_channel_only_are_looked_at_once() -> 
     assert [[each.name for each in group] for group in groups(given)] == [["one", "three"], ["two"], ["four"]]
 
 
-def test_a_line_says_how_it_is_first() -> None:
-    assert line_of(fail("slack", "bot token", "refused: do this")).startswith("FAIL  slack       bot token: ")
+FINDINGS = (
+    ok("home", "/h", "yours alone"),
+    warn("disk", "/h", "scarce"),
+    ok("slack", "bot token", "fine"),
+    fail("slack", "app token", "refused: do\x1b this"),
+    ok("home", "configuration", "can be used"),
+)
+
+
+def test_what_needs_attention_is_shown_by_area_and_the_rest_in_a_line() -> None:
+    assert list(report(FINDINGS, every=False)) == [
+        "Disk",
+        "  warn  /h: scarce",
+        "Slack",
+        "  FAIL  app token: refused: do? this",
+        "ok    3 checks: home, slack (`--all` shows each)",
+        "3 ok, 1 warning, 1 failed",
+    ]
+    assert list(report(FINDINGS[:1], every=False)) == [
+        "ok    1 check: home (`--all` shows each)",
+        "1 ok, 0 warnings, 0 failed",
+    ]
+
+
+def test_all_of_it_is_shown_by_area() -> None:
+    assert list(report(FINDINGS, every=True)) == [
+        "Home",
+        "  ok    /h: yours alone",
+        "  ok    configuration: can be used",
+        "Disk",
+        "  warn  /h: scarce",
+        "Slack",
+        "  ok    bot token: fine",
+        "  FAIL  app token: refused: do? this",
+        "3 ok, 1 warning, 1 failed",
+    ]

@@ -43,7 +43,7 @@ def test_the_one_with_a_key_for_conversations(config: Config, endpoint: Endpoint
 @pytest.mark.parametrize(
     ("config", "subject", "words"),
     [
-        (Config(), "off", "set native.apiKey, or KIMI_API_KEY in ~/.codebutler/.env"),
+        (Config(), "off", "run `codebutler config set kimi.apiKey`"),
         (Config(kimi=KIMI, memory=MemorySection(review="off")), "off", "memory.review is off"),
         (Config(native=NativeSection(preset="ollama")), "off", "set native.model"),
         (Config(kimi=KIMI), "kimi-k2.6", "at api.moonshot.ai"),

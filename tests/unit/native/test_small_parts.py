@@ -58,7 +58,7 @@ def test_a_key_goes_nowhere_but_where_it_belongs() -> None:
     "native", [{}, {"preset": "groq"}, {"preset": "openai", "api_key": "k"}, {"preset": "ollama"}]
 )
 def test_what_is_missing_is_said(native: dict[str, Any]) -> None:
-    with pytest.raises(AgentUnavailableError, match=r"set native\.(apiKey|model)"):
+    with pytest.raises(AgentUnavailableError, match=r"set (kimi|native)\.(apiKey|model)"):
         target(config(native))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.made import rule_of
-from codebutler_worker.agents.acp.surveyed import survey_kimi, survey_other
+from codebutler_worker.agents.acp.surveyed import survey_kimi
 from codebutler_worker.agents.claude.surveyed import survey_claude
-from codebutler_worker.agents.headless.surveyed import survey_headless
+from codebutler_worker.agents.headless.surveyed import survey_headless, survey_program
 from codebutler_worker.agents.native.presets import target
 from codebutler_worker.agents.survey import Survey
 
@@ -26,14 +26,14 @@ async def survey(settings: RepoSettings, home: Path) -> tuple[Survey, ...]:
         _image(config),
         _native(config),
         *await _protocol(settings, home),
-        *survey_headless(settings),
+        *survey_headless(settings, home),
     ]
     return tuple(sorted(found, key=lambda one: not one.ready))
 
 
 async def _protocol(settings: RepoSettings, home: Path) -> list[Survey]:
     rules = [rule for rule in settings.config.commands if rule_of(settings.config, rule.prefix) is rule]
-    found = [survey_other(rule, settings) for rule in rules]
+    found = [survey_program(rule, settings, home) for rule in rules]
     replaced = "kimi" in {
         rule.prefix for rule in settings.config.commands if rule.mode != "acp" or rule in rules
     }
@@ -43,7 +43,11 @@ async def _protocol(settings: RepoSettings, home: Path) -> list[Survey]:
 def _image(config: Config) -> Survey:
     own_service = config.openai.base_url != OpenAISection().base_url
     ready = bool(config.openai.api_key) or own_service
-    return Survey("image", ready=ready, note="" if ready else "set `openai.apiKey` to draw images")
+    return Survey(
+        "image",
+        ready=ready,
+        note="" if ready else "not set up: run `codebutler config set openai.apiKey` to generate images",
+    )
 
 
 def _native(config: Config) -> Survey:
@@ -51,4 +55,4 @@ def _native(config: Config) -> Survey:
         found = target(config)
     except AgentUnavailableError as error:
         return Survey("agent", ready=False, note=str(error))
-    return Survey("agent", ready=True, note=f"our own agent, over `{found.endpoint.model}`")
+    return Survey("agent", ready=True, note=f"the built-in agent, over `{found.endpoint.model}`")

@@ -16,7 +16,7 @@ from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp import ledger
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.probe import probe
-from codebutler_worker.agents.acp.programs import Program, look_up, program
+from codebutler_worker.agents.acp.programs import Program, program
 from codebutler_worker.agents.acp.versions import INSTALL
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import Tokens
@@ -25,6 +25,7 @@ from codebutler_worker.agents.native.prices import cost_usd, price_of
 from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.service import BEARER, Service
 from codebutler_worker.egress.way import HERE, Way
+from codebutler_worker.programs.lookup import look_up, missing, path_of
 from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
@@ -83,7 +84,7 @@ class Kimi:
         self._settings = settings
         self._home = home
         self._agent_env = agent_env
-        self._path = agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+        self._path = path_of(agent_env)
         self._program: Program | None = None
         self._probing = asyncio.Lock()
 
@@ -178,8 +179,10 @@ class Kimi:
         """The program. Raises AgentUnavailableError with what to do."""
         binary = look_up(self._settings.binary, self._path, workdir)
         if binary is None:
-            raise AgentUnavailableError(f"Kimi Code is not installed: run `{INSTALL}`")
-        if binary.is_relative_to(workdir):
+            configure = "run `codebutler config set kimi.binary {path}`"
+            named = self._settings.binary
+            raise missing(self.title, named, self._home, install=f"run `{INSTALL}`", configure=configure)
+        if binary.resolve().is_relative_to(workdir):
             raise AgentUnavailableError(
                 f"{binary} lies in the repository, where agents may write: install Kimi Code elsewhere"
             )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from codebutler.config.schema import CommandRule
-from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.kind import Account
-from codebutler_worker.agents.acp.programs import look_up, program
+from codebutler_worker.agents.acp.programs import program
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.lookup import look_up, missing_rule, path_of
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 PASSED_ON = frozenset(
@@ -42,7 +41,7 @@ class Other:
         self._rule = rule
         self._home = home
         self._agent_env = agent_env
-        self._path = agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+        self._path = path_of(agent_env)
 
     def service(self, token: str) -> Service | None:  # noqa: ARG002 - the port's
         """It keeps its login itself: no key of it is ours."""
@@ -55,9 +54,7 @@ class Other:
         del service
         binary = look_up(self._rule.binary, self._path, request.workdir)
         if binary is None:
-            raise AgentUnavailableError(
-                f"{self._rule.binary} is not installed: install it, or give its absolute path in `commands`"
-            )
+            raise missing_rule(self._rule.binary, self._home)
         found = program(binary, self._path, request.workdir, self._home)
         passed = {key: value for key, value in self._agent_env.items() if key in PASSED_ON}
         kept = tuple(self._home / path for path in self._rule.home_paths)

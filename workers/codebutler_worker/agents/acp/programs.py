@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
+from codebutler_worker.programs.lookup import look_up
 from codebutler_worker.programs.program import program_root
 
 FIRST_LINE_BYTES = 256
@@ -22,22 +22,14 @@ class Program:
     readable: tuple[Path, ...]
 
 
-def look_up(binary: str, path: str, repo: Path) -> Path | None:
-    """The program by name in ``path`` or by its absolute path, links resolved; None if there is none.
-
-    Relative entries of ``path`` do not count, and of ``repo`` none does: an agent may have put it there.
-    """
-    entries = [Path(entry) for entry in path.split(os.pathsep)]
-    trusted = [str(entry) for entry in entries if entry.is_absolute() and not entry.is_relative_to(repo)]
-    found = shutil.which(binary, path=os.pathsep.join(trusted) or os.devnull)
-    return Path(found).resolve() if found and Path(found).is_absolute() else None
-
-
 def program(binary: Path, path: str, repo: Path, home: Path) -> Program:
-    """How to call ``binary``. What `env` would look up by name is looked up here, by the same rules as the program.
+    """How to call ``binary``. What `env` would look up by name is looked up here, by the same rules as the program,
+    and beside it, where nvm and its like keep a program's Node.
 
     Raises AgentUnavailableError if the interpreter that a script names is not there.
     """
+    path = os.pathsep.join((path, str(binary.parent)))
+    binary = binary.resolve()
     words = interpreter(first_line(binary))
     readable = [root_of(binary, home)]
     if not words:
@@ -47,7 +39,10 @@ def program(binary: Path, path: str, repo: Path, home: Path) -> Program:
         found = look_up(named[0], path, repo) if named else None
         if found is None:
             wanted = named[0] if named else "interpreter"
-            raise AgentUnavailableError(f"{binary.name} needs {wanted}, which is not in CodeButler's PATH")
+            raise AgentUnavailableError(
+                f"{binary.name} needs {wanted}, which is not on the supervisor's PATH"
+            )
+        found = found.resolve()
         return Program((str(found), *named[1:], str(binary)), (*readable, found))
     runs = Path(words[0])
     # A link into another installation, as of a virtual environment: that one is needed too.

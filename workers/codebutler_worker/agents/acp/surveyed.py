@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
-from codebutler.config.schema import CommandRule, RepoSettings
+from codebutler.config.schema import RepoSettings
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.made import kimi_of
 from codebutler_worker.agents.acp.probe import ask_version
-from codebutler_worker.agents.acp.programs import look_up
 from codebutler_worker.agents.acp.versions import judge
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.versions import dotted, version_in
 
-LOGIN = "log in by running `kimi login` on this machine, or set kimi.apiKey"
+LOGIN = "not logged in: run `kimi login` on this machine, or `codebutler config set kimi.apiKey` for a key"
 
 
 async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
@@ -34,15 +32,6 @@ async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
     if not section.api_key and not await asyncio.to_thread(_has_login, home):
         return Survey(kimi.name, ready=False, note=LOGIN, version=shown)
     return Survey(kimi.name, ready=True, note=note, version=shown)
-
-
-def survey_other(rule: CommandRule, settings: RepoSettings) -> Survey:
-    """An agent of the configuration: all that can be known of it without starting it is whether it is there."""
-    path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
-    if look_up(rule.binary, path, Path(settings.path)) is None:
-        note = f"{rule.binary} is not installed: install it, or give its absolute path in `commands`"
-        return Survey(rule.prefix, ready=False, note=note)
-    return Survey(rule.prefix, ready=True, note=rule.description)
 
 
 def _has_login(home: Path) -> bool:

@@ -11,7 +11,7 @@ FLOOR = (2, 0, 2)
 TESTED = (2, 1, 0)
 NODE_FLOOR = (22, 19, 0)
 PACKAGE = "@moonshot-ai/kimi-code"
-INSTALL = f"npm install -g {PACKAGE}@{'.'.join(map(str, TESTED))}"
+INSTALL = f"npm install -g --prefix ~/.local {PACKAGE}@{'.'.join(map(str, TESTED))}"
 
 KNOWN = Known("Kimi Code", FLOOR, TESTED, INSTALL)
 
@@ -42,6 +42,6 @@ def judge_node(said: str) -> None:
     version = version_in(said)
     if version is not None and version < NODE_FLOOR:
         raise AgentUnavailableError(
-            f"Kimi Code needs Node {dotted(NODE_FLOOR)} or newer, and CodeButler's PATH has {dotted(version)} first: "
-            "install a newer Node and put it first in the PATH"
+            f"Kimi Code needs Node {dotted(NODE_FLOOR)} or newer, and the supervisor's PATH has {dotted(version)} "
+            "first: install a newer Node and put it first in your PATH"
         )

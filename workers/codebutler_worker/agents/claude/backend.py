@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -32,6 +31,7 @@ from codebutler_worker.agents.verdict import STOPPED, Verdict
 from codebutler_worker.agents.watch import Limits
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
+from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Network, Sandbox
 
@@ -68,7 +68,7 @@ class ClaudeBackend:
         self._home = home
         self._agent_env = agent_env
         self._clock = clock
-        self._path = agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+        self._path = path_of(agent_env)
         self._limits = limits or Limits(settings.timeout * 60)
         self.outlet = Outlet()
         """How its processes reach their model, and what else."""
@@ -213,7 +213,7 @@ class ClaudeBackend:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""
         async with self._probing:
             if self._around is None:
-                binary = find_binary(self._settings.binary, self._path, workdir)
+                binary = find_binary(self._settings.binary, self._path, workdir, self._home)
                 around = command.Surroundings(binary, self._home, self._path, self._agent_env)
                 if note := await probe(binary, command.environment(around), workdir):
                     log.warning(note)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.versions import Known, Version, version_in
+from codebutler_worker.programs.lookup import look_up, missing
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch
 
 FLOOR = (2, 1, 197)
 TESTED = (2, 1, 328)
-INSTALL = "npm install -g @anthropic-ai/claude-code@" + ".".join(map(str, TESTED))
+INSTALL = "npm install -g --prefix ~/.local @anthropic-ai/claude-code@" + ".".join(map(str, TESTED))
 PROBE_S = 20.0
 
 KNOWN = Known("Claude Code", FLOOR, TESTED, INSTALL)
@@ -28,18 +27,18 @@ def judge_version(version: Version | None) -> str:
     return KNOWN.judge(version)
 
 
-def find_binary(binary: str, path: str, repo: Path) -> Path:
-    """The program itself, links resolved. Raises AgentUnavailableError with the line that installs it.
+def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
+    """The program itself, links resolved. Raises AgentUnavailableError with what to do. ``home`` is the user's.
 
     Relative entries of ``path`` do not count, and what lies in ``repo`` is refused: it is asked for its version
     outside any sandbox, and an agent may have written it.
     """
-    entries = (entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
-    found = shutil.which(binary, path=os.pathsep.join(entries) or os.devnull)
-    if not found or not Path(found).is_absolute():
-        raise AgentUnavailableError(f"Claude Code is not installed: run `{INSTALL}`")
-    program = Path(found).resolve()
-    if any(place.is_relative_to(repo) for place in (program, Path(found))):
+    found = look_up(binary, path)
+    if found is None:
+        configure = "run `codebutler config set claude.binary {path}`"
+        raise missing("Claude Code", binary, home, install=f"run `{INSTALL}`", configure=configure)
+    program = found.resolve()
+    if any(place.is_relative_to(repo) for place in (program, found)):
         raise AgentUnavailableError(
             f"{found} lies in the repository, where agents may write: install Claude Code elsewhere"
         )

@@ -8,13 +8,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.claude.probe import ask_version, find_binary, judge_version
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.versions import dotted
+from codebutler_worker.programs.lookup import path_of
 
-LOGIN = "log in by running `claude` once on this machine, or set ANTHROPIC_API_KEY in `~/.codebutler/.env`"
+LOGIN = "not logged in: run `claude auth login` on this machine, or put ANTHROPIC_API_KEY into {env_file}"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 CREDENTIALS = ".claude/.credentials.json"
 
@@ -23,15 +25,15 @@ async def survey_claude(settings: RepoSettings, home: Path) -> Survey:
     """Its program, its version, its key or login."""
     env, repo = settings.agent_env, Path(settings.path)
     try:
-        path = env.get("PATH") or os.environ.get("PATH", os.defpath)
-        binary = find_binary(settings.config.claude.binary, path, repo)
+        binary = find_binary(settings.config.claude.binary, path_of(env), repo, home)
         version = await ask_version(binary, dict(env), repo)
         note = judge_version(version)
     except (AgentUnavailableError, SandboxUnavailableError) as error:
         return Survey("claude", ready=False, note=str(error))
     shown = dotted(version) if version else ""
     if not await asyncio.to_thread(_logged_in, env, home):
-        return Survey("claude", ready=False, note=LOGIN, version=shown)
+        note = LOGIN.format(env_file=Home.from_env(os.environ).env_file)
+        return Survey("claude", ready=False, note=note, version=shown)
     return Survey("claude", ready=True, note=note, version=shown)
 
 

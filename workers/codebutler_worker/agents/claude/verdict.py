@@ -11,7 +11,7 @@ from codebutler_worker.agents.verdict import STOPPED, Verdict, one_line
 
 LOG_IN = (
     "Claude Code is not logged in, or its login has expired: run `claude auth login` on the machine as the user who "
-    "runs CodeButler, or put ANTHROPIC_API_KEY into `~/.codebutler/.env` and restart; then press Continue."
+    "runs CodeButler, then press Continue."
 )
 MAX_TURNS = "Stopped at the limit of model turns (claude.maxTurns): press Continue to go on."
 AS_ROOT = (

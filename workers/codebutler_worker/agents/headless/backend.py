@@ -10,8 +10,8 @@ from pathlib import Path
 
 from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule
-from codebutler.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.agents.acp.programs import Program, look_up, program
+from codebutler.errors import CodeButlerError
+from codebutler_worker.agents.acp.programs import Program, program
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.command import Call, call, remembers
 from codebutler_worker.agents.record import SessionLog, SessionLogs
@@ -20,6 +20,7 @@ from codebutler_worker.agents.shell.command import PASSED_ON, Surroundings
 from codebutler_worker.agents.shell.hearing import Stripper
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.lookup import look_up, missing_rule
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
@@ -140,9 +141,7 @@ class HeadlessBackend:
     def _found(self, workdir: Path) -> Program:
         binary = look_up(self._rule.binary, self._around.path, workdir)
         if binary is None:
-            raise AgentUnavailableError(
-                f"{self._rule.binary} is not installed: install it, or give its absolute path in `commands`"
-            )
+            raise missing_rule(self._rule.binary, self._around.home)
         return program(binary, self._around.path, workdir, self._around.home)
 
     def _policy(self, turn: TurnRequest, found: Program, way: Way) -> SandboxPolicy:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from codebutler.clock import Clock
@@ -11,6 +10,7 @@ from codebutler_worker.agents.headless.backend import HeadlessBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.egress.outlet import for_agents
+from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.port import Sandbox
 
 
@@ -19,7 +19,7 @@ def headless_backend(
 ) -> HeadlessBackend:
     """The agent behind ``rule``'s prefix. Raises SandboxUnavailableError."""
     config = settings.config
-    path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+    path = path_of(settings.agent_env)
     around = Surroundings(home, path, settings.agent_env)
     backend = HeadlessBackend(rule, sandbox, around, clock, config.session.timeout_minutes * 60)
     backend.outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from codebutler.config.programs import is_headless
 from codebutler.config.schema import CommandRule, RepoSettings
-from codebutler.errors import AgentUnavailableError
-from codebutler_worker.agents.shell.command import find
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.programs.lookup import look_up, missing_rule, path_of
 
 
-def survey_headless(settings: RepoSettings) -> list[Survey]:
+def survey_headless(settings: RepoSettings, home: Path) -> list[Survey]:
     """Every agent of this kind, and whether its program is there."""
-    path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
-    return [_survey(rule, path, settings) for rule in settings.config.commands if is_headless(rule)]
+    return [survey_program(rule, settings, home) for rule in settings.config.commands if is_headless(rule)]
 
 
-def _survey(rule: CommandRule, path: str, settings: RepoSettings) -> Survey:
-    try:
-        find(rule.binary, path, Path(settings.path))
-    except AgentUnavailableError as error:
-        return Survey(rule.prefix, ready=False, note=str(error))
+def survey_program(rule: CommandRule, settings: RepoSettings, home: Path) -> Survey:
+    """An agent of the configuration: all that can be known of it without starting it is whether it is there."""
+    if look_up(rule.binary, path_of(settings.agent_env), Path(settings.path)) is None:
+        return Survey(rule.prefix, ready=False, note=str(missing_rule(rule.binary, home)))
     return Survey(rule.prefix, ready=True, note=rule.description)

@@ -22,6 +22,7 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.egress.outlet import for_tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
+from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.add_subgoal import AddSubgoal
@@ -52,7 +53,7 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     model = OpenAIModel(found.endpoint, clock, env)
     price = price_of(native.prices, found.endpoint.model)
     thinker = Thinker(model=model, context=found.context, cost=lambda reply: cost_usd(reply.tokens, price))
-    path = env.get("PATH") or os.environ.get("PATH", os.defpath)
+    path = path_of(env)
     outlet = for_tools(config.sandbox, sandbox.name, env)
     walls = Walls(sandbox, partial(_policy, home, path, dict(env)), outlet)
     habits = Habits(

@@ -63,7 +63,8 @@ def target(config: Config) -> Target:
     if not model:
         raise AgentUnavailableError("the native agent has no model: set native.model")
     if preset.needs_key and not key:
-        raise AgentUnavailableError(f"the native agent has no key: set native.apiKey{_hint(native.preset)}")
+        key_name = _key_name(native.preset) if own else "native.apiKey"
+        raise AgentUnavailableError(f"the native agent has no key: run `codebutler config set {key_name}`")
     endpoint = Endpoint(base_url, model, key, preset.replay_reasoning, preset.answer_tokens)
     return Target(endpoint, native.context_tokens or preset.context)
 
@@ -86,5 +87,5 @@ def _model(config: Config, preset: Preset) -> str:
     return (config.kimi.model if config.native.preset == KIMI else "") or preset.model
 
 
-def _hint(preset: str) -> str:
-    return {KIMI: ", or KIMI_API_KEY in ~/.codebutler/.env", OPENAI: ", or OPENAI_API_KEY"}.get(preset, "")
+def _key_name(preset: str) -> str:
+    return {KIMI: "kimi.apiKey", OPENAI: "openai.apiKey"}.get(preset, "native.apiKey")

@@ -26,6 +26,7 @@ from codebutler_worker.agents.shell.hearing import Hearing
 from codebutler_worker.agents.shell.run import GONE, Pace, Run
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.lookup import look_up, missing_rule
 from codebutler_worker.programs.pty import PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox
 
@@ -99,7 +100,9 @@ class ShellBackend:
     async def _events(self, turn: TurnRequest, log: SessionLog, way: Way) -> AsyncGenerator[AgentEvent]:
         interactive = self._rule.mode == "interactive"
         text = "\n\n".join(part for part in (self._instructions, turn.prompt) if part)
-        binary = command.find(self._rule.binary, self._around.path, turn.workdir)
+        binary = look_up(self._rule.binary, self._around.path, turn.workdir)
+        if binary is None:
+            raise missing_rule(self._rule.binary, self._around.home)
         words = (*PROGRAM, *command.argv(self._rule, binary, text))
         policy = command.policy(self._around, self._rule, binary, turn.workdir, way)
         launch = self._sandbox.wrap(words, replace(policy, conversation=turn.conversation))

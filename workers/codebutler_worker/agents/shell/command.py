@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from codebutler.config.schema import CommandRule
-from codebutler.errors import AgentUnavailableError
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import SandboxPolicy
@@ -60,21 +57,6 @@ def policy(around: Surroundings, rule: CommandRule, binary: Path, workdir: Path,
         network=way.network,
         own_terminal=True,
     )
-
-
-def find(binary: str, path: str, repo: Path) -> Path:
-    """The program, by name in ``path`` or by its absolute path. Raises AgentUnavailableError.
-
-    What lies in the repository is not taken by name: an agent may have put it there.
-    """
-    entries = [entry for entry in path.split(os.pathsep) if Path(entry).is_absolute()]
-    outside = [entry for entry in entries if not Path(entry).is_relative_to(repo)]
-    found = shutil.which(binary, path=os.pathsep.join(outside) or os.devnull)
-    if not found or not Path(found).is_absolute():
-        raise AgentUnavailableError(
-            f"{binary} is not installed: install it, or give its absolute path in `commands`"
-        )
-    return Path(found)
 
 
 def is_key(text: str) -> bool:

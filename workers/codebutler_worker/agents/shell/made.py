@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from codebutler.clock import Clock
@@ -14,6 +13,7 @@ from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.egress.outlet import for_agents, for_commands
+from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.port import Sandbox
 
 
@@ -23,7 +23,7 @@ def shell_backend(
     """The agent behind ``rule``'s prefix. Checks run what agents wrote, so they reach what agents reach."""
     config = settings.config
     repo = Path(settings.path)
-    path = settings.agent_env.get("PATH") or os.environ.get("PATH", os.defpath)
+    path = path_of(settings.agent_env)
     taught = instructions(repo, config.envelope.prompt_file) if rule.envelope else ""
     pace = Pace(
         flush_s=config.output.flush_interval_ms / 1000,

@@ -1,0 +1,122 @@
+"""A command and a group of commands with help of our own: plain names for what they take, grouped, as wide as the
+terminal. `typer`'s own needs a large library or shows the types of a program."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import typer
+from typer._click import Command as AnyCommand
+from typer._click import Context, HelpFormatter
+from typer.core import TyperCommand, TyperGroup
+
+from codebutler.cli.style import TEXT_COLUMNS, columns, definitions, painted, wrapped
+
+HELP_NAMES = ("-h", "--help")
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def __init__(self, name: str | None, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        for parameter in self.params:
+            parameter.metavar = metavar(parameter)
+
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """All of it."""
+        formatter.write("\n".join(_lines(self, ctx)))
+
+
+class Group(TyperGroup):
+    """Several commands under one name. ``sections``: their names under headings; what is in none stands last."""
+
+    sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """All of it."""
+        lines = _lines(self, ctx)
+        for heading, names in self._headed():
+            rows = [(name, self.commands[name].get_short_help_str(200)) for name in names]
+            lines += ["", painted(f"{heading}:", "bold"), *definitions(rows, "cyan")]
+        formatter.write("\n".join(lines))
+
+    def _headed(self) -> Iterable[tuple[str, list[str]]]:
+        left = [name for name, command in self.commands.items() if not command.hidden]
+        for heading, names in self.sections:
+            here = [name for name in names if name in left]
+            left = [name for name in left if name not in here]
+            if here:
+                yield heading, here
+        if left:
+            yield "Other commands" if self.sections else "Commands", left
+
+
+class App(typer.Typer):
+    """A group whose commands look like ours."""
+
+    def __init__(self, text: str, cls: type[Group] = Group, **settings: Any) -> None:
+        super().__init__(cls=cls, help=text, add_completion=False, rich_markup_mode=None, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        """As typer's."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
+def metavar(parameter: Any) -> str:
+    """What a person writes for its value: its choices, N for a number, else a word of its name in capitals."""
+    if parameter.metavar:
+        return str(parameter.metavar)
+    if parameter.param_type_name == "argument":
+        return str(parameter.name).upper()
+    described = parameter.type_descriptor
+    if described.choices is not None:
+        return "|".join(map(str, described.choices))
+    if described.annotation in (int, float):
+        return "N"
+    return str(max(parameter.opts, key=len)).rpartition("-")[2].upper()
+
+
+def _lines(command: AnyCommand, ctx: Context) -> list[str]:
+    """Usage, what it does, its arguments and options."""
+    width = min(columns(), TEXT_COLUMNS)
+    parameters = [each for each in command.get_params(ctx) if not getattr(each, "hidden", False)]
+    arguments = [each for each in parameters if each.param_type_name == "argument"]
+    options = [each for each in parameters if each.param_type_name == "option"]
+    words = [ctx.command_path, "[OPTIONS]", *map(_usage, arguments)]
+    lines = [
+        f"{painted('Usage:', 'bold')} {' '.join(words)}{' COMMAND …' if isinstance(command, Group) else ''}"
+    ]
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        lines += ["", *wrapped(" ".join(paragraph.split()), width)]
+    for heading, rows in (("Arguments", map(_argument, arguments)), ("Options", map(_option, options))):
+        if shown := list(rows):
+            lines += ["", painted(f"{heading}:", "bold"), *definitions(shown, "cyan")]
+    return lines
+
+
+def _usage(argument: Any) -> str:
+    name = f"{argument.metavar}…" if argument.nargs != 1 else str(argument.metavar)
+    return name if argument.required else f"[{name}]"
+
+
+def _argument(argument: Any) -> tuple[str, str]:
+    choices = argument.type_descriptor.choices
+    text = _text(argument)
+    return str(argument.metavar), f"{text} [{', '.join(map(str, choices))}]" if choices else text
+
+
+def _option(option: Any) -> tuple[str, str]:
+    names = ", ".join(sorted(option.opts, key=len))
+    if option.secondary_opts:
+        names += f" / {', '.join(option.secondary_opts)}"
+    value = "" if option.is_flag else f" {option.metavar or metavar(option)}"
+    return f"{names}{value}", _text(option)
+
+
+def _text(parameter: Any) -> str:
+    default, text = parameter.default, parameter.help or ""
+    is_told = isinstance(default, (int, str)) and not isinstance(default, bool) and default
+    return f"{text} [default: {default}]" if is_told else text
