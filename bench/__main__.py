@@ -17,6 +17,7 @@ from bench import (
     click,
     containers,
     edits,
+    first,
     flood,
     many,
     memory,
@@ -36,6 +37,7 @@ from tests.ordinary import open_the_way
 MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "start": start.measure,
     "ack": ack.measure,
+    "first": first.measure,
     "turn": turn.measure,
     "click": click.measure,
     "edits": edits.measure,

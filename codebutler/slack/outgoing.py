@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -64,6 +64,19 @@ def content_of(operation: Operation) -> str:
 def supersedes(newer: Operation, older: Operation) -> bool:
     """Does ``newer`` make ``older`` pointless if that has not been sent yet?"""
     return isinstance(newer, Update) and isinstance(older, Update) and newer.target_ts == older.target_ts
+
+
+def in_order(waiting: Sequence[Operation]) -> list[int]:
+    """The places of operations of one lane as they should go: a post that can wait goes after the others, unless
+    something else is to follow it in its own thread."""
+    needed = {item_of(each) for each in waiting if not _can_wait(each)}
+    return sorted(
+        range(len(waiting)), key=lambda at: _can_wait(waiting[at]) and item_of(waiting[at]) not in needed
+    )
+
+
+def _can_wait(operation: Operation) -> bool:
+    return isinstance(operation, Post) and operation.can_wait
 
 
 def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:

@@ -44,11 +44,18 @@ class Draft:
         """Now, as rows keep it."""
         return iso(self.now)
 
-    def post(self, place: Place, message: Message | str, *, after: str | None = None) -> str:
-        """Say something in the place's thread, once the operation ``after`` is done; returns the operation's id."""
+    def post(
+        self, place: Place, message: Message | str, *, after: str | None = None, can_wait: bool = False
+    ) -> str:
+        """Say something in the place's thread, once the operation ``after`` is done; returns the operation's id.
+        ``can_wait``: see Post."""
         content = Message(message) if isinstance(message, str) else message
         post = Post(
-            text=content.text, blocks=content.blocks, thread_ts=place.thread_ts, only_for=place.only_for
+            text=content.text,
+            blocks=content.blocks,
+            thread_ts=place.thread_ts,
+            only_for=place.only_for,
+            can_wait=can_wait,
         )
         return self.add(place, post, after)
 
