@@ -45,7 +45,8 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
 
 async def _signs(product: Scene, pace: Pace, *, sleeps: bool = False) -> tuple[list[float], list[float]]:
     """Milliseconds to the first reaction, and to the answer of a command, of several messages each."""
-    reactions, answers = [], []
+    reactions: list[float] = []
+    answers: list[float] = []
     for _ in range(pace.wakes):
         for taken, measured in ((reactions, _reaction), (answers, _answer)):
             if sleeps:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from codebutler.budgets import today_words
 from codebutler.cli.talk import talk
 from codebutler.control.messages import ControlReply, StatusReply, StatusRequest
-from codebutler.text.amounts import used_of
+from codebutler.protocol.messages import DayUse, LimitUse
+from codebutler.text.amounts import load
 
 
 def run(
@@ -51,13 +54,13 @@ def _repo(repo: dict[str, Any], width: int) -> str:
     note = f" ({repo['problem']})" if repo.get("problem") else ""
     return (
         f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}, "
-        f"{turns['running']} running, {turns['queued']} queued, {turns['waiting']} waiting{_budget(repo)}{note}"
+        f"{load(**turns)}, today {_today(repo)}{note}"
     )
 
 
-def _budget(repo: dict[str, Any]) -> str:
-    used = [used_of(one["unit"], one["used"], one["limit"]) for one in repo.get("budget", [])]
-    return f", today {', '.join(used)}" if used else ""
+def _today(repo: dict[str, Any]) -> str:
+    limits = msgspec.convert(repo.get("budget", []), tuple[LimitUse, ...])
+    return today_words(msgspec.convert(repo.get("today", {}), DayUse), limits)
 
 
 def _span(seconds: float) -> str:

@@ -216,8 +216,10 @@ class Worker:
     def _tell_load(self) -> None:
         waiting, queued = self._scheduler.waiting, self._scheduler.queued
         running = self._scheduler.running - waiting
-        outbox = self._unsaid
-        self._channel.send(Heartbeat(running=running, queued=queued, waiting=waiting, outbox=outbox))
+        parked, outbox = self._scheduler.parked, self._unsaid
+        self._channel.send(
+            Heartbeat(running=running, queued=queued, waiting=waiting, parked=parked, outbox=outbox)
+        )
         self._overview.look((running, queued, waiting))
         self._budgets.look((running, queued, waiting))
         self._reviews.look((running, queued, waiting))

@@ -130,7 +130,7 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     if ending.showing is not None:
         return ending.showing.finish(draft, finished, ending.elapsed_s, ending.turn.user_id)
     if ending.outcome == "done":
-        foot = footer(ending.usage, ending.elapsed_s)
+        foot = footer(ending.usage, ending.elapsed_s, ending.view.model or ending.turn.agent)
         limit = output.max_chars_per_message
         for operation in answer(finished.text, foot, place.thread_ts, limit, mention):
             last = draft.add(place, operation)
