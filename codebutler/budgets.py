@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
-from codebutler.protocol.messages import Budget, DayUse, LimitUse
-from codebutler.text.amounts import Unit, today
+from codebutler.protocol.messages import Budget
+from codebutler.text.amounts import today
 
 
 class Budgets:
@@ -38,15 +37,6 @@ class Budgets:
     def words(self, repo: str, now: datetime) -> str:
         """``3 of 10 runs, $1.20 of $5.00``; "" where nobody has told."""
         told = self.today(repo, now)
-        return "" if told is None else today_words(told.used, told.limits)
-
-
-def today_words(used: DayUse, limits: Iterable[LimitUse]) -> str:
-    """``3 of 10 runs, 12.3k tokens, $0.12``."""
-    each: dict[Unit, float] = {
-        "turns": used.runs,
-        "tokens": used.tokens,
-        "usd": used.usd,
-        "minutes": used.minutes,
-    }
-    return today(each, {one.unit: one.limit for one in limits})
+        if told is None:
+            return ""
+        return today(msgspec.to_builtins(told.used), {one.unit: one.limit for one in told.limits})

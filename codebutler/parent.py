@@ -72,9 +72,10 @@ class Parent:
         return f"serving {count} {'repository' if count == 1 else 'repositories'} (pid {os.getpid()})"
 
     async def _meet(self) -> None:
-        """Get to know the direct conversations of those who may talk to us."""
-        users = {user for served in self.table.served for user in served.config.slack.allowed_users}
-        await self._parts.acquaintance.meet(sorted(users))
+        """Get to know the names and the direct conversations of those who may talk to us."""
+        users = sorted({user for served in self.table.served for user in served.config.slack.allowed_users})
+        self._parts.people.meet(users)
+        await self._parts.acquaintance.meet(users)
 
     async def _tell_ready(self, slack: SlackConnection, stopping: Stopping) -> None:
         await slack.connected.wait()
@@ -191,6 +192,7 @@ class Parent:
         if self._slack is not None:
             self._slack.look_again()
         self._notes.tell(self.table)
+        self._parts.tasks.start(self._meet(), name="meeting people")
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
         return summary

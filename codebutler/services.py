@@ -22,7 +22,8 @@ from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named
+from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named, with_names
+from codebutler.slack.people import People
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
@@ -38,6 +39,7 @@ class Chat:
     downloads: Downloads
     channels: Channels
     statuses: StatusBoard
+    people: People
 
 
 class ParentServices:
@@ -57,6 +59,7 @@ class ParentServices:
         self._downloads = chat.downloads
         self._channels = chat.channels
         self._statuses = chat.statuses
+        self._people = chat.people
         self._journal = journal
         self._audit = audit
         self._logs = logs
@@ -75,6 +78,7 @@ class ParentServices:
         Raises ChatError if it is refused for good.
         """
         operation = named(harmless(operation), repo.config.slack.allowed_users)
+        operation = with_names(operation, self._people.called)
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
         called = addressed(operation, repo.config.slack.allowed_users)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
-from codebutler.budgets import today_words
 from codebutler.cli.talk import talk
 from codebutler.control.messages import ControlReply, StatusReply, StatusRequest
-from codebutler.protocol.messages import DayUse, LimitUse
-from codebutler.text.amounts import load
+from codebutler.text.amounts import load, today
 
 
 def run(
@@ -54,13 +51,15 @@ def _repo(repo: dict[str, Any], width: int) -> str:
     note = f" ({repo['problem']})" if repo.get("problem") else ""
     return (
         f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}, "
-        f"{load(**turns)}, today {_today(repo)}{note}"
+        f"{load(**turns)}{_today(repo)}{note}"
     )
 
 
 def _today(repo: dict[str, Any]) -> str:
-    limits = msgspec.convert(repo.get("budget", []), tuple[LimitUse, ...])
-    return today_words(msgspec.convert(repo.get("today", {}), DayUse), limits)
+    """ "" from a supervisor of an earlier version."""
+    if "today" not in repo:
+        return ""
+    return f", today {today(repo['today'], {one['unit']: one['limit'] for one in repo['budget']})}"
 
 
 def _span(seconds: float) -> str:

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
-from codebutler.budgets import today_words
 from codebutler.model import Asked, TurnNote
 from codebutler.observe.ring import Line
-from codebutler.protocol.messages import DayUse, LimitUse
-from codebutler.text.amounts import amount, load, used_of
+from codebutler.text.amounts import amount, load, today, used_of
 from codebutler.text.escape import unescape
 from codebutler.text.links import ANY_WORKSPACE, message_url
 
@@ -315,15 +312,10 @@ def _repo(row: Mapping[str, Any], served: tuple[str, str]) -> RepoView:
         restarts=worker["restarts"],
         memory_mb=None if pss is None else round(pss / 2**20),
         load=load(**turns) if any(turns.values()) else "",
-        today=_today(row),
+        today=today(row["today"], {one["unit"]: one["limit"] for one in row["budget"]}),
         budget=tuple(map(_budget, row["budget"])),
         problem=row.get("problem", ""),
     )
-
-
-def _today(row: Mapping[str, Any]) -> str:
-    used, limits = msgspec.convert(row["today"], DayUse), msgspec.convert(row["budget"], tuple[LimitUse, ...])
-    return today_words(used, limits)
 
 
 def _budget(one: Mapping[str, Any]) -> BudgetView:

@@ -5,9 +5,9 @@ Changing a shape here means a new PROTOCOL_VERSION and a new golden file in ``te
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote
@@ -20,7 +20,8 @@ MAX_FETCH_BYTES = 32 * 2**20
 
 StopReason = Literal["sleep", "shutdown", "restart"]
 LiveKind = Literal["text", "writing", "tool", "plan", "note"]
-LogTag = Literal["INF", "WRN", "ERR", "DBG", "MSG", "CLD", "RSP", "MEM"]
+LogTag = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
+"""Three letters: of a level, of what is told, or of the agent that works."""
 
 
 class _ToWorker(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ from codebutler.slack.answers import (
     channel_of,
     cursor_in,
     identity_in,
+    name_in,
     page_in,
     reactions_in,
     text_in,
@@ -228,6 +229,10 @@ class SlackApi:
         """The ID of our conversation with a user, made on first use; they see nothing of it before somebody writes.
         Slack: conversations.open."""
         return channel_of((await self._http.call(Call("conversations.open"), users=user)).get("channel")).id
+
+    async def user_name(self, user: str) -> str:
+        """The display name they chose, else their real name. Slack: users.info."""
+        return name_in(await self._http.call(Call("users.info"), user=user))
 
     async def channel_info(self, channel: str) -> ChannelInfo:
         """Slack: conversations.info."""

@@ -30,7 +30,10 @@ BOT_SCOPES = (
     "im:history",
     "im:write",
     "reactions:write",
+    "users:read",
 )
+NAMES_SCOPE = "users:read"
+"""Without it people are shown by their IDs; all else works."""
 BOT_EVENTS = (
     "app_home_opened",
     "app_mention",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.text.escape import ZERO_WIDTH_SPACE, neutralise
+from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, neutralise
 from codebutler.text.links import ANY_WORKSPACE, at_home
 from codebutler.text.redact import redacted_bytes
 
@@ -23,6 +23,7 @@ TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
 )
 MAX_DEPTH = 40
+_TOLD = re.compile(f"<{ZERO_WIDTH_SPACE}@([UW][A-Z0-9]{{1,30}})>")
 _USER = re.compile(r"[UW][A-Z0-9]{1,30}")
 BLOCKS = frozenset({"markdown", "section", "actions", "context", "divider", "header"})
 """The kinds of blocks that workers use; Slack finds a mention in their texts only."""
@@ -146,6 +147,21 @@ def _mentioning(text: str, users: Collection[str]) -> str:
     for user in users:
         text = text.replace(f"<{ZERO_WIDTH_SPACE}@{user}>", f"<@{user}>")
     return text
+
+
+def with_names(operation: Operation, called: Callable[[str], str]) -> Operation:
+    """The operation with names where it tells of people by mentions that reach nobody; an agent's own Markdown stays as
+    it is."""
+    if not isinstance(operation, Post | Update):
+        return operation
+
+    def name(text: str) -> str:
+        return _TOLD.sub(lambda found: escape(neutralise(called(found[1]))), text)
+
+    blocks = tuple(
+        block if block.get("type") == "markdown" else every_text(block, name) for block in operation.blocks
+    )
+    return msgspec.structs.replace(operation, text=name(operation.text), blocks=blocks)
 
 
 def has_links(operation: Operation) -> bool:

@@ -15,15 +15,22 @@ def load(running: int, waiting: int, queued: int, parked: int = 0) -> str:
     return f"{running} running, {waiting} waiting, {queued} queued{aside}"
 
 
-def today(used: Mapping[Unit, float], limits: Mapping[Unit, float]) -> str:
-    """``3 of 10 runs, 12.3k tokens, $0.12``: what a repository has used today, each figure beside its limit if it has
-    one. Runs are always told, the rest where there is something to tell."""
+def today(used: Mapping[str, float], limits: Mapping[Unit, float]) -> str:
+    """``3 of 10 runs, 12.3k tokens, $0.12``: what a repository has used today (``runs``, ``tokens``, ``usd`` and
+    ``minutes``), each figure beside its limit if it has one. Runs are always told, the rest where there is something
+    to tell."""
+    units: dict[Unit, float] = {
+        "turns": used["runs"],
+        "tokens": used["tokens"],
+        "usd": used["usd"],
+        "minutes": used["minutes"],
+    }
     shown = []
-    for unit in ("turns", "tokens", "usd", "minutes"):
+    for unit, number in units.items():
         if unit in limits:
-            shown.append(used_of(unit, used[unit], limits[unit]))
-        elif unit == "turns" or (unit != "minutes" and used[unit] > 0):
-            shown.append(amount(unit, used[unit]))
+            shown.append(used_of(unit, number, limits[unit]))
+        elif unit == "turns" or (unit != "minutes" and number > 0):
+            shown.append(amount(unit, number))
     return ", ".join(shown)
 
 

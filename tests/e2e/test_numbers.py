@@ -42,6 +42,7 @@ async def test_every_place_counts_the_same(tmp_path: Path, git_repo: Path) -> No
         config.write_text(json.dumps({**json.loads(config.read_text()), "dashboard": {"port": free_port()}}))
         channel = await rehearsal(built, git_repo)
         await work(built, channel)
+        assert '[sample] you: "wait 600 seconds"' in built.log()
         status = await built.until_status(
             lambda told: (
                 told["repos"][0]["today"]["runs"] == RUNS and told["repos"][0]["turns"]["queued"] == 1

@@ -126,7 +126,7 @@ async def test_stop_all_in_a_thread_stops_another_and_says_who(tmp_path: Path) -
         command(parent, "stop", "200.2", "200.1")
         await parent.post_with("`!stop all` stops that too")
         command(parent, "stop", "200.3", "200.1", "all")
-        assert (await parent.post_with(f"Stopped by {USER}")).thread_ts == "100.1"
+        assert (await parent.post_with(f"Stopped by <@{USER}>")).thread_ts == "100.1"
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
 
 

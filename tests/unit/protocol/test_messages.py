@@ -197,7 +197,7 @@ def test_every_member_of_both_unions_has_a_golden_file() -> None:
         b'{"type":"stored","seq":"7"}',
         b'{"type":"stored"}',
         b'{"type":"sent","op_id":"a","ts":"1"}',
-        b'{"type":"log","tag":"XXX","text":""}',
+        b'{"type":"log","tag":"XXXX","text":""}',
         b'{"type":"send","op_id":"a","operation":{"kind":"delete"}}',
         b'{"type":"send","op_id":"a","operation":{"kind":"upload","filename":"a","content":"%%"}}',
         b"[" * 100_000,

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from codebutler.config.schema import BudgetSection
-from codebutler.protocol.messages import Budget, DayUse, LimitUse, ToParent
+from codebutler.protocol.messages import Budget, LimitUse, ToParent
 from codebutler_worker.budget.rules import is_limited, lines
 from codebutler_worker.budget.today import spent_today
 from codebutler_worker.desk.desk import Desk
@@ -55,9 +55,9 @@ class Reports:
 
     def _used(self, uow: UnitOfWork, now: datetime) -> Budget:
         today = spent_today(uow, now, self._desk.settings.config)
-        used, found = today.used, lines(self._budget, today.spent, Account("", ""))
+        found = lines(self._budget, today.spent, Account("", ""))
         return Budget(
             limits=tuple(LimitUse(unit=line.unit, used=line.used, limit=line.limit) for line in found),
             until=iso(today.until),
-            used=DayUse(runs=used.turns, tokens=used.tokens, usd=used.usd, minutes=used.minutes),
+            used=today.used,
         )

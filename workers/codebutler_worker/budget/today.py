@@ -7,6 +7,7 @@ from datetime import datetime
 
 from codebutler.config.schema import Config
 from codebutler.config.zones import zone_of
+from codebutler.protocol.messages import DayUse
 from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines
 from codebutler_worker.desk.draft import Draft, iso
 from codebutler_worker.store.rows import Account, Spent, TurnRow, Used
@@ -26,9 +27,10 @@ class Today:
     until: datetime
 
     @property
-    def used(self) -> Used:
+    def used(self) -> DayUse:
         """All of it together."""
-        return sum((one.used for one in self.spent), Used())
+        all_ = sum((one.used for one in self.spent), Used())
+        return DayUse(runs=all_.turns, tokens=all_.tokens, usd=all_.usd, minutes=all_.minutes)
 
 
 def spent_today(uow: UnitOfWork, now: datetime, config: Config) -> Today:

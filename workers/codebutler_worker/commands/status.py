@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import msgspec
+
 from codebutler.config.schema import Config
-from codebutler.text.amounts import Unit, load, today
-from codebutler_worker.budget.rules import UNITS, lines
+from codebutler.text.amounts import load, today
+from codebutler_worker.budget.rules import lines
 from codebutler_worker.budget.today import spent_today, used_today
 from codebutler_worker.budget.wording import overview
 from codebutler_worker.commands.asked import Asked
@@ -54,8 +56,7 @@ def _today(draft: Draft, config: Config) -> str:
     """With the repository's own limits."""
     spent = spent_today(draft.uow, draft.now, config)
     own = [line for line in lines(config.budget, spent.spent, Account("", "")) if line.scope == "repo"]
-    used: dict[Unit, float] = {unit: getattr(spent.used, unit) for unit in UNITS}
-    return today(used, {line.unit: line.limit for line in own})
+    return today(msgspec.to_builtins(spent.used), {line.unit: line.limit for line in own})
 
 
 def _budget(asked: Asked) -> list[str]:
