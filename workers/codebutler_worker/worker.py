@@ -108,7 +108,7 @@ class Worker:
             self._desk.report.audit(record)
         if interrupted:
             self._desk.report.log(
-                "WRN", f"interrupted: {count(len(interrupted), 'turn')}; each thread is asked"
+                "WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked"
             )
         await self._errands.restore()
         self._overview.refresh()

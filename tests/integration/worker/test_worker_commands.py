@@ -136,7 +136,7 @@ async def test_kill_does_not_ask(tmp_path: Path) -> None:
         parent.says("long work", "100.1")
         run = await parent.run(0)
         command(parent, "kill", "100.2", "100.1")
-        await parent.post_with("🛑 Killing 1 turn.")
+        await parent.post_with("🛑 Killing 1 run.")
         # The clock stands still: no grace has to pass.
         await parent.until(run.closed.is_set)
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
