@@ -124,6 +124,7 @@ def _apphome(around: Surroundings, api: SlackApi, parts: Parts, parent: Parent) 
     cleaned, url = partial(_cleaned, parts), parts.sender.workspace_url
     apphome = AppHome(api, parts.journal, parent.home_of, around.clock, cleaned, url)
     parts.services.on_overview = apphome.overview
+    parts.services.on_used = apphome.changed
     parts.channels.on_change = apphome.changed
     return apphome
 

@@ -70,6 +70,8 @@ class ParentServices:
         """Told the channel of each turn that a worker finds interrupted by its own or our death."""
         self.on_overview: Callable[[str, tuple[TurnNote, ...]], None] = _unheard
         """Told what the newest turns of a repository are."""
+        self.on_used: Callable[[], None] = _unheard
+        """Told that what a repository has used today is not what it was."""
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
@@ -114,6 +116,7 @@ class ParentServices:
     def budget(self, repo: RepoSettings, budget: Budget) -> None:
         """For status and App Home."""
         self.budgets.keep(repo.name, budget)
+        self.on_used()
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str

@@ -41,6 +41,8 @@ async def test_every_place_counts_the_same(tmp_path: Path, git_repo: Path) -> No
         config = built.home / "config.json"
         config.write_text(json.dumps({**json.loads(config.read_text()), "dashboard": {"port": free_port()}}))
         channel = await rehearsal(built, git_repo)
+        person = built.workspace.workspace.person
+        built.workspace.dialogs.open_home(person, {"tab": "home"})
         await work(built, channel)
         assert '[sample] you: "wait 600 seconds"' in built.log()
         status = await built.until_status(
@@ -56,8 +58,6 @@ async def test_every_place_counts_the_same(tmp_path: Path, git_repo: Path) -> No
         assert today == f"{RUNS} runs, {status['repos'][0]['today']['tokens']} tokens"
         assert f"*sample*: {LOAD}" in said
         assert f"{LOAD}, today {today}" in await built.run("status")
-        person = built.workspace.workspace.person
-        built.workspace.dialogs.open_home(person, {"tab": "home"})
         line = f"running · {LOAD} · today {today}"
         await built.until("them in App Home", lambda: line in shown(built, person.id) or None)
         link = json.loads(await built.run("dashboard", "--json"))["link"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks, beside
-from codebutler.protocol.messages import Audit, Live
+from codebutler.protocol.messages import Audit, Budget, DayUse, Live
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.channels import Channels
@@ -168,3 +169,14 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
             lost = Audit(user="U0ANA", thread=direct, kind="claude", text="work", decision="interrupted")
             services.audit(REPO, lost)
         await chat.until(lambda: chat.texts("D1") == ["That failed."])
+
+
+async def test_what_is_used_is_kept_and_app_home_hears_of_it(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, _ = desk
+    heard: list[str] = []
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    services.on_used = lambda: heard.append(services.budgets.words(REPO.name, now))
+    services.budget(REPO, Budget(until="2026-01-02T00:00:00+00:00", used=DayUse(runs=2, usd=0.5)))
+    assert heard == ["2 runs, $0.50"]
