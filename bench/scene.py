@@ -162,7 +162,9 @@ def command(*arguments: str) -> list[str]:
 
 
 @asynccontextmanager
-async def scene(place: Path, repos: int = 1, *, idle_sleep_minutes: float = 0) -> AsyncIterator[Scene]:
+async def scene(
+    place: Path, repos: int = 1, *, idle_sleep_minutes: float = 0, debounce_s: float = 0
+) -> AsyncIterator[Scene]:
     """``repos`` repositories in ``place``, which must not exist yet, whose agent is ``agent.sh``."""
     names = tuple(f"repo{number}" for number in range(repos))
     user = place / "user"
@@ -172,7 +174,7 @@ async def scene(place: Path, repos: int = 1, *, idle_sleep_minutes: float = 0) -
     shutil.copy2(AGENT, place / "bin" / "claude")
     home = Home(place / "home").ensure()
     async with WorkspaceServer(Options(channels=names)) as server:
-        _write_home(home, server, place / "bin" / "claude", idle_sleep_minutes)
+        _write_home(home, server, place / "bin" / "claude", idle_sleep_minutes, debounce_s)
         entries = [_repo(place / "repos" / name, name, server.channel_id(name)) for name in names]
         Registry(home).update(lambda _: _tuple(entries))
         env = {
@@ -192,10 +194,12 @@ def _tuple(entries: list[RepoEntry]) -> RepoEntries:
     return tuple(entries)
 
 
-def _write_home(home: Home, server: WorkspaceServer, agent: Path, idle_sleep_minutes: float) -> None:
+def _write_home(
+    home: Home, server: WorkspaceServer, agent: Path, idle_sleep_minutes: float, debounce_s: float
+) -> None:
     config = {
         "slack": server.section,
-        "agent": {"default": "claude", "debounceSeconds": 0},
+        "agent": {"default": "claude", "debounceSeconds": debounce_s},
         "claude": {"binary": str(agent)},
         "worker": {"idleSleepMinutes": idle_sleep_minutes},
         "sandbox": {"mode": "auto" if shutil.which("bwrap") else "none"},

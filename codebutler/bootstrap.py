@@ -47,6 +47,7 @@ from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
 from codebutler.slack.api import SlackApi
 from codebutler.slack.endpoint import check_app_token, check_bot_token
+from codebutler.slack.people import People
 from codebutler.slack.reasons import Reasons
 from codebutler.supervisor.lock import SupervisorLock
 from codebutler.supervisor.orphans import kill_orphans
@@ -79,10 +80,11 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
 
 async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping) -> None:
     slack = around.resolved.config.slack
-    listeners = Listeners()
     api = await stack.enter_async_context(SlackApi(slack.bot_token, slack.api_base_url))
+    people = People(api, around.clock)
+    listeners = Listeners(people.called)
     table = RepoTable.read(around.home, around.env)
-    parts = await open_parts(around, api, table, listeners, stack)
+    parts = await open_parts(around, api, table, listeners, people, stack)
     listeners.redact = parts.redactor.redact
     parent = Parent(parts, table)
     local = OverheardRouter(LocalRouter(parts.supervisor), listeners)
@@ -110,6 +112,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     await stack.enter_async_context(beside(audited.run(), name="audit"))
+    await stack.enter_async_context(beside(people.run(), name="people"))
     calls = HookDesk(parts.journal, voice, intake)
     front = parent.front = _front(around, parts, parent, apphome, desk, Hooks(calls, around.clock))
     watchers = Watchers(parent.path_of, scheduler.changed)
@@ -126,6 +129,7 @@ def _apphome(around: Surroundings, api: SlackApi, parts: Parts, parent: Parent) 
     cleaned, url = partial(_cleaned, parts), parts.sender.workspace_url
     apphome = AppHome(api, parts.journal, parent.home_of, around.clock, cleaned, url)
     parts.services.on_overview = apphome.overview
+    parts.services.on_used = apphome.changed
     parts.channels.on_change = apphome.changed
     return apphome
 

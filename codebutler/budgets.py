@@ -1,4 +1,4 @@
-"""How much of their daily limits the repositories have used, as their workers last told."""
+"""What the repositories have used today, and how much of their daily limits, as their workers last told."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from codebutler.protocol.messages import Budget, LimitUse
-from codebutler.text.amounts import used_of
+from codebutler.protocol.messages import Budget
+from codebutler.text.amounts import today
 
 
 class Budgets:
@@ -20,17 +20,23 @@ class Budgets:
         """A worker's newest word."""
         self._told[repo] = budget
 
-    def used(self, repo: str, now: datetime) -> tuple[LimitUse, ...]:
-        """Every limit of the repository; of a day that has begun since nothing is used yet."""
+    def today(self, repo: str, now: datetime) -> Budget | None:
+        """What is used today; of a day that has begun since nothing is used yet. None where nobody has told."""
         told = self._told.get(repo)
         if told is None:
-            return ()
+            return None
         try:
             is_over = datetime.fromisoformat(told.until) <= now
         except (ValueError, TypeError):  # a worker is less trusted
-            return ()
-        return tuple(msgspec.structs.replace(one, used=0.0) if is_over else one for one in told.limits)
+            return None
+        if not is_over:
+            return told
+        unused = tuple(msgspec.structs.replace(one, used=0.0) for one in told.limits)
+        return Budget(limits=unused, until=told.until)
 
     def words(self, repo: str, now: datetime) -> str:
-        """``$1.20 of $5.00, 3 of 10 turns``; "" without any limit."""
-        return ", ".join(used_of(one.unit, one.used, one.limit) for one in self.used(repo, now))
+        """``3 of 10 runs, $1.20 of $5.00``; "" where nobody has told."""
+        told = self.today(repo, now)
+        if told is None:
+            return ""
+        return today(msgspec.to_builtins(told.used), {one.unit: one.limit for one in told.limits})

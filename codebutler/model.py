@@ -164,6 +164,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     ``only_for``: the one user who sees it, until their client forgets it; it cannot be edited or found again.
     ``mention``: a user to be called at its top, by the parent and only if allowed to talk to us.
     ``in_place``: it is what was streamed in its thread, now whole: it may stand where that stands.
+    ``can_wait``: it tells how things stand, and answers nobody: answers in other threads go first.
     """
 
     text: str
@@ -172,6 +173,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     only_for: str = ""
     mention: str = ""
     in_place: bool = False
+    can_wait: bool = False
 
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):

@@ -23,6 +23,7 @@ from codebutler.intake.intake import Intake, Repo
 from codebutler.model import TurnNote
 from codebutler.parts import Parts
 from codebutler.process.stopping import Stopping
+from codebutler.protocol.messages import Budget, DayUse
 from codebutler.repos import RepoTable, Served
 from codebutler.slack.connection import SlackConnection
 from codebutler.slack.endpoint import check_app_token, check_bot_token
@@ -71,9 +72,10 @@ class Parent:
         return f"serving {count} {'repository' if count == 1 else 'repositories'} (pid {os.getpid()})"
 
     async def _meet(self) -> None:
-        """Get to know the direct conversations of those who may talk to us."""
-        users = {user for served in self.table.served for user in served.config.slack.allowed_users}
-        await self._parts.acquaintance.meet(sorted(users))
+        """Get to know the names and the direct conversations of those who may talk to us."""
+        users = sorted({user for served in self.table.served for user in served.config.slack.allowed_users})
+        self._parts.people.meet(users)
+        await self._parts.acquaintance.meet(users)
 
     async def _tell_ready(self, slack: SlackConnection, stopping: Stopping) -> None:
         await slack.connected.wait()
@@ -190,6 +192,7 @@ class Parent:
         if self._slack is not None:
             self._slack.look_again()
         self._notes.tell(self.table)
+        self._parts.tasks.start(self._meet(), name="meeting people")
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
         return summary
@@ -232,10 +235,11 @@ class Parent:
     def _row(self, row: RepoRow) -> dict[str, Any]:
         built: dict[str, Any] = msgspec.to_builtins(row)
         served = self.table.named(row.name)
-        used = self._parts.services.budgets.used(row.name, self._parts.clock.now())
+        told = self._parts.services.budgets.today(row.name, self._parts.clock.now()) or Budget()
         return {
             **built,
-            "budget": msgspec.to_builtins(used),
+            "today": msgspec.to_builtins(told.used),
+            "budget": msgspec.to_builtins(told.limits),
             # It may hold the last words of a worker.
             "problem": self._parts.redactor.redact(row.problem)
             or self._parts.channels.trouble(row.channel_id)
@@ -249,7 +253,8 @@ class Parent:
                 "path": unserved.entry.path,
                 "channel_id": unserved.entry.channel_id,
                 "worker": {"state": "stopped", "pid": None, "restarts": 0, "pss_bytes": None},
-                "turns": {"running": 0, "queued": 0, "waiting": 0},
+                "turns": {"running": 0, "queued": 0, "waiting": 0, "parked": 0},
+                "today": msgspec.to_builtins(DayUse()),
                 "budget": [],
                 "problem": unserved.problem,
             }

@@ -26,6 +26,7 @@ from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
+from codebutler.slack.people import People
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
@@ -58,6 +59,7 @@ class Parts:
     audit: AuditLog
     sender: Sender
     book: Book
+    people: People
     acquaintance: Acquaintance
     services: ParentServices
     channels: Channels
@@ -66,7 +68,12 @@ class Parts:
 
 
 async def open_parts(
-    around: Surroundings, api: SlackApi, table: RepoTable, listeners: Listeners, stack: AsyncExitStack
+    around: Surroundings,
+    api: SlackApi,
+    table: RepoTable,
+    listeners: Listeners,
+    people: People,
+    stack: AsyncExitStack,
 ) -> Parts:
     """``stack`` closes everything again, in reverse order. Raises StoreError."""
     home, clock, config = around.home, around.clock, around.resolved.config
@@ -77,7 +84,13 @@ async def open_parts(
     redactor = Redactor(secrets_of(config) | table.secrets(around.env))
     redact = redactor.redact
     logs = stack.enter_context(
-        Logs(home.log_file, config.logs.level, redact, retention_days=config.logs.retention_days)
+        Logs(
+            home.log_file,
+            config.logs.level,
+            redact,
+            retention_days=config.logs.retention_days,
+            people=people,
+        )
     )
     audit = stack.enter_context(AuditLog(home.audit, clock, redact))
     backups = Backups(home.backups / "journal", home.journal)
@@ -95,7 +108,7 @@ async def open_parts(
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
     channels = Channels(clock)
     services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), channels, statuses),
+        chat=Chat(sender, Downloads(api, clock), channels, statuses, people),
         journal=journal,
         audit=audit,
         logs=logs,
@@ -117,6 +130,7 @@ async def open_parts(
         audit=audit,
         sender=sender,
         book=book,
+        people=people,
         acquaintance=Acquaintance(api, book, journal, clock),
         services=services,
         channels=channels,

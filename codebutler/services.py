@@ -22,7 +22,8 @@ from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named
+from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named, with_names
+from codebutler.slack.people import People
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
@@ -38,6 +39,7 @@ class Chat:
     downloads: Downloads
     channels: Channels
     statuses: StatusBoard
+    people: People
 
 
 class ParentServices:
@@ -57,6 +59,7 @@ class ParentServices:
         self._downloads = chat.downloads
         self._channels = chat.channels
         self._statuses = chat.statuses
+        self._people = chat.people
         self._journal = journal
         self._audit = audit
         self._logs = logs
@@ -67,6 +70,8 @@ class ParentServices:
         """Told the channel of each turn that a worker finds interrupted by its own or our death."""
         self.on_overview: Callable[[str, tuple[TurnNote, ...]], None] = _unheard
         """Told what the newest turns of a repository are."""
+        self.on_used: Callable[[], None] = _unheard
+        """Told that what a repository has used today is not what it was."""
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
@@ -75,6 +80,7 @@ class ParentServices:
         Raises ChatError if it is refused for good.
         """
         operation = named(harmless(operation), repo.config.slack.allowed_users)
+        operation = with_names(operation, self._people.called)
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
         called = addressed(operation, repo.config.slack.allowed_users)
@@ -110,6 +116,7 @@ class ParentServices:
     def budget(self, repo: RepoSettings, budget: Budget) -> None:
         """For status and App Home."""
         self.budgets.keep(repo.name, budget)
+        self.on_used()
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str

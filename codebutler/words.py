@@ -57,7 +57,7 @@ ALL = (
     Word(
         "status",
         "show what is running and what is waiting",
-        more="The agent and its model, every turn that runs or waits, what today has cost, and the sandbox.",
+        more="The agent and its model, every run that is not over, what was used today, and the sandbox.",
     ),
     Word("list", "the latest conversations", more="Each with its state, its age and a link to its thread."),
     Word(

@@ -130,7 +130,8 @@ def repo(name: str, state: str = "running", problem: str = "", **turns: int) -> 
         "path": f"/src/{name}",
         "channel_id": "C0123456",
         "worker": {"state": state, "pid": pid, "restarts": 0, "pss_bytes": pss},
-        "turns": {"running": 0, "queued": 0, "waiting": 0} | turns,
+        "turns": {"running": 0, "queued": 0, "waiting": 0, "parked": 0} | turns,
+        "today": {"runs": 0, "tokens": 0, "usd": 0.0, "minutes": 0.0},
         "budget": [],
         "problem": problem,
     }

@@ -10,6 +10,7 @@ from codebutler.config.rules import rules_allow
 from codebutler.model import TurnNote
 from codebutler.repos import RepoTable
 from codebutler.supervisor.supervisor import RepoRow
+from codebutler.text.amounts import load
 
 TROUBLED = {
     "quarantined": "its worker keeps failing: `codebutler logs` on its machine says why",
@@ -19,24 +20,26 @@ TROUBLED = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is known besides: the newest turns by repository, what is wrong with a channel, and how much of a
-    repository's budget is used ("" without one)."""
+    """What is known besides: the newest turns by repository, what is wrong with a channel, and what a repository has
+    used today ("" where nobody has told)."""
 
     turns: Mapping[str, tuple[TurnNote, ...]]
     channel_trouble: Callable[[str], str]
-    budget: Callable[[str], str]
+    today: Callable[[str], str]
 
 
 def cards_for(user: str, table: RepoTable, rows: Iterable[RepoRow], shown: Shown) -> list[RepoCard] | None:
     """One card for each repository that the user may talk to; None if there is none."""
-    states = {row.name: row.worker.state for row in rows}
+    by_name = {row.name: row for row in rows}
+    states = {name: row.worker.state for name, row in by_name.items()}
     cards = [
         RepoCard(
             name=served.entry.name,
             channel=served.config.slack.channel_id,
             worker=states.get(served.entry.name, "stopped"),
             turns=shown.turns.get(served.entry.name, ()),
-            budget=shown.budget(served.entry.name),
+            today=shown.today(served.entry.name),
+            load=_load(by_name.get(served.entry.name)),
             trouble=shown.channel_trouble(served.config.slack.channel_id)
             or TROUBLED.get(states.get(served.entry.name, "stopped"), ""),
         )
@@ -51,3 +54,11 @@ def cards_for(user: str, table: RepoTable, rows: Iterable[RepoRow], shown: Shown
         for each in table.unserved
     ]
     return [*cards, *(card for card in absent if table.named(card.name) is None)]
+
+
+def _load(row: RepoRow | None) -> str:
+    """ "" where there is nothing to do."""
+    turns = row.turns if row else None
+    if turns is None or not (turns.running or turns.waiting or turns.queued):
+        return ""
+    return load(turns.running, turns.waiting, turns.queued, turns.parked)

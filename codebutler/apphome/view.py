@@ -19,6 +19,7 @@ from codebutler.actions import (
 )
 from codebutler.model import Asked, TurnNote
 from codebutler.slack.forms import Placed, packed
+from codebutler.text.amounts import amount
 from codebutler.text.escape import escape, neutralise
 from codebutler.text.links import message_link
 
@@ -45,14 +46,16 @@ HEALTH = {
 @dataclass(frozen=True, slots=True)
 class RepoCard:
     """A repository as somebody who may use it sees it. ``trouble``: what is out of order, "" if nothing is;
-    ``budget``: how much of today's is used, "" without one."""
+    ``load``: how many runs there are of each kind, "" where there are none; ``today``: what is used today, "" where
+    nobody has told."""
 
     name: str
     channel: str
     worker: str
     turns: tuple[TurnNote, ...] = ()
     trouble: str = ""
-    budget: str = ""
+    today: str = ""
+    load: str = ""
 
 
 def stranger() -> list[dict[str, Any]]:
@@ -202,18 +205,15 @@ def _need(turn: TurnNote) -> str:
 
 def done_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
     """A turn and what became of it, with its link."""
-    cost = "" if turn.cost_usd is None else f" · {_money(turn.cost_usd)}"
+    cost = "" if turn.cost_usd is None else f" · {escape(amount('usd', turn.cost_usd))}"
     return f"{SIGNS[turn.state]} {_link(card, turn)} · {_where(card)} · {escape(turn.agent)}{cost} · {_age(turn, now)}"
 
 
-def _money(usd: float) -> str:
-    return "&lt;$0.01" if 0 < usd < 0.005 else f"${usd:.2f}"
-
-
 def repo_line(card: RepoCard) -> str:
-    """A repository and how its worker does."""
-    budget = f" · today {escape(card.budget)}" if card.budget else ""
-    return f"{HEALTH.get(card.worker, '⚪')} {_where(card)} *{escape(card.name)}* · {escape(card.worker)}{budget}"
+    """A repository, how its worker does, how many runs there are, and what they have used today."""
+    told = [card.worker, card.load, f"today {card.today}" if card.today else ""]
+    words = " · ".join(escape(each) for each in told if each)
+    return f"{HEALTH.get(card.worker, '⚪')} {_where(card)} *{escape(card.name)}* · {words}"
 
 
 def _where(card: RepoCard) -> str:

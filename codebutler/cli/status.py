@@ -9,7 +9,7 @@ import typer
 
 from codebutler.cli.talk import talk
 from codebutler.control.messages import ControlReply, StatusReply, StatusRequest
-from codebutler.text.amounts import used_of
+from codebutler.text.amounts import load, today
 
 
 def run(
@@ -51,13 +51,15 @@ def _repo(repo: dict[str, Any], width: int) -> str:
     note = f" ({repo['problem']})" if repo.get("problem") else ""
     return (
         f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}, "
-        f"{turns['running']} running, {turns['queued']} queued, {turns['waiting']} waiting{_budget(repo)}{note}"
+        f"{load(**turns)}{_today(repo)}{note}"
     )
 
 
-def _budget(repo: dict[str, Any]) -> str:
-    used = [used_of(one["unit"], one["used"], one["limit"]) for one in repo.get("budget", [])]
-    return f", today {', '.join(used)}" if used else ""
+def _today(repo: dict[str, Any]) -> str:
+    """ "" from a supervisor of an earlier version."""
+    if "today" not in repo:
+        return ""
+    return f", today {today(repo['today'], {one['unit']: one['limit'] for one in repo['budget']})}"
 
 
 def _span(seconds: float) -> str:

@@ -34,6 +34,8 @@ class Ear:
         self.thread_ts = thread_ts
         self.redact: Callable[[str], str] = str
         """What a terminal shows may be copied anywhere: it holds no more than Slack does."""
+        self.called: Callable[[str], str] = str
+        """What a user is called."""
         self._kinds: dict[str, SaidKind] = {}
 
     def said(self, spoken: Spoken) -> Said | None:

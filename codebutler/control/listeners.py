@@ -107,7 +107,7 @@ class ChatListener:
     def overhear(self, event: MessagePosted) -> None:
         """Pass on what somebody else writes in the thread."""
         if event.thread_ts is not None and event.thread_ts == self.ear.thread_ts:
-            self._queue.put_nowait(Past(who=event.user, text=self.ear.redact(event.text)))
+            self._queue.put_nowait(Past(who=self.ear.called(event.user), text=self.ear.redact(event.text)))
 
     def hear_live(self, live: Live) -> None:
         """Pass on what its turn does."""
@@ -138,9 +138,10 @@ class Listening(Hearer, Protocol):
 
 
 class Listeners:
-    """All who listen now."""
+    """All who listen now. ``called`` says what a user is called."""
 
-    def __init__(self) -> None:
+    def __init__(self, called: Callable[[str], str] = str) -> None:
+        self._called = called
         self.redact: Callable[[str], str] = str
         """What listeners hear goes through it."""
         self._hearers: list[Hearer] = []
@@ -153,7 +154,7 @@ class Listeners:
     @contextmanager
     def added(self, listener: Listening) -> Iterator[None]:
         """``listener`` hears its channel while the context lives."""
-        listener.ear.redact = self.redact
+        listener.ear.redact, listener.ear.called = self.redact, self._called
         self._listening.append(listener)
         try:
             yield

@@ -18,7 +18,7 @@ from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, unescape
 MAX_CHARS = 4_000
 """Of one message."""
 _OPERATOR = f"*{OPERATOR}:* "
-_FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
+_FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:Done|\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
 
 
 def as_operator(text: str) -> str:
@@ -55,7 +55,7 @@ def _past(message: Mapping[str, Any], ear: Ear) -> Past | Said | None:
         return ear.said(
             Spoken(Post(text=text, thread_ts=ear.thread_ts, blocks=blocks), str(message.get("ts")))
         )
-    who = "" if ours else str(message.get("user") or message.get("bot_id") or "?")
+    who = "" if ours else ear.called(str(message.get("user") or message.get("bot_id") or "?"))
     if ours and text.startswith(_OPERATOR):
         who, text = OPERATOR, text.removeprefix(_OPERATOR)
     shown = unescape(text).replace(ZERO_WIDTH_SPACE, "")[:MAX_CHARS]

@@ -10,7 +10,7 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler.dashboard.view import Page, line_view
-from codebutler.observe.format import LEVELS, TAGS
+from codebutler.observe.format import LEVELS, level_of
 from codebutler.observe.ring import Line, Ring
 from codebutler.process.waiting import wait_for
 
@@ -35,7 +35,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     def wants(self, line: Line) -> bool:
         """Whether they want this one."""
-        return TAGS.get(line.tag, 0) >= LEVELS[self.level] and self.repo in ("", line.repo)
+        return level_of(line.tag) >= LEVELS[self.level] and self.repo in ("", line.repo)
 
 
 class Feed:

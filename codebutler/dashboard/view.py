@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from codebutler.model import Asked, TurnNote
 from codebutler.observe.ring import Line
-from codebutler.text.amounts import used_of
+from codebutler.text.amounts import amount, load, today, used_of
 from codebutler.text.escape import unescape
 from codebutler.text.links import ANY_WORKSPACE, message_url
 
@@ -92,7 +92,7 @@ class TurnView(Struct, frozen=True, kw_only=True):
 
 
 class BudgetView(Struct, frozen=True, kw_only=True):
-    """One limit of the day: ``$1.20 of $5.00`` and the share of it, 0 to 1."""
+    """One limit of the day: ``$1.20 of $5.00`` and the share of it, 0 to 1. The words are among those of ``today``."""
 
     words: str
     share: float
@@ -100,7 +100,7 @@ class BudgetView(Struct, frozen=True, kw_only=True):
 
 class RepoView(Struct, frozen=True, kw_only=True):
     """A repository and its worker. ``memory_mb``: proportional set size, None without a process or where that cannot be
-    known."""
+    known. ``load``: how many runs there are of each kind, "" for none; ``today``: what they have used."""
 
     name: str
     path: str
@@ -111,9 +111,8 @@ class RepoView(Struct, frozen=True, kw_only=True):
     pid: int | None
     restarts: int
     memory_mb: int | None
-    running: int
-    queued: int
-    waiting: int
+    load: str
+    today: str
     budget: tuple[BudgetView, ...]
     problem: str
 
@@ -298,13 +297,9 @@ def _turn(row: Mapping[str, Any], turn: TurnNote, what: str) -> TurnView:
         text=_cut(turn.text) or "…",
         agent=turn.agent[:WORD_CHARS],
         since=turn.at[:WORD_CHARS],
-        cost="" if turn.cost_usd is None else _money(turn.cost_usd),
+        cost="" if turn.cost_usd is None else amount("usd", turn.cost_usd),
         url=message_url(channel, turn.thread_ts[:WORD_CHARS]) if channel and turn.thread_ts else "",
     )
-
-
-def _money(usd: float) -> str:
-    return "<$0.01" if 0 < usd < 0.005 else f"${usd:.2f}"
 
 
 def _repo(row: Mapping[str, Any], served: tuple[str, str]) -> RepoView:
@@ -321,10 +316,9 @@ def _repo(row: Mapping[str, Any], served: tuple[str, str]) -> RepoView:
         pid=worker["pid"],
         restarts=worker["restarts"],
         memory_mb=None if pss is None else round(pss / 2**20),
-        running=turns["running"],
-        queued=turns["queued"],
-        waiting=turns["waiting"],
-        budget=tuple(map(_budget, row.get("budget", ()))),
+        load=load(**turns) if any(turns.values()) else "",
+        today=today(row["today"], {one["unit"]: one["limit"] for one in row["budget"]}),
+        budget=tuple(map(_budget, row["budget"])),
         problem=row.get("problem", ""),
     )
 

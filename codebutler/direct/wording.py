@@ -112,11 +112,8 @@ def status_text(cards: Sequence[RepoCard]) -> str:
     """Every repository in a line."""
     lines = []
     for card in cards:
-        waits = sum(turn.state in NEEDS for turn in card.turns)
-        runs = sum(turn.state == "running" for turn in card.turns)
-        said = [f"{runs} running"] * (runs > 0) + [f"{waits} waiting for somebody"] * (waits > 0)
         trouble = f" · 🔴 {escape(card.trouble)}" if card.trouble else ""
-        lines.append(" · ".join([repo_line(card), *said]) + trouble)
+        lines.append(repo_line(card) + trouble)
     return "\n".join(lines) or "No repository is served."
 
 

@@ -11,7 +11,7 @@ from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler.repos import RepoTable
 from codebutler.slack.api import SlackApi
 from codebutler.slack.inspection import TokenFacts, inspect_token
-from codebutler.slack.manifest import BOT_SCOPES
+from codebutler.slack.manifest import BOT_SCOPES, NAMES_SCOPE
 
 # Slack's timestamps and ours are compared for what is late; a minute more or less does not matter there.
 SKEW_S = 60.0
@@ -42,6 +42,8 @@ def scopes_finding(facts: TokenFacts) -> Finding:
     if facts.scopes is None:
         return warn("slack", "scopes", "Slack does not tell which are granted")
     missing = sorted(set(BOT_SCOPES) - facts.scopes)
+    if missing == [NAMES_SCOPE]:
+        return warn("slack", "scopes", f"missing {NAMES_SCOPE}, so people are shown by their IDs: {RENEW}")
     if missing:
         return fail("slack", "scopes", f"missing {', '.join(missing)}: {RENEW}")
     return ok("slack", "scopes", f"all {len(BOT_SCOPES)} granted")

@@ -95,7 +95,7 @@ def line(absence: Absence, channel: str, arrivals: Iterable[Arrival], newest_ts:
         parts.append(f"{_count(count, 'message')} that came meanwhile {_be(count)} answered late")
     if interrupted:
         parts.append(
-            f"{_count(interrupted, 'interrupted turn')} {_ask(interrupted)} in its thread how to go on"
+            f"{_count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to go on"
         )
     talking = bool(newest_ts) and float(newest_ts) > (absence.since - RECENT).timestamp()
     if not parts and (away < NOTICED or not talking):

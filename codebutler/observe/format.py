@@ -9,19 +9,12 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from codebutler.observe.ring import Line
 
-TAGS: dict[str, int] = {
-    "DBG": logging.DEBUG,
-    "INF": logging.INFO,
-    "MSG": logging.INFO,
-    "CLD": logging.INFO,
-    "RSP": logging.INFO,
-    "MEM": logging.INFO,
-    "WRN": logging.WARNING,
-    "ERR": logging.ERROR,
-}
+_LEVELS = {"DBG": logging.DEBUG, "WRN": logging.WARNING, "ERR": logging.ERROR}
+_TAG = re.compile("[A-Z]{3}")
 
 LEVELS: dict[str, int] = {
     "debug": logging.DEBUG,
@@ -39,11 +32,16 @@ def escape_controls(text: str) -> str:
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
 
 
+def level_of(tag: str) -> int:
+    """How much a line with this tag matters: INF, MSG, RSP, MEM and those of agents inform."""
+    return _LEVELS.get(tag, logging.INFO)
+
+
 def tag_of(record: logging.LogRecord) -> str:
     """The record's own tag (``extra={"tag": "MSG"}``), or the one of its level."""
-    tag = getattr(record, "tag", "")
-    if tag in TAGS:
-        return str(tag)
+    tag = str(getattr(record, "tag", ""))
+    if _TAG.fullmatch(tag):
+        return tag
     if record.levelno >= logging.ERROR:
         return "ERR"
     if record.levelno >= logging.WARNING:
@@ -51,20 +49,32 @@ def tag_of(record: logging.LogRecord) -> str:
     return "INF" if record.levelno >= logging.INFO else "DBG"
 
 
-class LineFormatter(logging.Formatter):
-    """Formats records; ``redact`` takes the secrets out of their text."""
+class People(Protocol):
+    """Whoever knows names."""
 
-    def __init__(self, redact: Callable[[str], str]) -> None:
+    def named(self, text: str, *, with_ids: bool = False) -> str:
+        """``text`` with names in place of the IDs in it, or (``with_ids``) before them."""
+
+
+class LineFormatter(logging.Formatter):
+    """Formats records; ``redact`` takes the secrets out of their text, ``people`` puts names in place of user IDs."""
+
+    def __init__(self, redact: Callable[[str], str], people: People | None = None) -> None:
         super().__init__("%(message)s")
         self._redact = redact
+        self._people = people
 
     def describe(self, record: logging.LogRecord) -> Line:
         """The record as data; a traceback becomes part of its text."""
+        text = super().format(record)
+        if self._people is not None:
+            # What went wrong is about somebody: then it has to be sure about whom.
+            text = self._people.named(text, with_ids=record.levelno >= logging.WARNING)
         return Line(
             at=record.created,
             tag=tag_of(record),
             repo=escape_controls(str(getattr(record, "repo", "") or "")),
-            text=escape_controls(self._redact(super().format(record))),
+            text=escape_controls(self._redact(text)),
         )
 
     def format(self, record: logging.LogRecord) -> str:

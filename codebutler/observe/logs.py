@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Literal, TextIO
 
 from codebutler.observe.background import Background, private_file
-from codebutler.observe.format import LEVELS, TAGS, LineFormatter
+from codebutler.observe.format import LEVELS, LineFormatter, People, level_of
 from codebutler.observe.ring import Ring
 from codebutler.protocol.messages import LogTag
 
@@ -42,10 +42,11 @@ class Logs:
         *,
         stream: TextIO | None = sys.stderr,
         retention_days: int = 30,
+        people: People | None = None,
     ) -> None:
         self._path = path
         self._level = LEVELS[level]
-        self._formatter = LineFormatter(redact)
+        self._formatter = LineFormatter(redact, people)
         self._stream = stream
         self._retention_days = retention_days
         self._backgrounds: list[Background] = []
@@ -86,7 +87,7 @@ class Logs:
 
     def record(self, repo: str, tag: LogTag, text: str) -> None:
         """Log ``text`` under ``tag`` and the name of a repository ("" = none)."""
-        self._logger.log(TAGS[tag], "%s", text, extra={"tag": tag, "repo": repo})
+        self._logger.log(level_of(tag), "%s", text, extra={"tag": tag, "repo": repo})
 
     def _handlers(self) -> list[logging.Handler]:
         return [self.ring, *(background.handler for background in self._backgrounds)]

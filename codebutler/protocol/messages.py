@@ -5,9 +5,9 @@ Changing a shape here means a new PROTOCOL_VERSION and a new golden file in ``te
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote
@@ -20,7 +20,8 @@ MAX_FETCH_BYTES = 32 * 2**20
 
 StopReason = Literal["sleep", "shutdown", "restart"]
 LiveKind = Literal["text", "writing", "tool", "plan", "note"]
-LogTag = Literal["INF", "WRN", "ERR", "DBG", "MSG", "CLD", "RSP", "MEM"]
+LogTag = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
+"""Three letters: of a level, of what is told, or of the agent that works."""
 
 
 class _ToWorker(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
@@ -166,11 +167,13 @@ class FetchThread(_ToParent, frozen=True, tag="fetch_thread"):
 
 
 class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
-    """From the worker's loop: alive, and how much there is to do (turns; outbox operations)."""
+    """From the worker's loop: alive, and how much there is to do (turns; outbox operations). ``parked`` turns, which
+    wait for a limit or a budget, are among the queued ones."""
 
     running: int = 0
     queued: int = 0
     waiting: int = 0
+    parked: int = 0
     outbox: int = 0
 
 
@@ -207,12 +210,22 @@ class LimitUse(Struct, frozen=True, kw_only=True):
     limit: float
 
 
-class Budget(_ToParent, frozen=True, tag="budget"):
-    """What is used of the repository's own limits on the day that ends at ``until`` (ISO 8601, UTC); sent when it
-    changes. Those of a user, a thread or a job are told where they are asked for."""
+class DayUse(Struct, frozen=True, kw_only=True):
+    """What agents have used in a repository in a day, whoever asked. ``runs``: those that began."""
 
-    limits: tuple[LimitUse, ...]
-    until: str
+    runs: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    minutes: float = 0.0
+
+
+class Budget(_ToParent, frozen=True, tag="budget"):
+    """What is used in the repository, and of its own limits, on the day that ends at ``until`` (ISO 8601, UTC); sent
+    when it changes. Limits of a user, a thread or a job are told where they are asked for."""
+
+    limits: tuple[LimitUse, ...] = ()
+    until: str = ""
+    used: DayUse = DayUse()
 
 
 class Goodbye(_ToParent, frozen=True, tag="goodbye"):

@@ -24,7 +24,16 @@ from codebutler.model import Post, Update, Upload
 from codebutler.process.killpoints import reached
 from codebutler.slack.gate import Gate
 from codebutler.slack.items import Item, Items
-from codebutler.slack.outgoing import TOO_MUCH, Lane, lane_of, method_of, plainer, redacted, supersedes
+from codebutler.slack.outgoing import (
+    TOO_MUCH,
+    Lane,
+    in_order,
+    lane_of,
+    method_of,
+    plainer,
+    redacted,
+    supersedes,
+)
 from codebutler.slack.reading import Reader
 
 # From here on redacting a file takes long enough to be felt by the loop.
@@ -77,6 +86,8 @@ class Lanes:
                 break
         else:
             queue.waiting.append(item)
+            order = in_order([each.operation for each in queue.waiting])
+            queue.waiting = deque(queue.waiting[at] for at in order)
         if queue.task is None:
             work = self._work(item.channel, lane, queue)
             queue.task = asyncio.create_task(work, name=f"slack-{lane}-{item.channel}")

@@ -30,7 +30,7 @@ class Bucket:
 
 
 # A little below what Slack takes: calls that leave a second apart may arrive closer together.
-PER_CHANNEL: Mapping[str, Limit] = MappingProxyType({"chat.postMessage": Limit(per_minute=58, burst=2)})
+PER_CHANNEL: Mapping[str, Limit] = MappingProxyType({"chat.postMessage": Limit(per_minute=58, burst=5)})
 PER_WORKSPACE: Mapping[str, Limit] = MappingProxyType(
     {
         "chat.postMessage": Limit(per_minute=300, burst=50),

@@ -33,6 +33,8 @@ BOT_SCOPES = (
     "users:read",
     "users:read.email",
 )
+NAMES_SCOPE = "users:read"
+"""Without it people are shown by their IDs; all else works."""
 BOT_EVENTS = (
     "app_home_opened",
     "app_mention",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.text.escape import ZERO_WIDTH_SPACE, neutralise
+from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, neutralise
 from codebutler.text.links import ANY_WORKSPACE, at_home
 from codebutler.text.redact import redacted_bytes
 
@@ -24,6 +24,7 @@ TOO_MUCH = frozenset(
 )
 MAX_DEPTH = 40
 SECTION_CHARS = 3000
+_TOLD = re.compile(f"<{ZERO_WIDTH_SPACE}@([UW][A-Z0-9]{{1,30}})>")
 _USER = re.compile(r"[UW][A-Z0-9]{1,30}")
 BLOCKS = frozenset({"markdown", "section", "actions", "context", "divider", "header"})
 """The kinds of blocks that workers use; Slack finds a mention in their texts only."""
@@ -65,6 +66,19 @@ def content_of(operation: Operation) -> str:
 def supersedes(newer: Operation, older: Operation) -> bool:
     """Does ``newer`` make ``older`` pointless if that has not been sent yet?"""
     return isinstance(newer, Update) and isinstance(older, Update) and newer.target_ts == older.target_ts
+
+
+def in_order(waiting: Sequence[Operation]) -> list[int]:
+    """The places of operations of one lane as they should go: a post that can wait goes after the others, unless
+    something else is to follow it in its own thread."""
+    needed = {item_of(each) for each in waiting if not _can_wait(each)}
+    return sorted(
+        range(len(waiting)), key=lambda at: _can_wait(waiting[at]) and item_of(waiting[at]) not in needed
+    )
+
+
+def _can_wait(operation: Operation) -> bool:
+    return isinstance(operation, Post) and operation.can_wait
 
 
 def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:
@@ -143,6 +157,21 @@ def _mentioning(text: str, users: Collection[str]) -> str:
     for user in users:
         text = text.replace(f"<{ZERO_WIDTH_SPACE}@{user}>", f"<@{user}>")
     return text
+
+
+def with_names(operation: Operation, called: Callable[[str], str]) -> Operation:
+    """The operation with names where it tells of people by mentions that reach nobody; an agent's own Markdown stays as
+    it is."""
+    if not isinstance(operation, Post | Update):
+        return operation
+
+    def name(text: str) -> str:
+        return _TOLD.sub(lambda found: escape(neutralise(called(found[1]))), text)
+
+    blocks = tuple(
+        block if block.get("type") == "markdown" else every_text(block, name) for block in operation.blocks
+    )
+    return msgspec.structs.replace(operation, text=name(operation.text), blocks=blocks)
 
 
 def has_links(operation: Operation) -> bool:

@@ -28,11 +28,12 @@ class WorkerRow(Struct, frozen=True, kw_only=True):
 
 
 class TurnsRow(Struct, frozen=True, kw_only=True):
-    """How many turns there are of each kind."""
+    """How many turns there are of each kind; the parked ones are among the queued."""
 
     running: int
     queued: int
     waiting: int
+    parked: int = 0
 
 
 class RepoRow(Struct, frozen=True, kw_only=True):
@@ -170,7 +171,7 @@ def _row(handle: WorkerHandle) -> RepoRow:
         path=handle.repo.path,
         channel_id=handle.repo.channel_id,
         worker=WorkerRow(state=public(handle.state), pid=handle.pid, restarts=handle.restarts),
-        turns=TurnsRow(running=load.running, queued=load.queued, waiting=load.waiting),
+        turns=TurnsRow(running=load.running, queued=load.queued, waiting=load.waiting, parked=load.parked),
         problem=handle.problem,
     )
 

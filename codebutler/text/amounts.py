@@ -1,21 +1,48 @@
-"""What is used of a daily limit, in words. Pure."""
+"""How much there is to do and what is used of a day, in the same words wherever they are read. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 Unit = Literal["usd", "tokens", "turns", "minutes"]
+"""As the configuration counts (``turnsPerDay``). People read "runs" for turns: one run of an agent."""
+
+
+def load(running: int, waiting: int, queued: int, parked: int = 0) -> str:
+    """``1 running, 0 waiting, 2 queued (1 parked)``: the runs of a repository. ``parked`` ones are among the queued."""
+    aside = f" ({parked} parked)" if parked else ""
+    return f"{running} running, {waiting} waiting, {queued} queued{aside}"
+
+
+def today(used: Mapping[str, float], limits: Mapping[Unit, float]) -> str:
+    """``3 of 10 runs, 12.3k tokens, $0.12``: what a repository has used today (``runs``, ``tokens``, ``usd`` and
+    ``minutes``), each figure beside its limit if it has one. Runs are always told, the rest where there is something
+    to tell."""
+    units: dict[Unit, float] = {
+        "turns": used["runs"],
+        "tokens": used["tokens"],
+        "usd": used["usd"],
+        "minutes": used["minutes"],
+    }
+    shown = []
+    for unit, number in units.items():
+        if unit in limits:
+            shown.append(used_of(unit, number, limits[unit]))
+        elif unit == "turns" or (unit != "minutes" and number > 0):
+            shown.append(amount(unit, number))
+    return ", ".join(shown)
 
 
 def amount(unit: Unit, number: float) -> str:
-    """``$1.20``, ``1.2M tokens``, ``1 turn``, ``1h05m``."""
+    """``$1.20``, ``1.2M tokens``, ``1 run``, ``1h05m``."""
     match unit:
         case "usd":
             return "<$0.01" if 0 < number < 0.005 else f"${number:.2f}"
         case "tokens":
-            return f"{_thousands(int(number))} tokens"
+            return f"{thousands(int(number))} tokens"
         case "turns":
-            return f"{int(number)} turn{'' if int(number) == 1 else 's'}"
+            return f"{int(number)} run{'' if int(number) == 1 else 's'}"
     minutes = round(number)
     return (
         f"{minutes // 60}h{minutes % 60:02d}m"
@@ -25,12 +52,13 @@ def amount(unit: Unit, number: float) -> str:
 
 
 def used_of(unit: Unit, used: float, limit: float) -> str:
-    """``$1.20 of $5.00``, ``3 of 10 turns``."""
+    """``$1.20 of $5.00``, ``3 of 10 runs``."""
     shown = amount(unit, used).partition(" ")[0] if unit in ("tokens", "turns") else amount(unit, used)
     return f"{shown} of {amount(unit, limit)}"
 
 
-def _thousands(number: int) -> str:
+def thousands(number: int) -> str:
+    """``950``, ``12.3k``, ``1.2M``: a count that nobody needs to the last digit."""
     if number < 1000:
         return str(number)
     value, unit = (number / 1000, "k") if number < 999_950 else (number / 1_000_000, "M")

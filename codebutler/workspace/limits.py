@@ -42,7 +42,7 @@ PER_MINUTE = {
     "users.list": 20,
 }
 DEFAULT_PER_MINUTE = 100
-POST_BURST = 3
+POST_BURST = 6
 
 
 class _Bucket(Struct):

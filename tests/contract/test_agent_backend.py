@@ -241,9 +241,10 @@ async def test_a_turn_starts_speaks_and_finishes_once(rig: Rig, git_repo: Path) 
 
 
 async def test_a_later_turn_resumes_the_session(remembering: Rig, git_repo: Path) -> None:
-    session = session_of(await run(remembering, turn(git_repo, remembering.quick())))
-    again = await run(remembering, turn(git_repo, remembering.quick(), session_id=session))
-    assert [event for event in again if isinstance(event, Started)] == [Started(session)]
+    first = await run(remembering, turn(git_repo, remembering.quick()))
+    again = await run(remembering, turn(git_repo, remembering.quick(), session_id=session_of(first)))
+    started = [event for event in first if isinstance(event, Started)]
+    assert [event for event in again if isinstance(event, Started)] == started
 
 
 async def test_a_session_that_nobody_knows_is_replaced(remembering: Rig, git_repo: Path) -> None:

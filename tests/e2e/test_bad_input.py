@@ -346,7 +346,7 @@ async def test_b13_the_log_and_the_audit(tmp_path: Path, git_repo: Path) -> None
             *(built.home / "logs" / "codebutler.log").read_text().splitlines(),
         ]
         assert [line for line in lines if not LINE.match(line)] == []
-        assert any(f" MSG  [sample] {built.workspace.workspace.person.id}" in line for line in lines)
+        assert any(f" MSG  [sample] {built.workspace.workspace.person.name}:" in line for line in lines)
         audit = [json.loads(line) for line in (built.home / "logs" / "audit.jsonl").read_text().splitlines()]
         assert [(act["kind"], act["text"], act["decision"]) for act in audit] == [
             ("prompt", "list the files", "allowed"),

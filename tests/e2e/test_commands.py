@@ -115,7 +115,7 @@ async def test_k03_the_other_ways_to_say_a_word(tmp_path: Path, git_repo: Path) 
         ts = await built.say(channel, "!klli", root)
         await built.answer(channel, root, "Did you mean `!kill`?", after=ts)
         await built.person.chat_update(channel=channel, ts=ts, text="!kill")
-        await built.answer(channel, root, "Killing 1 turn.", after=ts)
+        await built.answer(channel, root, "Killing 1 run.", after=ts)
         assert await built.outcome(channel, root) == "octagonal_sign"
 
 

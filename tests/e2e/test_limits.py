@@ -133,7 +133,7 @@ async def test_p23_a_budget_holds_a_turn_until_there_is_room(tmp_path: Path, git
         assert await built.outcome(channel, first) == "white_check_mark"
         second = await built.say(channel, "read README.md")
         message, value = await card(built, channel, second, RETRY)
-        assert "This repository's budget for today is used up: 1 of 1 turn." in whole_text(message)
+        assert "This repository's budget for today is used up: 1 of 1 run." in whole_text(message)
         assert built.reactions(channel, second) == {"hourglass_flowing_sand"}
         status = await built.until_status(lambda status: status["repos"][0]["budget"] != [])
         assert status["repos"][0]["budget"] == [{"unit": "turns", "used": 1.0, "limit": 1.0}]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from codebutler.clock import ManualClock
+from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.control.listeners import Listeners
 from codebutler.direct.book import Book
@@ -18,13 +19,14 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
-from codebutler.process.tasks import Tasks
-from codebutler.protocol.messages import Audit, Live
+from codebutler.process.tasks import Tasks, beside
+from codebutler.protocol.messages import Audit, Budget, DayUse, Live
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.memory import MemoryChat
+from codebutler.slack.people import People
 from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.text.links import message_link
@@ -41,6 +43,13 @@ def same(text: str) -> str:
     return text
 
 
+class Known:
+    """A workspace in which Ana has a name of her own choice."""
+
+    async def user_name(self, user: str) -> str:
+        return "Ana <!here> & co"
+
+
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat]]:
     clock, chat = ManualClock(), MemoryChat()
@@ -53,8 +62,12 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat
         statuses = await stack.enter_async_context(
             StatusBoard(chat, clock, lambda text: text.replace("key", "[redacted]"))
         )
+        people = People(Known(), clock)
+        people.meet(["U0ANA"])
+        await stack.enter_async_context(beside(people.run(), name="people"))
+        await settle()
         services = ParentServices(
-            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), Channels(clock), statuses),
+            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), Channels(clock), statuses, people),
             journal=journal,
             audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
@@ -62,6 +75,22 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat
             tasks=Tasks(lambda name, error: None),
         )
         yield services, chat
+
+
+async def test_people_are_told_of_by_name_and_called_by_none(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, chat = desk
+    told = "Stopped by <@U0ANA>, not <@U0BOB>."
+    markdown = {"type": "markdown", "text": "write `<@U0ANA>`"}
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": told}}
+    await services.send(REPO, "1", Post(text=told, blocks=(section, markdown)), unsure=False)
+    (done,) = chat.done
+    assert isinstance(done.operation, Post)
+    shown = "Stopped by Ana &lt;\u200b!here&gt; &amp; co, not U0BOB."
+    assert done.operation.text == shown
+    assert done.operation.blocks[0]["text"]["text"] == shown
+    assert done.operation.blocks[1]["text"] == "write `<\u200b@U0ANA>`"
 
 
 async def test_the_asker_is_called_and_nobody_else(desk: tuple[ParentServices, MemoryChat]) -> None:
@@ -140,3 +169,14 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
             lost = Audit(user="U0ANA", thread=direct, kind="claude", text="work", decision="interrupted")
             services.audit(REPO, lost)
         await chat.until(lambda: chat.texts("D1") == ["That failed."])
+
+
+async def test_what_is_used_is_kept_and_app_home_hears_of_it(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, _ = desk
+    heard: list[str] = []
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    services.on_used = lambda: heard.append(services.budgets.words(REPO.name, now))
+    services.budget(REPO, Budget(until="2026-01-02T00:00:00+00:00", used=DayUse(runs=2, usd=0.5)))
+    assert heard == ["2 runs, $0.50"]

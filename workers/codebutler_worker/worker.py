@@ -111,7 +111,7 @@ class Worker:
             self._desk.report.audit(record)
         if interrupted:
             self._desk.report.log(
-                "WRN", f"interrupted: {count(len(interrupted), 'turn')}; each thread is asked"
+                "WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked"
             )
         await self._errands.restore()
         self._overview.refresh()
@@ -219,9 +219,11 @@ class Worker:
     def _tell_load(self) -> None:
         waiting, queued = self._scheduler.waiting, self._scheduler.queued
         running = self._scheduler.running - waiting
-        outbox = self._unsaid
+        parked, outbox = self._scheduler.parked, self._unsaid
         asking = waiting + self._reminders.interrupted
-        self._channel.send(Heartbeat(running=running, queued=queued, waiting=asking, outbox=outbox))
+        self._channel.send(
+            Heartbeat(running=running, queued=queued, waiting=asking, parked=parked, outbox=outbox)
+        )
         self._overview.look((running, queued, waiting))
         self._budgets.look((running, queued, waiting))
         self._reviews.look((running, queued, waiting))

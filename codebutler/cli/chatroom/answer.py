@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 FENCE = "```"
 RUNNING = "⏳ Running…"
-_FOOTER = re.compile(r"_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
+_FOOTER = re.compile(r"(?:_(\S+)_ • )?_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
 _FRAMES = frozenset({FENCE, RUNNING})
 
 
@@ -15,7 +15,9 @@ def footed(text: str) -> tuple[str, str]:
     """An answer and the figures below it, "" where there are none."""
     body, _, last = text.rstrip().rpartition("\n")
     found = _FOOTER.fullmatch(last.strip())
-    return (body.strip("\n"), found[1]) if found else (text, "")
+    if found is None:
+        return text, ""
+    return body.strip("\n"), " • ".join(part for part in found.groups() if part)
 
 
 def bare(lines: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ class AgentSection(Section, frozen=True):
 
     default: AgentName = "claude"
     scope: Literal["thread", "channel"] = "thread"
-    debounce_seconds: DayInSeconds = 3
+    debounce_seconds: DayInSeconds = 1
     silence_seconds: DayInSeconds = 60
     busy: Literal["queue", "steer", "reject"] = "queue"
     parallel_turns: Annotated[int, Meta(ge=1, le=64)] = 1

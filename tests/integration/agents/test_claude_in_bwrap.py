@@ -96,7 +96,7 @@ async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
     cell.shell("git log -1 --format=%s; git branch --show-current")
     cell.model.play(Reply("Still here."))
     second = await heard(backend, cell.turn(started.session_id))
-    assert Started(started.session_id) in second
+    assert started in second
     assert [event.text.split() for event in second if isinstance(event, ToolResult)] == [
         ["Work", "codebutler/c"]
     ]

@@ -100,11 +100,12 @@ async def test_the_next_message_resumes_the_session_and_costs_are_differences(de
 
 async def test_a_session_is_resumed_by_another_process(desk: Desk) -> None:
     desk.model.play(Reply("one"), Reply("two"))
-    session = one(await desk.run("remember the word xylophone"), Started).session_id
+    started = one(await desk.run("remember the word xylophone"), Started)
+    assert started.model
     await desk.backend.close()
     again = desk.with_settings(desk.backend._settings)
-    events = await again.run("which word?", session_id=session)
-    assert one(events, Started) == Started(session)
+    events = await again.run("which word?", session_id=started.session_id)
+    assert one(events, Started) == started
     assert last(events).text == "two"
     assert "xylophone" in desk.model.said()
     await again.backend.close()

@@ -117,9 +117,10 @@ async def test_it_works_in_the_repository_and_nowhere_else_without_its_key(cell:
 async def test_its_session_outlives_its_process_and_its_instructions_come_once(cell: Cell) -> None:
     cell.model.play(Reply("one"), Reply("two"))
     [first] = [event for event in await run(cell.backend(), cell.turn()) if isinstance(event, Started)]
+    assert first.model
     # A slash would be a command of its own.
     again = await run(cell.backend(), cell.turn(first.session_id, "/compact everything"))
-    assert [event for event in again if isinstance(event, Started)] == [Started(first.session_id)]
+    assert [event for event in again if isinstance(event, Started)] == [first]
     assert end(again).text == "two"
     told = cell.model.said()
     assert "/compact everything" in told

@@ -62,7 +62,8 @@ def look(browser: Browser) -> Look:
 def busy(built: Watched) -> None:
     """Something of everything."""
     limits = [{"unit": "usd", "used": 1.2, "limit": 5.0}, {"unit": "turns", "used": 9, "limit": 10}]
-    shop = {**repo("shop", running=1, queued=1, waiting=1), "budget": limits}
+    used = {"runs": 9, "tokens": 0, "usd": 1.2, "minutes": 0.0}
+    shop = {**repo("shop", running=1, queued=1, waiting=1), "today": used, "budget": limits}
     built.known.repos = [shop, repo("docs", "sleeping"), repo(LONG, "quarantined", "the worker died 5 times")]
     push = Asked(id="a", card_ts="1.2", text="🔐 *Bash*\n```git push```")
     built.known.turns = {

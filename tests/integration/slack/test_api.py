@@ -263,3 +263,20 @@ async def test_secrets_are_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
             await api.identity()
         everything = caplog.text + str(caught.value)
         assert not [secret for secret in ("4711", "xapp-hidden", TOKEN) if secret in everything]
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        ({"name": "ana", "profile": {"display_name": "Ana", "real_name": "Ana Banana"}}, "Ana"),
+        ({"name": "ana", "profile": {"display_name": "", "real_name": "Ana Banana"}}, "Ana Banana"),
+        ({"name": "ana", "profile": {}}, "ana"),
+        ({"name": ["ana"], "profile": {"real_name": 7}}, ""),
+        ("ana", ""),
+    ],
+)
+async def test_a_user_has_the_name_they_chose(user: object, name: str) -> None:
+    async with serving() as (server, api):
+        server.says("users.info", {"ok": True, "user": user})
+        assert await api.user_name("U1") == name
+        assert server.forms[0]["user"] == "U1"

@@ -96,7 +96,7 @@ async def test_a_restart_is_told_once_where_something_happened(world: World) -> 
         await world.passes(60)
         [line] = world.told()
         assert "Back after 4 min: 2 messages" in line
-        assert "1 interrupted turn asks" in line
+        assert "1 interrupted run asks" in line
         assert world.told("C2") == []
         await world.clock.advance(3600)
         assert len(world.told()) == 1

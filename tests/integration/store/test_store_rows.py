@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from codebutler_worker.store.rows import (
     ApprovalRow,
     SessionRow,
+    Used,
 )
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
@@ -99,7 +100,7 @@ async def test_the_newest_turns_come_first_of_one_conversation_or_of_all(store: 
     assert [turn.id for turn in of_one] == ["c", "a"]
 
 
-async def test_what_turns_cost_is_summed_from_a_moment_on(store: Store) -> None:
+async def test_what_turns_used_is_summed_by_when_they_began(store: Store) -> None:
     def work(uow: UnitOfWork) -> None:
         for turn_id, finished_at, usd in (
             ("a", "2026-01-01", 1.0),
@@ -113,8 +114,9 @@ async def test_what_turns_cost_is_summed_from_a_moment_on(store: Store) -> None:
         uow.turns.add(replace(a_turn("e"), state="stopped", finished_at="2026-01-03"))
 
     await store.run(work)
-    assert await store.run(lambda uow: uow.turns.cost_since("2026-01-02")) == (2, 0.5)
-    assert await store.run(lambda uow: uow.turns.cost_since("2027")) == (0, 0.0)
+    (spent,) = await store.run(lambda uow: uow.turns.spent_between("2026-01-02", "2027"))
+    assert spent.used == Used(usd=0.5, tokens=0, turns=2)
+    assert await store.run(lambda uow: uow.turns.spent_between("2027", "2028")) == []
 
 
 async def test_a_thread_has_a_session_per_agent(store: Store) -> None:

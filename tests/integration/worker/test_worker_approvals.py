@@ -86,7 +86,7 @@ async def test_a_double_click_decides_once_and_the_second_is_told(tmp_path: Path
         press(parent, "codebutler.allow", asked)
         press(parent, "codebutler.deny", asked, user="U0BEN", at="500.2")
         press(parent, "codebutler.allow", asked)  # a replay of the first
-        await parent.post_with(f"Already decided by {USER}: allowed")
+        await parent.post_with(f"Already decided by <@{USER}>: allowed")
         await parent.until(lambda: parent.backend.answers)
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)

@@ -99,7 +99,7 @@ async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: P
         await parent.until(lambda: any(beat.queued == 1 for beat in parent.said(Heartbeat)))
         parent.says("third", "300.1")
         card = await held(parent, "300.1")
-        assert "Your budget for today is used up: 1 of 1 turn." in card.text
+        assert "Your budget for today is used up: 1 of 1 run." in card.text
         await parent.clock.advance(TO_MIDNIGHT_S)
         run = await parent.run(0)
         assert run.request.prompt == "second"
@@ -311,10 +311,12 @@ async def test_the_parent_hears_how_much_of_the_repositorys_limit_is_used(tmp_pa
         told = parent.said(Budget)[-1]
         assert told.until == "2026-01-01T01:00:00.000000+00:00"
         assert told.limits == (LimitUse(unit="usd", used=0.25, limit=1.0),)
+        assert (told.used.runs, told.used.tokens, told.used.usd) == (1, 2, 0.25)
         status = MessagePosted(channel=CHANNEL, ts="300.1", user=USER, text="!status", thread_ts="100.1")
         parent.deliver(status, Command(name="status"))
         post = await parent.post_with("Budget today")
-        assert "Budget today: repository $0.25 of $1.00 · you $0.25 of $5.00" in post.text
+        assert "Today: 1 run, 2 tokens, $0.25 of $1.00" in post.text
+        assert "Budget today: you $0.25 of $5.00" in post.text
 
 
 async def test_a_stop_by_a_person_is_a_stop(tmp_path: Path) -> None:

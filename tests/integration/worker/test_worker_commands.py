@@ -52,7 +52,7 @@ def test_every_word_has_a_handler_and_every_handler_a_word() -> None:
         ("help", "stpo", "Did you mean `!help stop`?"),
         ("ping", "", "pong from sample"),
         ("status", "", "*sample*: 0 running, 0 waiting, 0 queued"),
-        ("status", "", "Today (UTC): 0 turns, $0.00"),
+        ("status", "", "Today: 0 runs · sandbox"),
         ("list", "", "No conversations here yet"),
         ("new", "", "begins a fresh conversation"),
         ("continue", "", "Nothing here was interrupted"),
@@ -106,7 +106,7 @@ async def test_words_work_while_a_turn_runs(tmp_path: Path) -> None:
         command(parent, "list", "300.1")
         assert "✅ done · claude · <" in (await parent.post_with("latest conversations")).text
         command(parent, "status", "300.2")
-        await parent.post_with("Today (UTC): 1 turn, $0.12")
+        await parent.post_with("Today: 1 run, 46 tokens, $0.12")
 
 
 async def test_reset_forgets_the_session(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_stop_all_in_a_thread_stops_another_and_says_who(tmp_path: Path) -
         command(parent, "stop", "200.2", "200.1")
         await parent.post_with("`!stop all` stops that too")
         command(parent, "stop", "200.3", "200.1", "all")
-        assert (await parent.post_with(f"Stopped by {USER}")).thread_ts == "100.1"
+        assert (await parent.post_with(f"Stopped by <@{USER}>")).thread_ts == "100.1"
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
 
 
@@ -136,7 +136,7 @@ async def test_kill_does_not_ask(tmp_path: Path) -> None:
         parent.says("long work", "100.1")
         run = await parent.run(0)
         command(parent, "kill", "100.2", "100.1")
-        await parent.post_with("🛑 Killing 1 turn.")
+        await parent.post_with("🛑 Killing 1 run.")
         # The clock stands still: no grace has to pass.
         await parent.until(run.closed.is_set)
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])

@@ -37,7 +37,7 @@ async def test_stop_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> N
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
         await parent.until(lambda: parent.reactions("100.2") == ["octagonal_sign"])
         assert run.closed.is_set()
-        assert [post.text for post in parent.posts] == ["🛑 Stopping 1 turn. Withdrew 1 queued."]
+        assert [post.text for post in parent.posts] == ["🛑 Stopping 1 run. Withdrew 1 queued."]
         assert parent.posts[0].thread_ts == "100.1"
 
 
@@ -132,12 +132,12 @@ async def test_progress_is_one_message_edited_now_and_then(tmp_path: Path) -> No
         update = parent.updates[0]
         assert update.target_ts == "9000.000001"
         assert "`Edit: app.py`" in update.text
-        assert "2 tools" in update.text
+        assert "2 tool calls" in update.text
         assert "✓ look" in update.text
         run.finish("Done.")
         await parent.post_with("Done.")
         await parent.until(lambda: parent.updates[-1].text.startswith("✅"))
-        assert parent.updates[-1].text.endswith("· 2 tools · $0.12")
+        assert parent.updates[-1].text == "✅ Done · 2 tool calls"
         assert parent.updates[-1].blocks == ()
         assert len(parent.posts) == 2
 

@@ -166,7 +166,7 @@ def test_the_words_name_what_is_used_up_and_the_key() -> None:
         "A higher budget.user.usdPerDay in the configuration lets it go on sooner."
     )
     assert overview(found) == (
-        "Budget today: repository 1.2M of 2.0M tokens, 1h01m of 1h30m · you $5.02 of $5.00, 3 of 10 turns"
+        "Budget today: repository 1.2M of 2.0M tokens, 1h01m of 1h30m · you $5.02 of $5.00, 3 of 10 runs"
     )
     assert overview(lines(BudgetSection(), [], ANA)) == ""
 

@@ -11,6 +11,7 @@ from codebutler.cli.chatroom.answer import apart
     ("text", "answer", "aside"),
     [
         ("Done.\n\n_tokens: 1 in / 2 out • 3s • 1 turn_", "Done.", "tokens: 1 in / 2 out • 3s • 1 turn"),
+        ("Done.\n\n_o_1.5_ • _tokens: 1 in / 2 out • 3s_", "Done.", "o_1.5 • tokens: 1 in / 2 out • 3s"),
         ("Done.\n\n_2m05s_", "Done.", "2m05s"),
         ("Done.\n_really_", "Done.\n_really_", ""),
         ("```\none\ntwo\n```\n✅ exit code 0 · 1s", "one\ntwo", "✅ exit code 0 · 1s"),

@@ -19,9 +19,11 @@ WELL = {"state": "connected", "connections": 1, "reconnects": 2, "last_event_age
 
 def repo(name: str = "shop", state: str = "running", problem: str = "", **more: Any) -> dict[str, Any]:
     worker = {"state": state, "pid": 7, "restarts": 1, "pss_bytes": 11 * 2**20 + 5, **more}
-    turns = {"running": 1, "queued": 2, "waiting": 3}
+    turns = {"running": 1, "queued": 2, "waiting": 3, "parked": 1}
     place = {"path": f"/src/{name}", "channel_id": "C1"}
-    return {"name": name, **place, "worker": worker, "turns": turns, "budget": [], "problem": problem}
+    used = {"runs": 9, "tokens": 950, "usd": 1.2, "minutes": 3.0}
+    counts = {"turns": turns, "today": used, "budget": []}
+    return {"name": name, **place, "worker": worker, **counts, "problem": problem}
 
 
 def turn(state: str, text: str = "fix it", minutes: int = 5, **more: Any) -> TurnNote:
@@ -54,10 +56,11 @@ def test_a_repository_is_shown_with_its_worker_its_channel_and_its_day() -> None
     assert (shown.name, shown.agent, shown.channel) == ("shop", "claude", "#shop")
     assert shown.url == "https://slack.com/archives/C1"
     assert (shown.state, shown.pid, shown.restarts, shown.memory_mb) == ("running", 7, 1, 11)
-    assert (shown.running, shown.queued, shown.waiting) == (1, 2, 3)
+    assert shown.load == "1 running, 3 waiting, 2 queued (1 parked)"
+    assert shown.today == "9 of 3 runs, 950 tokens, $1.20 of $5.00"
     assert [(one.words, one.share) for one in shown.budget] == [
         ("$1.20 of $5.00", 0.24),
-        ("9 of 3 turns", 1.0),
+        ("9 of 3 runs", 1.0),
     ]
 
 

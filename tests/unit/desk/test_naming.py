@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.config.schema import AgentSection, Config
-from codebutler_worker.desk.naming import agent_name, conversation_id, prefixes_of
+from codebutler_worker.desk.naming import agent_name, conversation_id, prefixes_of, tag_of
 
 
 def test_a_thread_is_a_conversation_unless_the_channel_is() -> None:
@@ -24,3 +24,23 @@ def test_a_prefix_names_an_agent(prefix: str | None, agent: str) -> None:
 def test_undoing_is_no_agents() -> None:
     assert prefixes_of("undo") is None
     assert prefixes_of("native") == ("native", "agent")
+
+
+@pytest.mark.parametrize(
+    ("agent", "tag"),
+    [
+        ("claude", "CLD"),
+        ("rehearsal", "CLD"),
+        ("kimi", "KMI"),
+        ("native", "NAT"),
+        ("opencode", "OPE"),
+        ("run", "INF"),
+        ("undo", "INF"),
+        ("errand", "AGT"),
+        ("info", "AGT"),
+        ("g5", "AGT"),
+        ("ünï", "AGT"),
+    ],
+)
+def test_each_agent_has_its_tag_in_the_log(agent: str, tag: str) -> None:
+    assert tag_of(Config(), agent) == tag

@@ -37,6 +37,8 @@ def test_a_missing_scope_fails_and_is_named() -> None:
     assert told.level == "FAIL"
     assert "commands, files:read" in told.text
     assert scopes_finding(_with(None)).level == "warn"
+    nameless = scopes_finding(_with(frozenset(BOT_SCOPES) - {"users:read"}))
+    assert (nameless.level, "shown by their IDs" in nameless.text) == ("warn", True)
 
 
 def _with(scopes: frozenset[str] | None) -> TokenFacts:

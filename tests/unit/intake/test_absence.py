@@ -38,7 +38,7 @@ MEANWHILE = Arrival(ts(2), at(4.1))
             [MEANWHILE],
             "",
             "👋 Back after 4 min: 1 message that came meanwhile is answered late, "
-            "1 interrupted turn asks in its thread how to go on.",
+            "1 interrupted run asks in its thread how to go on.",
         ),
         (with_interrupted(FOUR, "C2"), [], "", ""),
         (FOUR, [], "", ""),

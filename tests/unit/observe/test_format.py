@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.observe.format import LineFormatter, escape_controls
+from codebutler.observe.format import LineFormatter, escape_controls, level_of
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INF|WRN|ERR|DBG|MSG|CLD|RSP|MEM)  .*")
 
@@ -34,8 +34,25 @@ def test_a_record_may_name_its_own_tag_and_its_repository() -> None:
     assert plain().format(record("hi", tag="MSG", repo="shop")).endswith(" MSG  [shop] hi")
 
 
-def test_an_unknown_tag_is_not_taken_over() -> None:
-    assert plain().format(record("hi", tag="X\n"))[19:] == " INF  hi"
+@pytest.mark.parametrize("tag", ["X\n", "CLD\n", "cld", "CLDX", ""])
+def test_what_is_no_tag_is_not_taken_over(tag: str) -> None:
+    assert plain().format(record("hi", tag=tag))[19:] == " INF  hi"
+
+
+class Ana:
+    def named(self, text: str, *, with_ids: bool = False) -> str:
+        return text.replace("U0ANA", "Ana\x1b[2J (U0ANA)" if with_ids else "Ana\x1b[2J")
+
+
+def test_people_have_names_in_the_log_and_ids_where_something_is_wrong() -> None:
+    named = LineFormatter(str, Ana())
+    assert named.format(record('U0ANA: "hi"', tag="MSG")).endswith('MSG  Ana\\x1b[2J: "hi"')
+    assert named.format(record("U0ANA may not", logging.WARNING)).endswith("WRN  Ana\\x1b[2J (U0ANA) may not")
+
+
+def test_an_agents_tag_informs() -> None:
+    assert plain().format(record("hi", tag="KMI"))[19:] == " KMI  hi"
+    assert [level_of(tag) for tag in ("DBG", "KMI", "WRN", "ERR")] == [10, 20, 30, 40]
 
 
 @given(st.text())

@@ -11,7 +11,7 @@ from codebutler.model import Post, Upload
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.present.answer import answer, footer
 
-FOOT = footer(Usage(1234, 5678, 0.12, 3), 34)
+FOOT = footer(Usage(1234, 5678, 0.12, 3), 34, "claude-opus-5-5")
 
 
 def shown(operation: object) -> str:
@@ -22,7 +22,20 @@ def shown(operation: object) -> str:
 
 
 def test_the_footer() -> None:
-    assert FOOT == "_tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_"
+    assert FOOT == "_claude-opus-5-5_ • _tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_"
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("", ""),
+        ("gpt_4o_", "_gpt_4o_ • "),
+        ("_*<!channel>\n", "_channel_ • "),
+        ("x" * 500, f"_{'x' * 60}_ • "),
+    ],
+)
+def test_a_models_name_is_an_agents_word(told: str, shown: str) -> None:
+    assert footer(Usage(1, 2, None, 1), 1, told) == f"{shown}_tokens: 1 in / 2 out • 1s • 1 turn_"
 
 
 def test_an_unknown_cost_is_left_out() -> None:

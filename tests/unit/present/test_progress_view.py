@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from codebutler.text.amounts import thousands
 from codebutler_worker.agents.backend import (
     Approval,
     Finished,
@@ -19,7 +20,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     Usage,
 )
-from codebutler_worker.present.lines import money, one_line, ordinal, span, thousands
+from codebutler_worker.present.lines import money, one_line, ordinal, span
 from codebutler_worker.present.notices import failed, interrupted
 from codebutler_worker.present.progress import collapsed, in_line, running
 from codebutler_worker.present.reducer import View, reduce
@@ -100,10 +101,11 @@ def test_of_a_long_plan_what_is_worked_on_is_shown(done: int, total: int) -> Non
 
 def test_the_cost_so_far_is_shown_else_the_tokens() -> None:
     view = seen(ToolUse("1", "Bash", "ls"), Usage(12_000, 345, None, 1))
-    assert running(view, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool · 12.3k tokens"
+    assert running(view, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool call · 12.3k tokens"
     paid = reduce(view, Usage(12_000, 345, 0.12, 1))
-    assert running(paid, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool · $0.12"
-    assert collapsed("done", paid, 6).text == "✅ 6s · 1 tool · $0.12"
+    assert running(paid, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool call · $0.12"
+    assert collapsed("done", paid, 6).text == "✅ Done · 1 tool call"
+    assert collapsed("failed", paid, 6).text == "❌ 6s · 1 tool call · $0.12"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,11 @@ def test_the_message_stays_below_what_a_section_takes() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "line"),
-    [("done", "✅ 34s · 3 tools"), ("failed", "❌ 34s · 3 tools"), ("stopped", "🛑 34s · 3 tools")],
+    [
+        ("done", "✅ Done · 3 tool calls"),
+        ("failed", "❌ 34s · 3 tool calls"),
+        ("stopped", "🛑 34s · 3 tool calls"),
+    ],
 )
 def test_it_shrinks_to_one_line(outcome: str, line: str) -> None:
     view = seen(*(ToolUse(str(number), "Bash", "") for number in range(3)))

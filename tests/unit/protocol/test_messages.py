@@ -33,6 +33,7 @@ from codebutler.protocol.messages import (
     Audit,
     Budget,
     Configure,
+    DayUse,
     Deliver,
     Doing,
     Fetch,
@@ -147,10 +148,14 @@ TO_PARENT: dict[str, object] = {
             ),
         )
     ),
-    "budget": Budget(limits=(LimitUse(unit="usd", used=1.2, limit=5.0),), until="2026-01-02T00:00:00+00:00"),
+    "budget": Budget(
+        limits=(LimitUse(unit="usd", used=1.2, limit=5.0),),
+        until="2026-01-02T00:00:00+00:00",
+        used=DayUse(runs=3, tokens=6912, usd=1.2, minutes=2.5),
+    ),
     "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
     "live": Live(thread_ts="1.0", kind="tool", text="Bash: ls"),
-    "heartbeat": Heartbeat(running=1, queued=2, waiting=3, outbox=4),
+    "heartbeat": Heartbeat(running=1, queued=2, waiting=3, parked=1, outbox=4),
     "log": Log(tag="MSG", text="U01: hello"),
     "audit": Audit(
         user="U01", thread="1.0", kind="run", text="ls", decision="allowed", exit_code=0, duration_s=0.5
@@ -192,7 +197,7 @@ def test_every_member_of_both_unions_has_a_golden_file() -> None:
         b'{"type":"stored","seq":"7"}',
         b'{"type":"stored"}',
         b'{"type":"sent","op_id":"a","ts":"1"}',
-        b'{"type":"log","tag":"XXX","text":""}',
+        b'{"type":"log","tag":"XXXX","text":""}',
         b'{"type":"send","op_id":"a","operation":{"kind":"delete"}}',
         b'{"type":"send","op_id":"a","operation":{"kind":"upload","filename":"a","content":"%%"}}',
         b"[" * 100_000,

@@ -91,17 +91,28 @@ async def test_a_failing_channel_does_not_hold_up_another() -> None:
         assert await slow
 
 
-async def test_two_posts_at_once_then_fewer_than_one_each_second() -> None:
+async def test_five_posts_at_once_then_fewer_than_one_each_second() -> None:
     async with bench() as b:
-        tasks = [b.submit(f"op{n}", post(f"{n}")) for n in range(7)]
+        tasks = [b.submit(f"op{n}", post(f"{n}")) for n in range(10)]
         await settle()
-        assert len(b.chat.done) == 2
-        for expected in (3, 4, 5, 6, 7):
+        assert len(b.chat.done) == 5
+        for expected in (6, 7, 8, 9, 10):
             await b.passes(0.93)
             assert len(b.chat.done) == expected - 1
             await b.passes(0.11)
             assert len(b.chat.done) == expected
         await asyncio.gather(*tasks)
+
+
+async def test_an_answer_goes_before_what_can_wait_but_not_before_that_of_its_own_thread() -> None:
+    async with bench() as b:
+        one, two, three, four, _ = [await b.submit(f"said{n}", post(f"said {n}")) for n in range(5)]
+        for number, thread in enumerate((one, two, three), start=1):
+            b.submit(f"place{number}", Post(text=f"place {number}", thread_ts=thread, can_wait=True))
+        b.submit("pong", post("pong", four))
+        b.submit("answer", post("answer", two))
+        await b.passes(60)
+        assert b.chat.texts(C)[5:] == ["pong", "place 2", "answer", "place 1", "place 3"]
 
 
 async def test_retry_after_is_honoured_and_nothing_is_lost() -> None:

@@ -56,10 +56,12 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The agent took the turn; later turns resume ``session_id``. ``fresh``: an older session was lost."""
+    """The agent took the turn; later turns resume ``session_id``. ``fresh``: an older session was lost. ``model``: the
+    one that answers, "" where the agent does not tell."""
 
     session_id: str
     fresh: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

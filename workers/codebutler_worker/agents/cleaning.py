@@ -13,6 +13,7 @@ from codebutler_worker.agents.backend import (
     Limit,
     Plan,
     Question,
+    Started,
     Text,
     Thinking,
     ToolResult,
@@ -32,6 +33,8 @@ def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
         case Writing():
             # Its end may be the beginning of a key.
             return Writing(redact(f"{event.text}{CUT}"))
+        case Started():
+            return replace(event, model=redact(event.model))
         case ToolUse() | Approval():
             return replace(event, summary=redact(event.summary))
         case Plan():

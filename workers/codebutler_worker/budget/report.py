@@ -1,4 +1,4 @@
-"""Tells the parent how much of the repository's own limits is used, when that may have changed."""
+"""Tells the parent what is used today, and of which of the repository's own limits, when that may have changed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import datetime
 from functools import partial
 
 from codebutler.config.schema import BudgetSection
-from codebutler.config.zones import zone_of
 from codebutler.protocol.messages import Budget, LimitUse, ToParent
-from codebutler_worker.budget.rules import counts, day_of, is_limited, lines
+from codebutler_worker.budget.rules import is_limited, lines
+from codebutler_worker.budget.today import spent_today
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import iso
 from codebutler_worker.store.rows import Account
@@ -21,7 +21,7 @@ SETTLE_S = 0.5
 
 
 class Reports:
-    """``run`` is its life. Where the repository has no limit nothing is read and nothing told."""
+    """``run`` is its life: it tells at the start, and an idle worker reads nothing more."""
 
     def __init__(self, desk: Desk, send: Callable[[ToParent], None]) -> None:
         budget = desk.settings.config.budget
@@ -31,12 +31,13 @@ class Reports:
         self._load = (0, 0, 0)
         self._told: Budget | None = None
         self._changed = asyncio.Event()
-        if is_limited(self._budget):
-            self._changed.set()
+        # Nobody else knows what an earlier life used today.
+        self._changed.set()
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """There are so many turns running, queued and waiting: look again if these are others than before."""
-        if load != self._load and is_limited(self._budget):
+        """There are so many turns running, queued and waiting: look again if these are others than before, or if one
+        that runs writes down what it uses."""
+        if load != self._load or (load[0] and is_limited(self._desk.settings.config.budget)):
             self._load = load
             self._changed.set()
 
@@ -53,11 +54,10 @@ class Reports:
                 self._send(told)
 
     def _used(self, uow: UnitOfWork, now: datetime) -> Budget:
-        config = self._desk.settings.config
-        first, until = day_of(now, zone_of(self._budget.timezone))
-        spent = uow.turns.spent_between(iso(first), iso(until))
-        found = lines(self._budget, [one for one in spent if counts(one.agent, config)], Account("", ""))
+        today = spent_today(uow, now, self._desk.settings.config)
+        found = lines(self._budget, today.spent, Account("", ""))
         return Budget(
             limits=tuple(LimitUse(unit=line.unit, used=line.used, limit=line.limit) for line in found),
-            until=iso(until),
+            until=iso(today.until),
+            used=today.used,
         )

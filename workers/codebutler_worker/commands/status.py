@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+
+import msgspec
 
 from codebutler.config.schema import Config
-from codebutler_worker.budget.today import used_today
+from codebutler.text.amounts import load, today
+from codebutler_worker.budget.rules import lines
+from codebutler_worker.budget.today import spent_today, used_today
 from codebutler_worker.budget.wording import overview
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import count, money, plain
-from codebutler_worker.store.rows import Account
+from codebutler_worker.present.lines import plain
+from codebutler_worker.store.rows import Account, TurnState
 
 LISTED = 10
 
@@ -21,21 +26,17 @@ LISTED = 10
 def run(asked: Asked) -> Todo:
     """One screen."""
     turns = asked.draft.uow.turns.in_states(*UNFINISHED)
-    states = [turn.state for turn in turns]
-    counts = [f"{states.count(state)} {state}" for state in ("running", "waiting", "queued")]
-    if "parked" in states:
-        counts.append(f"{states.count('parked')} parked")
     config = asked.settings.config
-    lines = [
-        f"*{plain(asked.settings.name)}*: {', '.join(counts)}",
+    said = [
+        f"*{plain(asked.settings.name)}*: {_load([turn.state for turn in turns])}",
         f"{_agent(config)} · worker {os.getpid()} is awake",
-        f"{_today(asked.draft)} · sandbox {config.sandbox.mode}",
+        f"Today: {plain(_today(asked.draft, config))} · sandbox {config.sandbox.mode}",
         *_budget(asked),
         *(turn_line(asked.draft, turn) for turn in turns[:LISTED]),
     ]
     if len(turns) > LISTED:
-        lines.append(f"… and {len(turns) - LISTED} more")
-    return asked.reply("\n".join(lines))
+        said.append(f"… and {len(turns) - LISTED} more")
+    return asked.reply("\n".join(said))
 
 
 def _agent(config: Config) -> str:
@@ -46,15 +47,22 @@ def _agent(config: Config) -> str:
     return f"Agent claude ({model}, {config.claude.permission_mode})"
 
 
-def _today(draft: Draft) -> str:
-    midnight = draft.stamp[:10]
-    turns, usd = draft.uow.turns.cost_since(midnight)
-    return f"Today (UTC): {count(turns, 'turn')}, {money(usd)}"
+def _load(states: Sequence[TurnState]) -> str:
+    parked = states.count("parked")
+    return load(states.count("running"), states.count("waiting"), states.count("queued") + parked, parked)
+
+
+def _today(draft: Draft, config: Config) -> str:
+    """With the repository's own limits."""
+    spent = spent_today(draft.uow, draft.now, config)
+    own = [line for line in lines(config.budget, spent.spent, Account("", "")) if line.scope == "repo"]
+    return today(msgspec.to_builtins(spent.used), {line.unit: line.limit for line in own})
 
 
 def _budget(asked: Asked) -> list[str]:
-    """The repository's limits, those of whoever asks, and within a thread the thread's."""
+    """The limits of whoever asks, and within a thread the thread's."""
     account = Account(asked.user, asked.conversation or "")
-    lines = used_today(asked.draft, asked.settings.config, account)
-    shown = overview([line for line in lines if asked.conversation is not None or line.scope != "thread"])
-    return [shown] if shown else []
+    scopes = ("user", "thread") if asked.conversation is not None else ("user",)
+    used = used_today(asked.draft, asked.settings.config, account)
+    shown = overview([line for line in used if line.scope in scopes])
+    return [plain(shown)] if shown else []

@@ -11,12 +11,14 @@ from codebutler.protocol.messages import Overview, ToParent
 from codebutler_worker.conversation.asking.calls import POLL_TOOL
 from codebutler_worker.conversation.asking.cards import asked_at_home
 from codebutler_worker.desk.desk import Desk
+from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 LOOKED_AT = 100
 NEEDY = 10
+WORKING = 20
 OTHERS = 5
 NEEDING = ("waiting", "interrupted", "parked")
 ENDED = ("done", "failed", "stopped")
@@ -74,14 +76,20 @@ class Overviews:
 
 
 def newest(uow: UnitOfWork) -> tuple[TurnNote, ...]:
-    """The newest turn of each conversation: those that need somebody, then some of the others."""
-    latest: dict[str, TurnRow] = {}
+    """All that is not over, and the newest turn of each conversation: those that need somebody, then those that run or
+    are queued, then some of the others."""
+    shown: list[TurnRow] = []
+    seen: set[str] = set()
     for turn in uow.turns.newest(LOOKED_AT):
-        latest.setdefault(turn.conversation, turn)
+        if turn.state in UNFINISHED or turn.conversation not in seen:
+            shown.append(turn)
+        seen.add(turn.conversation)
     polled = {row.turn_id for row in uow.approvals.pending() if row.tool == POLL_TOOL}
-    needy = [turn for turn in latest.values() if turn.state in NEEDING or _is_polling(turn, polled)]
-    others = [turn for turn in latest.values() if turn not in needy]
-    return tuple(_note(uow, turn, polled) for turn in [*needy[:NEEDY], *others[:OTHERS]])
+    needy = [turn for turn in shown if turn.state in NEEDING or _is_polling(turn, polled)]
+    working = [turn for turn in shown if turn.state in ("running", "queued")]
+    others = [turn for turn in shown if turn not in needy and turn not in working]
+    chosen = [*needy[:NEEDY], *working[:WORKING], *others[:OTHERS]]
+    return tuple(_note(uow, turn, polled) for turn in chosen)
 
 
 def _is_polling(turn: TurnRow, polled: Collection[str]) -> bool:

@@ -46,6 +46,8 @@ class Scheduler:
         self._errands: set[asyncio.Task[None]] = set()
         self._places: Mapping[str, int] = {}
         self._queued = 0
+        self.parked = 0
+        """How many of those that wait do so for a limit or a budget."""
         self._news = self._seen = 0
 
     @property
@@ -138,7 +140,7 @@ class Scheduler:
         programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
         steering = frozenset(self._steering)
         seen, places = self._news, self._places
-        begun, next_due_s, queued = await self._desk.commit(
+        begun, next_due_s, queued, self.parked = await self._desk.commit(
             lambda draft: self._begin_due(draft, busy, programs, steering, places)
         )
         self._queued, self._places = len(queued), queued
@@ -161,13 +163,13 @@ class Scheduler:
         programs: int,
         steering: frozenset[str],
         places: Mapping[str, int],
-    ) -> tuple[list[Begun], float | None, Mapping[str, int]]:
+    ) -> tuple[list[Begun], float | None, Mapping[str, int], int]:
         # Runs on the store's thread: it gets copies of what the loop changes.
         config = self._desk.settings.config
         agent, output = config.agent, config.output
         if self._paused:
             queued = draft.uow.turns.in_states("queued")
-            return [], None, dict.fromkeys((turn.id for turn in queued), 0)
+            return [], None, dict.fromkeys((turn.id for turn in queued), 0), 0
         look_again_s = resume_due(draft)
         queued = draft.uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
@@ -191,9 +193,10 @@ class Scheduler:
             line = in_line(rest, taken, draft.now, room=room - len(choice.start) + aside, apart=left_apart)
             left |= tell_places(draft, line, places)
         # What is parked has to be woken by us: a sleeping worker would not.
-        left |= dict.fromkeys((turn.id for turn in draft.uow.turns.in_states("parked")), 0)
+        parked = [turn.id for turn in draft.uow.turns.in_states("parked")]
+        left |= dict.fromkeys(parked, 0)
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s) if wait_s is not None]
-        return begun, min(due_s, default=None), left
+        return begun, min(due_s, default=None), left, len(parked)
 
     def _stop_the_late(self) -> None:
         """A stop may come between a turn's commit and its task; one for a turn that has ended is moot."""

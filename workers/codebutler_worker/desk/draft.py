@@ -55,9 +55,10 @@ class Draft:
         after: str | None = None,
         mention: str = "",
         op_id: str | None = None,
+        can_wait: bool = False,
     ) -> str:
         """Say something in the place's thread, once the operation ``after`` is done, and call ``mention`` (a user);
-        returns the operation's id, which is ``op_id`` if that is given."""
+        returns the operation's id, which is ``op_id`` if that is given. ``can_wait``: see Post."""
         content = Message(message) if isinstance(message, str) else message
         post = Post(
             text=content.text,
@@ -65,6 +66,7 @@ class Draft:
             thread_ts=place.thread_ts,
             only_for=place.only_for,
             mention=mention,
+            can_wait=can_wait,
         )
         return self.add(place, post, after, op_id)
 

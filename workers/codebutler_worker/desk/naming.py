@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from codebutler.config.programs import program_of
 from codebutler.config.schema import Config
+from codebutler.protocol.messages import LogTag
 
 IMAGE = "image"
 """The agent behind ``!create-image``."""
@@ -17,6 +19,22 @@ WORDLESS = frozenset({IMAGE, CHECKS, UNDO})
 """Agents of ours, which take what was said as it is and keep no session."""
 
 _AGENT_OF_PREFIX = {"agent": "native"}
+
+
+_TAGS = {"claude": "CLD", "rehearsal": "CLD", "kimi": "KMI", "native": "NAT"}
+"""Who works, in the log. The rehearsal agent stands in for Claude Code."""
+_TAKEN = frozenset({*_TAGS.values(), "INF", "WRN", "ERR", "DBG", "MSG", "RSP", "MEM"})
+OTHER_TAG = "AGT"
+
+
+def tag_of(config: Config, agent: str) -> LogTag:
+    """The tag of an agent's own lines in the log: of one that is configured the first three letters of its prefix. A
+    program or an errand of ours is none."""
+    if agent in WORDLESS or program_of(config, agent) is not None:
+        return "INF"
+    letters = "".join(sign for sign in agent.upper() if sign.isascii() and sign.isalpha())[:3]
+    own = letters if len(letters) == 3 and letters not in _TAKEN else OTHER_TAG
+    return _TAGS.get(agent, own)
 
 
 def conversation_id(config: Config, channel: str, root_ts: str) -> str:

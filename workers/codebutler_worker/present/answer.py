@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from codebutler.model import Operation, Post, Upload
@@ -20,13 +22,17 @@ FALLBACK_CHARS = 4_000
 MAX_ANSWER_CHARS = 2_000_000
 NO_TEXT = "(no text)"
 IN_FILE = "_Full answer attached._"
+MODEL_CHARS = 60
+_NOT_OF_A_NAME = re.compile(r"[^\w.:/@+-]", re.ASCII)
 
 
-def footer(usage: Usage, elapsed_s: float) -> str:
-    """``_tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_``; an unknown cost is left out. Only the time where
-    no model was asked."""
+def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:
+    """``_claude-opus-5-5_ • _tokens: 1234 in / 5678 out • 34s • 3 turns • $0.12_``; an unknown cost is left out. Only
+    the time where no model was asked. Turns are the model's: what it has answered in this run."""
     if usage == Usage():
         return f"_{span(elapsed_s)}_"
+    # An underscore at an end would end the italics.
+    name = _NOT_OF_A_NAME.sub("", model)[:MODEL_CHARS].strip("_")
     parts = [
         f"tokens: {usage.input_tokens} in / {usage.output_tokens} out",
         span(elapsed_s),
@@ -34,7 +40,7 @@ def footer(usage: Usage, elapsed_s: float) -> str:
     ]
     if usage.cost_usd is not None:
         parts.append(money(usage.cost_usd))
-    return f"_{' • '.join(parts)}_"
+    return f"_{name}_ • _{' • '.join(parts)}_" if name else f"_{' • '.join(parts)}_"
 
 
 def answer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from codebutler.text.amounts import amount
 from codebutler.text.escape import escape, neutralise
 
 LINE_LIMIT = 150
@@ -117,20 +118,12 @@ def span(seconds: float) -> str:
 
 def money(usd: float) -> str:
     """``$0.12``; what rounds to nothing but is not nothing says so."""
-    return "<$0.01" if 0 < usd < 0.005 else f"${usd:.2f}"
+    return amount("usd", usd)
 
 
 def count(number: int, noun: str) -> str:
     """``1 tool``, ``3 tools``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def thousands(number: int) -> str:
-    """``950``, ``12.3k``, ``1.2M``: a count that nobody needs to the last digit."""
-    if number < 1000:
-        return str(number)
-    value, unit = (number / 1000, "k") if number < 999_950 else (number / 1_000_000, "M")
-    return f"{value:.1f}{unit}"
 
 
 def ordinal(number: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from codebutler.actions import STOP_ACTION
+from codebutler.text.amounts import amount
 from codebutler_worker.present.lines import (
     clip,
     code,
@@ -15,7 +16,6 @@ from codebutler_worker.present.lines import (
     ordinal,
     plain,
     span,
-    thousands,
 )
 from codebutler_worker.present.reducer import View
 from codebutler_worker.tools.plan import PlanStep
@@ -79,7 +79,9 @@ def running(view: View, elapsed_s: float, turn_id: str, agent: str) -> Message:
 
 
 def collapsed(outcome: Outcome, view: View, elapsed_s: float) -> Message:
-    """The one line that is left when the turn is over."""
+    """The one line that is left when the run is over. What its answer says below itself is not said here, too."""
+    if outcome == "done":
+        return Message(" · ".join([f"{SIGNS[outcome]} Done", *_tool_calls(view)]))
     return Message(f"{SIGNS[outcome]} {_figures(view, elapsed_s)}")
 
 
@@ -108,15 +110,17 @@ def _headline(view: View, elapsed_s: float, agent: str) -> str:
 
 
 def _figures(view: View, elapsed_s: float) -> str:
-    """Time, tools, and what it has cost so far: money where the agent tells, else tokens."""
-    parts = [span(elapsed_s)]
-    if view.tools:
-        parts.append(count(view.tools, "tool"))
+    """Time, tool calls, and what it has cost so far: money where the agent tells, else tokens."""
+    parts = [span(elapsed_s), *_tool_calls(view)]
     if view.usage.cost_usd is not None:
         parts.append(money(view.usage.cost_usd))
     elif tokens := view.usage.input_tokens + view.usage.output_tokens:
-        parts.append(f"{thousands(tokens)} tokens")
+        parts.append(amount("tokens", tokens))
     return " · ".join(parts)
+
+
+def _tool_calls(view: View) -> list[str]:
+    return [count(view.tools, "tool call")] if view.tools else []
 
 
 def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:

@@ -8,6 +8,7 @@ from codebutler_worker.agents.backend import (
     AgentEvent,
     Limit,
     Plan,
+    Started,
     Text,
     Thinking,
     ToolResult,
@@ -22,8 +23,9 @@ from codebutler_worker.tools.plan import PlanStep
 @dataclass(frozen=True, slots=True)
 class View:
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
-    ``writing`` is the latest of what it is writing just now, ``thinks``: it does neither, nor acts. ``waits``: for this
-    of a person ("approval", "answer"), "" if it waits for nobody."""
+    ``model`` answers it, as far as the agent tells. ``writing`` is the latest of what it is writing just now,
+    ``thinks``: it does neither, nor acts. ``waits``: for this of a person ("approval", "answer"), "" if it waits for
+    nobody."""
 
     activity: str = ""
     is_tool: bool = False
@@ -36,10 +38,13 @@ class View:
     thinks: bool = False
     waits: str = ""
     usage: Usage = field(default_factory=Usage)
+    model: str = ""
 
 
 def reduce(view: View, event: AgentEvent) -> View:
     """The view after ``event``; an equal view means there is nothing new to show."""
+    if isinstance(event, Started):
+        return replace(view, model=event.model)
     if isinstance(event, Writing):
         return replace(view, writing=latest(event.text), thinks=False, note="")
     if (view.writing or view.thinks) and isinstance(event, Text | ToolUse | Limit):

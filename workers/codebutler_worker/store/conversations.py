@@ -113,12 +113,6 @@ class Turns:
         query = _newest("conversation")
         return every(self._connection, query, TurnRow, limit=limit, conversation=conversation)
 
-    def cost_since(self, moment: str) -> tuple[int, float]:
-        """How many turns that ran ended since ``moment`` (ISO 8601), and what they and we ourselves cost in USD, as far
-        as is known."""
-        count, usd = self._connection.execute(_cost_since(), {"given_moment": moment}).one()
-        return int(count), float(usd)
-
     def spent_between(self, first: str, until: str, *, without: str = "") -> list[Spent]:
         """What the turns that began from ``first`` on and before ``until`` (ISO 8601, UTC) have used, but the one
         with the id ``without``."""
@@ -193,16 +187,6 @@ def _latest_of() -> Select[Any]:
 @cache
 def _newest(*names: str) -> Select[Any]:
     return _newest_first(*names).limit(given("limit"))
-
-
-@cache
-def _cost_since() -> Select[Any]:
-    columns, own = tables.turns.c, tables.expenses.c
-    ours = (
-        select(func.coalesce(func.sum(own.cost_usd), 0.0)).where(own.at >= given("moment")).scalar_subquery()
-    )
-    sums = select(func.count(), func.coalesce(func.sum(columns.cost_usd), 0.0) + ours)
-    return sums.where(columns.finished_at >= given("moment"), columns.started_at.is_not(None))
 
 
 def _newest_first(*names: str) -> Select[Any]:

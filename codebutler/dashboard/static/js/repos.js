@@ -41,12 +41,11 @@ function row(repo) {
   state.dataset.state = repo.state;
   const worker = cell("Worker", state);
   if (repo.restarts) worker.append(tag("span", "quiet", repo.restarts === 1 ? "1 restart" : `${repo.restarts} restarts`));
-  const turns = [["running", repo.running], ["queued", repo.queued], ["waiting", repo.waiting]].filter(([, count]) => count);
   return tag("tr", "", name, worker,
     cell("Agent", repo.agent || NONE),
     cell("Channel", repo.channel ? link(repo.channel, repo.url) : NONE),
-    cell("Turns", turns.length ? turns.map(([kind, count]) => `${count} ${kind}`).join(", ") : NONE),
-    cell("Today", ...(repo.budget.length ? repo.budget.map(budget) : [NONE])),
+    cell("Runs", repo.load || NONE),
+    cell("Today", tag("span", "", repo.today), ...repo.budget.map(budget)),
     number("Memory", repo.memory_mb === null ? NONE : `${repo.memory_mb} MB`),
     number("Process", repo.pid === null ? NONE : String(repo.pid)));
 }
@@ -66,5 +65,6 @@ function number(label, text) {
 function budget({ words, share }) {
   const meter = Object.assign(document.createElement("meter"), { min: 0, max: 1, high: 0.8, optimum: 0, value: share });
   meter.setAttribute("aria-label", words);
-  return tag("span", "budget", tag("span", "", words), meter);
+  meter.title = words;
+  return tag("span", "budget", meter);
 }

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from acp.exceptions import RequestError
 from acp.meta import PROTOCOL_VERSION
-from acp.schema import InitializeResponse, SessionModeState, SessionNotification
+from acp.schema import (
+    InitializeResponse,
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionModeState,
+    SessionNotification,
+)
 from pydantic import ValidationError
 
 from codebutler.clock import Clock
@@ -175,11 +181,12 @@ class Turn:
                     "%s: the session of %s is lost: %s", self._kind.name, self.request.conversation, error
                 )
             else:
-                self.link.tell(Started(earlier))
+                self.link.tell(Started(earlier, model=self._kind.model or _model_of(resumed.config_options)))
                 return resumed.modes, False
         session = await self.link.new_session(self.request.workdir)
         # One without memory is told earlier turns with each, by a session that has no name.
-        self.link.tell(Started(session.session_id if remembers else "", fresh=bool(earlier)))
+        model = self._kind.model or _model_of(session.config_options)
+        self.link.tell(Started(session.session_id if remembers else "", fresh=bool(earlier), model=model))
         return session.modes, True
 
     async def _choose(self, modes: SessionModeState | None) -> bool:
@@ -278,3 +285,13 @@ def told_by(error: RequestError) -> str:
     """The agent's own words for its refusal; many put them beside a message that says nothing."""
     details = error.data.get("details") if isinstance(error.data, dict) else None
     return f"{error}: {details}" if isinstance(details, str) and details else str(error)
+
+
+def _model_of(options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean] | None) -> str:
+    """The session's model, "" where its options do not tell."""
+    values = [
+        one.current_value
+        for one in options or ()
+        if one.id == "model" and isinstance(one, SessionConfigOptionSelect)
+    ]
+    return next(iter(values), "")

@@ -42,6 +42,7 @@ class SystemLine(Struct, frozen=True):
 
     subtype: str = ""
     session_id: str = ""
+    model: str = ""
     claude_code_version: str = ""
     attempt: int = 0
     max_retries: int = 0

@@ -187,7 +187,7 @@ class Translator:
                     return []
                 self._started = True
                 self.session_id = self.session_id or line.session_id
-                return [Started(self.session_id, self._fresh)]
+                return [Started(self.session_id, self._fresh, line.model)]
             case "api_retry":
                 what = f"answered {line.error_status}" if line.error_status else "did not answer"
                 wait_s = line.retry_delay_ms / 1000

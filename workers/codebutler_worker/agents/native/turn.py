@@ -103,7 +103,7 @@ class Turn:
 
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Everything that happens until the loop leaves. Raises ModelError, StoreError and CutOffError."""
-        yield Started(self._session.id, self._session.fresh)
+        yield Started(self._session.id, self._session.fresh, self._thinker.model.name)
         if all(step.state == "done" for step in self._session.history.plan):
             await self._session.keep(Planned(()))
         else:

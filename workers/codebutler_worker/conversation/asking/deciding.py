@@ -30,7 +30,7 @@ from codebutler_worker.desk.naming import conversation_id, prefixes_of
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo, Verdict
 from codebutler_worker.present.approvals import TOGETHER
-from codebutler_worker.present.lines import plain
+from codebutler_worker.present.lines import person, plain
 from codebutler_worker.present.questions import box
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 from codebutler_worker.tools.plan import PLAN_TOOL
@@ -177,7 +177,7 @@ def _allow(draft: Draft, decider: Decider, row: ApprovalRow, *, session: bool) -
         if turn is not None:
             draft.post(
                 place_of(turn),
-                f"{plain(decider.name or decider.user)}, you have allowed it already: {OTHERS}",
+                f"{person(decider.user, decider.name)}, you have allowed it already: {OTHERS}",
             )
         return Todo()
     voted = _voted(draft, decider, row)
@@ -230,6 +230,6 @@ def _already(row: ApprovalRow, words: str = "") -> str:
     """Why it is too late. ``words``, written in a form meanwhile, are not lost: they can be sent as a message."""
     unread = f" Nobody has read this yet: {plain(words)}" if words else ""
     if row.decided_by:
-        by = voters(row).get(row.decided_by, row.decided_by)
-        return f"Already decided by {plain(by)}: {row.state}.{unread}"
+        by = person(row.decided_by, voters(row).get(row.decided_by, ""))
+        return f"Already decided by {by}: {row.state}.{unread}"
     return f"{CLOSED} {row.reason or ''}".strip() + unread

@@ -17,7 +17,7 @@ from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.handover import plan_kept
 from codebutler_worker.desk.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
-from codebutler_worker.present.lines import count, money, one_line, plain, span
+from codebutler_worker.present.lines import count, money, one_line, person, span
 from codebutler_worker.present.notices import failed
 from codebutler_worker.present.parking import parked
 from codebutler_worker.present.progress import Outcome, collapsed
@@ -64,12 +64,14 @@ class Ending:
         """The final usage, or the last one heard of if the end brought none."""
         return self.view.usage if self.finished.usage == Usage() else self.finished.usage
 
-    def log_lines(self) -> list[tuple[LogTag, str]]:
-        """How the turn went, and what was said."""
-        parts = [self.outcome, span(self.elapsed_s), count(self.usage.turns, "turn")]
+    def log_lines(self, tag: LogTag) -> list[tuple[LogTag, str]]:
+        """How the turn went, and what was said. ``tag`` is the agent's."""
+        parts = [self.outcome, span(self.elapsed_s)]
+        if self.usage.turns:
+            parts.append(count(self.usage.turns, "turn"))
         if self.usage.cost_usd is not None:
             parts.append(money(self.usage.cost_usd))
-        lines: list[tuple[LogTag, str]] = [("CLD", " · ".join(parts))]
+        lines: list[tuple[LogTag, str]] = [(tag, " · ".join(parts))]
         if self.outcome in ("failed", "parked"):
             code = self.finished.exit_code
             said = one_line(self.finished.text, RESPONSE_CHARS)
@@ -129,7 +131,7 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     if ending.showing is not None:
         return ending.showing.finish(draft, finished, ending.elapsed_s, ending.turn.user_id)
     if ending.outcome == "done":
-        foot = footer(ending.usage, ending.elapsed_s)
+        foot = footer(ending.usage, ending.elapsed_s, ending.view.model or ending.turn.agent)
         limit = output.max_chars_per_message
         for operation in answer(finished.text, foot, place.thread_ts, limit, mention):
             last = draft.add(place, operation)
@@ -141,7 +143,7 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
         card = parked(ending.turn.id, finished.text, ending.resume_at, draft.now, ending.others)
         last = draft.post(place, card, mention=mention)
     elif ending.stopped_by:
-        last = draft.post(place, f"🛑 Stopped by {plain(ending.stopped_by)}.")
+        last = draft.post(place, f"🛑 Stopped by {person(ending.stopped_by)}.")
     return last
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from codebutler.errors import CodeButlerError
 from codebutler.process.killpoints import reached
 from codebutler.process.waiting import wait_for
+from codebutler.protocol.messages import LogTag
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -40,6 +41,7 @@ from codebutler_worker.conversation.turn.preparing import Preparing
 from codebutler_worker.conversation.turn.trees import TurnTrees
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place, place_of
+from codebutler_worker.desk.naming import tag_of
 from codebutler_worker.desk.todo import Verdict
 from codebutler_worker.present.files import NOTHING_LEFT
 from codebutler_worker.present.lines import count
@@ -83,6 +85,10 @@ class Turn:
         return self._begun.turn
 
     @property
+    def _tag(self) -> LogTag:
+        return tag_of(self._desk.settings.config, self.row.agent)
+
+    @property
     def is_program(self) -> bool:
         """Whether it runs a program instead of an agent."""
         return self._begun.program is not None
@@ -90,7 +96,7 @@ class Turn:
     async def run(self) -> None:
         """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
         fresh = "resumed session" if self._session_id else "new session"
-        self._desk.report.log("CLD", f"processing {count(len(self._begun.said), 'message')} ({fresh})")
+        self._desk.report.log(self._tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
         drive.add_done_callback(lambda _: self._over.set())
         watching = asyncio.create_task(self._end_at_limit(), name=f"budget of {self.row.id}")
@@ -255,7 +261,7 @@ class Turn:
         output = self._desk.settings.config.output
         await self._desk.commit_surely(lambda draft: conclude(draft, output, ending), "an answer")
         reached("result.after")
-        for tag, text in ending.log_lines():
+        for tag, text in ending.log_lines(self._tag):
             self._desk.report.log(tag, text)
         self._desk.report.audit(ending.audit(self._preparing.prompt))
 
