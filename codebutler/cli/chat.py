@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codebutler.cli.output import notice
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
 from codebutler.errors import EXIT_FAILED, RegistryError
@@ -68,5 +67,4 @@ def _ask_once(home: Home, repo: str, *, fresh: bool) -> None:
         diary.write(home, kept.with_thread(repo, told.thread_ts))
     told.show()
     if not told.ok:
-        notice(f"codebutler: the turn {told.outcome}")
         raise typer.Exit(EXIT_FAILED)

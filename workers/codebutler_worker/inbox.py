@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from codebutler.config.programs import is_session
 from codebutler.config.schema import RepoSettings
 from codebutler.model import (
+    OPERATOR,
     ButtonClicked,
     Command,
     Event,
@@ -38,6 +39,7 @@ from codebutler_worker.conversation.line.queueing import enqueue
 from codebutler_worker.conversation.line.typing import type_in
 from codebutler_worker.conversation.line.withdrawing import waiting_turn, withdraw_message, withdraw_turn
 from codebutler_worker.desk.draft import Draft, Place, place_of
+from codebutler_worker.desk.errands import answered
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
@@ -169,12 +171,17 @@ class Inbox:
 
     def _said(self, draft: Draft, command: Command, event: MessagePosted | MessageEdited) -> Todo:
         """A command in a message: answered in its thread."""
-        if not understood(command.name, command.argument):
+        known = understood(command.name, command.argument)
+        if not known:
             self._keep_misunderstood(draft, event)
         reply_ts = event.thread_ts or event.ts
         conversation = self._conversation(event.channel, event.thread_ts)
         place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
-        return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
+        message = message_id(event.channel, event.ts)
+        todo = run_command(Asked(draft, self.settings, command, place, conversation, event.user, message))
+        if event.user == OPERATOR and not todo.errands:
+            answered(draft, place, message, ok=known)
+        return todo
 
     def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
         """A slash command: Slack shows no message to answer, so whoever typed it is told, or the channel."""
