@@ -32,6 +32,7 @@ from codebutler_worker.conversation.asking.deciding import decide_typed
 from codebutler_worker.conversation.asking.polls import is_polled
 from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.line.aside import park, take_in
+from codebutler_worker.conversation.line.edits import edited_late
 from codebutler_worker.conversation.line.incoming import Incoming
 from codebutler_worker.conversation.line.marks import FAILED, QUEUED
 from codebutler_worker.conversation.line.parking import drop_parked
@@ -246,6 +247,8 @@ class Inbox:
     def _mended(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
         """A command that was not understood did nothing: edited by its author, it counts as said anew."""
         message = draft.uow.messages.get(event.channel, event.ts)
+        if message is not None and message.turn_id is not None:
+            return edited_late(draft, event, request, message)
         if message is None or message.agent != MISUNDERSTOOD or message.from_id != event.user:
             return Todo()
         draft.uow.messages.set_agent(event.channel, event.ts, None)

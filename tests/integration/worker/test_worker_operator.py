@@ -10,8 +10,7 @@ from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 def says(parent: Parent, text: str, ts: str, user: str = OPERATOR) -> None:
     name, _, argument = text.removeprefix("!").partition(" ")
-    origin = "local" if user == OPERATOR else "slack"
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text, origin=origin)
+    event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text)
     parent.deliver(event, Command(name=name, argument=argument))
 
 
