@@ -24,7 +24,8 @@ from codebutler_worker.tools.plan import PlanStep
 @dataclass(frozen=True, slots=True)
 class View:
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
-    ``writing`` is the latest of what it is writing just now, ``thinks``: it does neither, nor acts."""
+    ``said`` is its latest text, ``writing`` the latest of what it is writing just now, ``thinks``: it does neither, nor
+    acts."""
 
     activity: str = ""
     is_tool: bool = False
@@ -33,6 +34,7 @@ class View:
     failed_tools: int = 0
     plan: tuple[PlanStep, ...] = ()
     note: str = ""
+    said: str = ""
     writing: str = ""
     thinks: bool = False
     usage: Usage = field(default_factory=Usage)
@@ -55,7 +57,7 @@ def _reduced(view: View, event: AgentEvent) -> View:
         case ToolResult(ok=False):
             return replace(view, failed_tools=view.failed_tools + 1)
         case Text(text=text) if text.strip():
-            return replace(view, activity=text.strip(), is_tool=False, note="")
+            return replace(view, activity=text.strip(), is_tool=False, note="", said=text.strip())
         case Thinking():
             return replace(view, thinks=True, note="")
         case Plan(steps=steps):

@@ -43,13 +43,15 @@ def to_put_back(draft: Draft, turn: TurnRow) -> tuple[str, str | None] | None:
 
 
 class TurnTrees:
-    """One turn's snapshots. Neither ever keeps a turn from running: without them it cannot be undone."""
+    """One turn's snapshots. Neither ever keeps a turn from running: without them it cannot be undone. ``changed``: the
+    files that are different at its end, once that is known."""
 
     def __init__(self, desk: Desk, turn: TurnRow) -> None:
         self._desk = desk
         self._turn = turn
         self._before: Snapshot | None = None
         self._beginning: asyncio.Task[None] | None = None
+        self.changed: tuple[str, ...] = ()
         self.workdir = Path(desk.settings.path)
 
     @property
@@ -85,12 +87,24 @@ class TurnTrees:
             return
         before = self._before.commit
         last = before if after.tree == self._before.tree else after.commit
+        if last != before:
+            self.changed = await self._names(before, last)
         try:
             await self._desk.commit(
                 lambda draft: draft.uow.turns.update(self._turn.id, tree_before=before, tree_after=last)
             )
         except StoreError as error:
             self._desk.report.log("WRN", f"what turn {self._turn.id} changed is not kept: {error}")
+
+    async def _names(self, before: str, after: str) -> tuple[str, ...]:
+        try:
+            tree = await self._desk.agents.tree(self.workdir)
+            return (await tree.difference(before, after, limit_bytes=1)).files
+        except CodeButlerError as error:
+            self._desk.report.log(
+                "WRN", f"the files that turn {self._turn.id} changed are not known: {error}"
+            )
+            return ()
 
     async def _snapshot(self, when: str) -> Snapshot | None:
         try:
