@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from codebutler.cli import channels, repo_files
 from codebutler.cli.output import is_interactive, notice, say
@@ -42,7 +43,8 @@ def run(
     """Give a repository a channel, register it, and trust its config as it is now."""
     if channel and create_channel:
         raise typer.BadParameter("--channel and --create-channel exclude each other")
-    where = home().ensure()
+    # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
+    where = home()
     registry = Registry(where)
     root = repo_root(path.expanduser())
     _refuse_home_within(root, where)
@@ -53,11 +55,12 @@ def run(
     slack = resolve_global(where, environment()).config.slack
     if not slack.bot_token:
         raise ConfigError("no bot token yet: run `codebutler setup` first")
-    layer = _prepared_layer(root)
-    chosen = _channel(slack, channel or _own_channel(layer, create_channel), create_channel, entry.name)
+    own = _own_channel(_looked_at(root, where, entry), create_channel)
+    wanted, to_create = _wanted(slack, channel or own, create_channel, entry.name)
+    chosen = _channel(slack, registry, entry, wanted, to_create)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
-    add(registry.load(), entry)
-    _write(root, layer, chosen, agent)
+    where.ensure()
+    _write(root, _prepared_layer(root), chosen, agent)
     trusted, guarded = vouched(entry)
     foreign = _came_with_the_repository(root, guarded)
     registry.update(partial(add, entry=entry if foreign else trusted))
@@ -122,6 +125,21 @@ def _refuse_foreign_store(root: Path) -> None:
         )
 
 
+def _looked_at(root: Path, where: Home, entry: RepoEntry) -> dict[str, Any]:
+    """The repository's own config. Raises CodeButlerError for whatever in its private directory, or in the home, would
+    stop us later."""
+    paths = RepoPaths(root)
+    layer = repo_files.current_layer(paths)
+    read_jobs(entry)
+    for directory in (paths.root, where.root):
+        there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"{there} cannot be written: check its permissions, and that its disk is not read-only"
+            )
+    return layer
+
+
 def _prepared_layer(root: Path) -> dict[str, Any]:
     """The repository's own config after what is old in its private directory was brought up to date."""
     paths = RepoPaths(root)
@@ -137,17 +155,27 @@ def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
     return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
 
 
-def _channel(slack: SlackSection, wanted: str, to_create: str, proposal: str) -> ChannelInfo:
-    if not wanted and not to_create:
-        if not is_interactive():
-            raise typer.BadParameter("pass --channel C… or --create-channel NAME")
-        wanted, is_new = channels.choose(
-            asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{proposal}")
-        )
-        wanted, to_create = ("", wanted) if is_new else (wanted, "")
+def _wanted(slack: SlackSection, wanted: str, to_create: str, proposal: str) -> tuple[str, str]:
+    """The channel that is there and the name of the one to make: one of them, asked for if neither is given."""
+    if wanted or to_create:
+        return wanted, to_create
+    if not is_interactive():
+        raise typer.BadParameter("pass --channel C… or --create-channel NAME")
+    chosen, is_new = channels.choose(
+        asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{proposal}")
+    )
+    return ("", chosen) if is_new else (chosen, "")
+
+
+def _channel(
+    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, to_create: str
+) -> ChannelInfo:
     if to_create:
         return asyncio.run(channels.create(slack, to_create))
-    return asyncio.run(channels.enter(slack, wanted))
+    found = asyncio.run(channels.look_up(slack, wanted))
+    # Refuse one that another repository has before it is joined.
+    add(registry.load(), replace(entry, channel_id=found.id))
+    return asyncio.run(channels.enter(slack, found))
 
 
 def _write(root: Path, layer: dict[str, Any], channel: ChannelInfo, agent: AgentName | None) -> None:
