@@ -125,6 +125,8 @@ class Turn:
         await asyncio.wait({drive}, timeout=STREAM_END_S)
         self._display.clear()
         await self._trees.end()
+        if drive.done():
+            await self._preparing.tidy()
 
     async def stop(self, by: str = "", *, forced: bool = False) -> None:
         """Ask the agent to end; force it if it does not, or at once. ``by`` is told in the thread."""
