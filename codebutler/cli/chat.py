@@ -22,19 +22,19 @@ def run(
         bool | None,
         typer.Option(
             "--new/--continue",
-            help="Begin a new conversation, or go on with the last one. "
-            "At a terminal the last one goes on; from a pipe a new one begins.",
+            help="Begin a new conversation, or continue the last one. "
+            "At a terminal the last one continues; from a pipe a new one begins.",
             show_default=False,
         ),
     ] = None,
-    past: Annotated[int, typer.Option("-n", min=0, max=200, help="So many earlier messages are shown.")] = 10,
+    past: Annotated[int, typer.Option("-n", min=0, max=200, help="Number of earlier messages to show.")] = 10,
 ) -> None:
-    """Talk to a repository's agent here; it all stands in its channel's thread too.
+    """Talk to a repository's agent here; everything is in a thread of its channel, too.
 
-    At a terminal: Ctrl-C stops the turn that runs, and leaves when none does; Ctrl-D leaves. A line that ends in a
-    backslash, or an open ``` fence, goes on with the next. A number decides what is asked, words do too.
+    At a terminal: Ctrl-C stops the run, and leaves when there is none; Ctrl-D leaves. A line that ends in a
+    backslash, or an open ``` fence, continues on the next. Answer prompts by number or text.
 
-    From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the turn.
+    From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the run.
     """
     home = Home.from_env(os.environ)
     entry = _entry(home, repo)

@@ -26,7 +26,7 @@ from tests.modelserver.server import ModelServer, Reply
 
 ACK_S = 3.0
 IN_A_THREAD = {
-    "help": "The words I know",
+    "help": "that agent. Commands:",
     "status": "*sample*: 0 running",
     "list": "<http://127.0.0.1:",
     "agents": "`rehearsal:` · ready",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 FENCE = "```"
 RUNNING = "⏳ Running…"
 _FOOTER = re.compile(r"_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
-_FRAMES = frozenset({FENCE, RUNNING})
+FRAMES = frozenset({FENCE, RUNNING})
+"""The lines around a program's output."""
 
 
 def footed(text: str) -> tuple[str, str]:
@@ -16,11 +16,6 @@ def footed(text: str) -> tuple[str, str]:
     body, _, last = text.rstrip().rpartition("\n")
     found = _FOOTER.fullmatch(last.strip())
     return (body.strip("\n"), found[1]) if found else (text, "")
-
-
-def bare(lines: Sequence[str]) -> list[str]:
-    """Without what only frames a program's output."""
-    return [line for line in lines if line not in _FRAMES]
 
 
 def apart(text: str) -> tuple[str, str]:

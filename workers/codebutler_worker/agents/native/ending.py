@@ -26,9 +26,9 @@ _TROUBLES: dict[Trouble, Reason] = {
     "too_long": "failed",
     "refused": "failed",
 }
-MAX_TURNS = "Stopped at the limit of model turns (native.maxTurns): press Continue to go on."
-BUDGET = "Stopped at the limit of one turn (native.maxUsd, native.maxTokens): press Continue to go on."
-TIMEOUT = "Stopped after {minutes:g} minutes (native.timeout): press Continue to go on."
+MAX_TURNS = "Stopped at the limit of model turns (native.maxTurns): choose Continue to go on."
+BUDGET = "Stopped at the limit of one turn (native.maxUsd, native.maxTokens): choose Continue to go on."
+TIMEOUT = "Stopped after {minutes:g} minutes (native.timeout): choose Continue to go on."
 REPEATED = "Stopped: the agent called {tool} twice in a row with the same arguments. Say how it should go on."
 ERRORS = "Stopped after three steps in a row that came to nothing, the last one: {error}"
 NO_WORDS = "Done."
