@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from codebutler.control.ear import Ear, Spoken
 from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said
 from codebutler.intake.entry import Entry, EventRouter
-from codebutler.model import MessagePosted, Operation, React
+from codebutler.model import MessagePosted, Operation, React, Upload
 from codebutler.protocol.messages import Live
 
 Outcome = Literal["done", "failed", "stopped"]
@@ -22,13 +22,15 @@ OUTCOMES: dict[str, Outcome] = {
 
 
 class Listener:
-    """One wish and what is said to it: texts of its thread until its message carries a final reaction."""
+    """One wish and what is said to it: texts of its thread until its message carries a final reaction, and the files
+    that were on their way by then."""
 
     def __init__(self, channel: str, ts: str, thread_ts: str) -> None:
         self.channel = channel
         self.ear = Ear(thread_ts)
         self._ts = ts
-        self._queue: asyncio.Queue[Spoken] = asyncio.Queue()
+        self._files = 0
+        self._queue: asyncio.Queue[Spoken | None] = asyncio.Queue()
 
     def hears(self, channel: str) -> bool:
         """Only its own channel."""
@@ -46,14 +48,27 @@ class Listener:
 
     async def replies(self) -> AsyncIterator[Said | Done]:
         """Texts as they come, then Done with the outcome."""
-        while True:
+        outcome: Outcome | None = None
+        while outcome is None or self._files or not self._queue.empty():
             spoken = await self._queue.get()
-            said = self.ear.said(spoken)
-            if said is not None:
+            if spoken is None:
+                continue
+            if (said := self.ear.said(spoken)) is not None:
                 yield said
-            if (outcome := outcome_of(spoken, {self._ts})) is not None:
-                yield Done(ok=outcome == "done", text=outcome)
-                return
+            outcome = outcome or outcome_of(spoken, {self._ts})
+        yield Done(ok=outcome == "done", text=outcome)
+
+    def sending(self, operation: Operation) -> None:
+        """It takes Slack longer to take a file than the answer, and the mark, that come after it."""
+        self._files += self._is_file(operation)
+
+    def settled(self, operation: Operation) -> None:
+        """One that is on its way no more."""
+        self._files -= self._is_file(operation)
+        self._queue.put_nowait(None)
+
+    def _is_file(self, operation: Operation) -> bool:
+        return isinstance(operation, Upload) and operation.thread_ts == self.ear.thread_ts
 
 
 def outcome_of(spoken: Spoken, awaited: Collection[str]) -> Outcome | None:
@@ -96,6 +111,12 @@ class ChatListener:
             self._awaited.discard(ts)
             self._queue.put_nowait(Ended(ts=ts, outcome=outcome))
 
+    def sending(self, operation: Operation) -> None:
+        """It is shown when it is there."""
+
+    def settled(self, operation: Operation) -> None:
+        """A chat goes on."""
+
     def overhear(self, event: MessagePosted) -> None:
         """Pass on what somebody else writes in the thread."""
         if event.thread_ts is not None and event.thread_ts == self.ear.thread_ts:
@@ -121,6 +142,12 @@ class Listening(Hearer, Protocol):
     """Somebody who waits at this machine."""
 
     ear: Ear
+
+    def sending(self, operation: Operation) -> None:
+        """An operation is on its way to the channel. Returns at once."""
+
+    def settled(self, operation: Operation) -> None:
+        """It is on its way no more: it has been told, or was refused. Returns at once."""
 
     def overhear(self, event: MessagePosted) -> None:
         """Somebody else wrote in the channel. Returns at once."""
@@ -157,6 +184,18 @@ class Listeners:
         for hearer in (*self._hearers, *self._listening):
             if hearer.hears(channel):
                 hearer.hear(Spoken(operation, ts))
+
+    @contextmanager
+    def sending(self, channel: str, operation: Operation) -> Iterator[None]:
+        """``operation`` is on its way while the context lives; what becomes of it is told within."""
+        listening = [listener for listener in self._listening if listener.hears(channel)]
+        for listener in listening:
+            listener.sending(operation)
+        try:
+            yield
+        finally:
+            for listener in listening:
+                listener.settled(operation)
 
     def live(self, channel: str, live: Live) -> None:
         """A turn in ``channel`` says or does something."""

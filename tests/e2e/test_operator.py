@@ -166,6 +166,10 @@ async def test_o08_send_waits_for_all_of_it(tmp_path: Path, git_repo: Path) -> N
         await rehearsal(built, git_repo)
         said = await built.run("send", "sample", "!skills review-diff list the files", "--wait")
         assert "app.py" in said
+        (git_repo / "src" / "app.py").write_text("print('changed')\n" * 500)
+        sent = await built.run("send", "sample", "!diff", "--wait")
+        assert "📎 changes.diff\n" in sent
+        assert sent.count("+print('changed')") == 500
         (git_repo / "src" / "app.py").write_text("print('changed')\n")
         assert "+print('changed')" in await built.run("send", "sample", "!diff", "--wait")
         assert "Nothing is scheduled" in await built.run("send", "sample", "!jobs", "--wait")

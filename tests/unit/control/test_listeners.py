@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
+import pytest
+
+from codebutler.clock import settle
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.messages import Choice, Done, Said
 from codebutler.model import Operation, Post, React, Update, Upload
@@ -38,6 +42,30 @@ async def test_texts_of_the_thread_until_the_final_reaction() -> None:
         (React(target_ts="1.1", name="white_check_mark"), ""),
     )
     assert replies == [Said(text="the answer", ts="1.3"), Done(text="done")]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_file_that_is_on_its_way_is_waited_for(refused: bool) -> None:
+    listeners, listener = Listeners(), Listener("C1", "1.1", "1.1")
+    file = Upload(filename="answer.md", content=b"all of it", thread_ts="1.1")
+    elsewhere = Upload(filename="b", content=b"", thread_ts="0.5")
+    with listeners.added(listener):
+        replies = listener.replies()
+        with listeners.sending("C1", elsewhere), ExitStack() as stack:
+            stack.enter_context(listeners.sending("C1", file))
+            listeners.tell("C1", Post(text="here it is", thread_ts="1.1"), "1.2")
+            listeners.tell("C1", React(target_ts="1.1", name="white_check_mark"), "")
+            assert await anext(replies) == Said(text="here it is", ts="1.2")
+            last = asyncio.ensure_future(anext(replies))
+            await settle(5)
+            assert not last.done()
+            if not refused:
+                listeners.tell("C1", file, "")
+            stack.close()
+            async with asyncio.timeout(5):
+                told = [await last, *[reply async for reply in replies]]
+    texts = [reply.text for reply in told if isinstance(reply, Said)]
+    assert (texts, told[-1]) == ([] if refused else ["all of it"], Done(text="done"))
 
 
 async def test_a_failed_turn_is_not_ok() -> None:

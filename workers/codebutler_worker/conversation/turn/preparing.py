@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError
@@ -107,7 +108,7 @@ class Preparing:
 
 
 def _tell(draft: Draft, turn: TurnRow, branch: str) -> None:
-    op_id = f"{turn.conversation} on {branch}"
+    op_id = sha256(f"{turn.conversation} {branch}".encode()).hexdigest()
     if draft.uow.outbox.get(op_id) is None:
         draft.add(
             place_of(turn), Post(text=own_worktree(branch), thread_ts=turn.thread_ts or None), op_id=op_id
