@@ -95,10 +95,9 @@ class Roster:
         repo = Path(self._settings.path)
         if await self.workdir(conversation) == repo:
             return ""
-        if self._lasting is not None:
-            # Its container holds the directory.
-            await self._lasting.release(conversation)
-        return await (await self._own_trees(repo)).tidy(conversation)
+        # Its container, if it has one, holds the directory.
+        release = self._lasting.release if self._lasting is not None else None
+        return await (await self._own_trees(repo)).tidy(conversation, release)
 
     async def _own_trees(self, repo: Path) -> Worktrees:
         async with self._making:

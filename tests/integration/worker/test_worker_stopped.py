@@ -45,7 +45,7 @@ async def test_tools_files_and_text_are_told_below_the_mark(repo: Path) -> None:
         told = await stop(parent)
         assert told == (
             "🛑 Stopped. 2 tool calls, the last one `Bash: make test`. "
-            "1 file changed: `app.py` (`!diff turn` shows how, `!undo` reverts it).\n"
+            "1 file changed: `app.py` (`!diff turn` shows the changes, `!undo` reverts them).\n"
             "> Now &lt;\u200b!channel&gt; the tests."
         )
 
@@ -62,4 +62,4 @@ async def test_what_it_was_just_writing_counts(tmp_path: Path) -> None:
         parent.says("work", "100.1")
         run = await parent.run(0)
         run.does(Started("session-1"), Writing("The reason is"))
-        assert await stop(parent) == "🛑 Stopped. No tool was run, no file changed.\n> The reason is…"
+        assert await stop(parent) == "🛑 Stopped before any tool ran.\n> The reason is…"

@@ -18,7 +18,7 @@ def stopped(view: View, changed: Sequence[str], by: str = "") -> str:
     text = one_line(view.writing or view.said, TEXT_CHARS)
     if not done and not text:
         return f"🛑 Stopped{who} before anything was done."
-    told = f"🛑 Stopped{who}. {' '.join(done) or 'No tool was run, no file changed.'}"
+    told = f"🛑 Stopped{who}. {' '.join(done)}" if done else f"🛑 Stopped{who} before any tool ran."
     return f"{told}\n> {plain(text)}" if text else told
 
 
@@ -34,6 +34,5 @@ def _files(changed: Sequence[str]) -> str:
         return ""
     names = ", ".join(code(name, 60) for name in changed[:MOST_FILES])
     more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
-    return (
-        f"{count(len(changed), 'file')} changed: {names}{more} (`!diff turn` shows how, `!undo` reverts it)."
-    )
+    ways = "(`!diff turn` shows the changes, `!undo` reverts them)"
+    return f"{count(len(changed), 'file')} changed: {names}{more} {ways}."

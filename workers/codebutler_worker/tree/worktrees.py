@@ -11,11 +11,12 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.destinations import status_beneath
+from codebutler_worker.sandbox.destinations import open_beneath, status_beneath
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.state_dir import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.tree.branches import BRANCHES, names_of
@@ -62,6 +63,9 @@ class Begun:
     commit: str
 
 
+Release = Callable[[str], Awaitable[None]]
+
+
 class Worktrees:
     """The worktrees of one repository. ``home`` is where the sandbox's HOME is."""
 
@@ -98,17 +102,23 @@ class Worktrees:
                 raise GitError(f"no worktree can be made: {error.strerror or error}") from error
             return tree
 
-    async def tidy(self, conversation: str) -> str:
+    async def tidy(self, conversation: str, release: Release | None = None) -> str:
         """Take the conversation's worktree and branch away if nothing was changed or committed in it; the branch if
-        they stay, "" if there is none. Nothing may run in it. Raises GitError and SandboxUnavailableError."""
+        they stay, "" if there is none. Nothing may run in it; ``release`` lets go what else holds it.
+
+        Raises GitError and SandboxUnavailableError."""
         async with self._one_by_one:
             tree = existing(self._repo, conversation)
             known = begun(self._repo, conversation)
             if tree is None or known is None:
                 return ""
-            used = await asyncio.to_thread(_holds_files, tree)
-            if used or not (await Git(self._sandbox, tree, self._home).run(UNUSED, *astuple(known))).output:
+            if (
+                _holds_files(tree)
+                or not (await Git(self._sandbox, tree, self._home).run(UNUSED, *astuple(known))).output
+            ):
                 return known.branch
+            if release is not None:
+                await release(conversation)
             try:
                 await asyncio.to_thread(_take_away, self._repo, name_of(conversation))
                 await Git(self._sandbox, self._repo, self._home).run(FORGET, *astuple(known))
@@ -166,8 +176,20 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
 
 
 def _holds_files(tree: Path) -> bool:
-    """Whether agents were given files there, or made some where git does not look."""
-    return any(entry for name in SHARED_DIRS for entry in (tree / STATE_DIR / name).iterdir())
+    """Whether agents were given files there, or made some where git does not look. What cannot be told may."""
+    try:
+        return any(_has_entries(tree, f"{STATE_DIR}/{name}") for name in SHARED_DIRS)
+    except OSError:
+        return True
+
+
+def _has_entries(tree: Path, directory: str) -> bool:
+    at = open_beneath(tree, directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(at) as entries:
+            return any(entries)
+    finally:
+        os.close(at)
 
 
 def _take_away(repo: Path, name: str) -> None:

@@ -19,7 +19,7 @@ from codebutler_worker.desk.naming import agent_name, prefixes_of
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.edits import AGAIN, COMMAND, edited
-from codebutler_worker.present.lines import plain
+from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import MessageRow, TurnRow
 
@@ -31,8 +31,10 @@ ONCE = (
 def edited_late(draft: Draft, event: MessageEdited, request: Request, message: MessageRow) -> Todo:
     """Say what becomes of the edit of a message that is in a turn which has begun."""
     turn = draft.uow.turns.get(message.turn_id or "")
-    if turn is None or event.user != message.from_id:
+    if turn is None:
         return Todo()
+    if event.user != message.from_id:
+        return Todo().logged("WRN", f"{event.user} edited a message of {message.from_id}: ignored")
     if not isinstance(request, Prompt):
         draft.post(place_of(turn), COMMAND)
         return Todo()
@@ -45,7 +47,7 @@ def edited_late(draft: Draft, event: MessageEdited, request: Request, message: M
         card = edited(turn.state, f"{turn.id}:{event.ts}")
         post = Post(text=card.text, blocks=card.blocks, thread_ts=turn.thread_ts or None)
         draft.add(place_of(turn), post, op_id=offer)
-    return Todo()
+    return Todo().logged("MSG", f'{event.user} edited: "{one_line(event.text)}"')
 
 
 def ask_again(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
