@@ -23,7 +23,7 @@ from codebutler.words import WORDS
 PROMPT = "you> "
 MORE = "...> "
 _STYLES: Mapping[str, Callable[[str], str]] = MappingProxyType(
-    {"plain": markdown.rendered, "code": markdown.code, "faint": markdown.faint}
+    {"plain": str, "markdown": markdown.rendered, "code": markdown.code, "faint": markdown.faint}
 )
 STOP = "!stop"
 HINT = "Ctrl-C stops a run, or leaves; Ctrl-D leaves; !help lists commands."

@@ -11,6 +11,7 @@ import re
 LONGEST = 2_000
 """Characters of a line; a longer one stays as it is: the time to look for pairs grows with the square of it."""
 _BOLD, _FAINT, _ITALIC, _UNDERLINE, _STRUCK, _CODE = "1", "2", "3", "4", "9", "36"
+_END = "\x1b[0m"
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _RULE = re.compile(r"\s*([-*_])(?:\s*\1){2,}\s*")
 _QUOTE = re.compile(r"\s{0,3}>\s?(.*)")
@@ -58,9 +59,6 @@ def styled(text: str, *styles: str) -> str:
     return f"{begin}{text.replace(_END, f'{_END}{begin}')}{_END}" if text else ""
 
 
-_END = "\x1b[0m"
-
-
 def _inline(text: str) -> str:
     return _INLINE.sub(_piece, text)
 
@@ -80,8 +78,6 @@ def _piece(found: re.Match[str]) -> str:
 
 def _link(label: str, target: str) -> str:
     shown = styled(target, _UNDERLINE)
-    return (
-        shown
-        if label.strip("`") in (target, target.removeprefix("mailto:"))
-        else f"{_inline(label)} ({shown})"
-    )
+    if label.strip("`") in (target, target.removeprefix("mailto:")):
+        return shown
+    return f"{_inline(label)} ({shown})"

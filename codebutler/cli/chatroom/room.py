@@ -31,13 +31,13 @@ PAST_LINES = 15
 _SPACE = re.compile(r"\s+")
 _FENCE = re.compile(r"```+|~~~+")
 
-Style = Literal["plain", "faint", "code", "fence"]
+Style = Literal["plain", "faint", "markdown", "code", "fence"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line to show: ``plain`` is Markdown, ``faint`` what passes (tools, progress, figures), ``code`` stands in a
-    code block, and ``fence`` is what opens or closes one."""
+    """A line to show: ``plain`` as it is, ``faint`` is what passes (tools, progress, figures), ``code`` is in a code
+    block, and ``fence`` opens or closes one."""
 
     text: str
     style: Style = "plain"
@@ -137,7 +137,8 @@ class Room:
 
     def _card(self, said: Said) -> list[Line]:
         self._cards.pop(said.ts, None)
-        lines = self._grown(said)
+        # Not a sign of what is to be decided may be missing.
+        lines = [Line(line.text) for line in self._grown(said)]
         if said.choices:
             self._cards[said.ts] = said.choices
             lines += [Line(line) for line in menu(said.choices)]
@@ -190,7 +191,7 @@ def blocks(lines: Sequence[str]) -> list[Line]:
             fence = ""
             told.append(Line(line, "fence"))
         else:
-            told.append(Line(line, "code" if fence else "plain"))
+            told.append(Line(line, "code" if fence else "markdown"))
     return told
 
 

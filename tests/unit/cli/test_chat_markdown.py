@@ -9,7 +9,7 @@ import pytest
 from codebutler.cli.chatroom.markdown import LONGEST, code, rendered
 from codebutler.cli.chatroom.room import Line, Room, blocks
 from codebutler.cli.output import printable
-from codebutler.control.messages import Heard, Said
+from codebutler.control.messages import Choice, Heard, Said
 
 BOLD, ITALIC, LINE, CODE, FAINT, END = "\x1b[1m", "\x1b[3m", "\x1b[4m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 
@@ -65,7 +65,7 @@ def test_no_escape_of_the_text_survives(hostile: str) -> None:
 
 def test_code_blocks_are_told_apart_while_they_are_written() -> None:
     lines = ["Look:", "```py", "# a comment, no heading", "``` not the end", "```", "**Done.**"]
-    styles = ["plain", "fence", "code", "code", "fence", "plain"]
+    styles = ["markdown", "fence", "code", "code", "fence", "markdown"]
     assert [line.style for line in blocks(lines)] == styles
     room = Room()
     told = [
@@ -83,5 +83,17 @@ def test_a_programs_output_is_no_markdown() -> None:
     room.take(Said(text="⏳ Running…", ts="1.2"))
     assert room.take(Said(text="```\n* *a* `b`\n```\n✅ exit code 0", ts="1.2")) == [
         Line("* *a* `b`", "code"),
-        Line("✅ exit code 0"),
+        Line("✅ exit code 0", "markdown"),
     ]
+
+
+def test_what_is_to_be_decided_is_shown_as_it_is() -> None:
+    card = Said(
+        text="Permission needed: `Bash`\n```\necho `rm -rf x`\n```\n**`rm`**",
+        kind="card",
+        ts="1.2",
+        choices=(Choice(label="Allow", action_id="codebutler.allow", value="a1"),),
+    )
+    lines = Room().take(card)
+    assert {line.style for line in lines} == {"plain"}
+    assert "**`rm`**" in [line.text for line in lines]
