@@ -43,15 +43,14 @@ def to_put_back(draft: Draft, turn: TurnRow) -> tuple[str, str | None] | None:
 
 
 class TurnTrees:
-    """One turn's snapshots. Neither ever keeps a turn from running: without them it cannot be undone. ``changed``: the
-    files that are different at its end, once that is known."""
+    """One turn's snapshots. Neither ever keeps a turn from running: without them it cannot be undone."""
 
     def __init__(self, desk: Desk, turn: TurnRow) -> None:
         self._desk = desk
         self._turn = turn
         self._before: Snapshot | None = None
         self._beginning: asyncio.Task[None] | None = None
-        self.changed: tuple[str, ...] = ()
+        self._after: str | None = None
         self.workdir = Path(desk.settings.path)
 
     @property
@@ -87,8 +86,7 @@ class TurnTrees:
             return
         before = self._before.commit
         last = before if after.tree == self._before.tree else after.commit
-        if last != before:
-            self.changed = await self._names(before, last)
+        self._after = last
         try:
             await self._desk.commit(
                 lambda draft: draft.uow.turns.update(self._turn.id, tree_before=before, tree_after=last)
@@ -96,10 +94,13 @@ class TurnTrees:
         except StoreError as error:
             self._desk.report.log("WRN", f"what turn {self._turn.id} changed is not kept: {error}")
 
-    async def _names(self, before: str, after: str) -> tuple[str, ...]:
+    async def changed(self) -> tuple[str, ...]:
+        """The files that are different at its end, as far as that is known."""
+        if self._after in (None, self.before):
+            return ()
         try:
             tree = await self._desk.agents.tree(self.workdir)
-            return (await tree.difference(before, after, limit_bytes=1)).files
+            return (await tree.difference(self.before, self._after, limit_bytes=1)).files
         except CodeButlerError as error:
             self._desk.report.log(
                 "WRN", f"the files that turn {self._turn.id} changed are not known: {error}"

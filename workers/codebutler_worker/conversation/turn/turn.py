@@ -71,6 +71,7 @@ class Turn:
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
+        self._changed: tuple[str, ...] = ()
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, load_changed)
         self._display = Display(desk, self._place, begun)
@@ -103,8 +104,9 @@ class Turn:
             watching.cancel()
             await self._display.settle()
             finished, resume = self._settled(self._verdict(drive))
-            ends = asyncio.create_task(self._end(drive), name=f"end of {self.row.id}")
-            if self._is_stopped(finished):
+            stopped = self._is_stopped(finished)
+            ends = asyncio.create_task(self._end(drive, stopped=stopped), name=f"end of {self.row.id}")
+            if stopped:
                 self._told.set_result(None)
                 await asyncio.wait({ends}, timeout=STOPPED_FIRST_S)
             await self._conclude(finished, resume)
@@ -119,12 +121,15 @@ class Turn:
             closing = [part.close() for part in parts]
             await asyncio.gather(*tasks, *closing, return_exceptions=True)
 
-    async def _end(self, drive: asyncio.Task[None]) -> None:
-        """Once its outcome is told: wait for the agent's program, and keep the tree as that has left it."""
+    async def _end(self, drive: asyncio.Task[None], *, stopped: bool) -> None:
+        """Once its outcome is told, or what it had done when it was stopped is to be: wait for the agent's program, and
+        keep the tree as that has left it."""
         await self._told
         await asyncio.wait({drive}, timeout=STREAM_END_S)
         self._display.clear()
         await self._trees.end()
+        if stopped:
+            self._changed = await self._trees.changed()
         if drive.done():
             await self._preparing.tidy()
 
@@ -264,7 +269,7 @@ class Turn:
             await others_than(self._desk, self.row.agent) if resume and self._watch.met is None else (),
             showing=self._display.showing,
             worked_s=self._watch.worked_s,
-            changed=self._trees.changed,
+            changed=self._changed,
         )
         reached("result.before")
         output = self._desk.settings.config.output
