@@ -86,8 +86,9 @@ class ParentServices:
         called = addressed(operation, repo.config.slack.allowed_users)
         submit = partial(self._sender.submit, repo.channel_id, op_id, called, unsure=unsure)
         place = self._sender.where(repo.channel_id, item_of(operation))
-        ts = await self._channels.when_open(place, submit)
-        self._listeners.tell(repo.channel_id, operation, ts)
+        with self._listeners.sending(repo.channel_id, operation):
+            ts = await self._channels.when_open(place, submit)
+            self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 
     async def fetch(

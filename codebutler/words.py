@@ -51,7 +51,7 @@ ALL = (
         "what you can say here",
         "[WORD]",
         r"!?[\w-]*",
-        f"With a word: what that one does. {IN_THREADS}",
+        "With a word: what that one does.",
     ),
     Word("ping", "is anybody there?"),
     Word(
@@ -68,7 +68,7 @@ ALL = (
     Word(
         "continue",
         "resume interrupted or stopped work",
-        more="In a thread, its last turn. Outside threads, the newest ones that can go on, each with a button.",
+        more="In a thread, its last turn. Outside threads, the newest ones that can go on, to choose from.",
         shown=True,
     ),
     Word(

@@ -154,12 +154,17 @@ class OneAgent:
             raise AgentUnavailableError(f"{name} does not work here: use claude")
         return self.backend
 
-    async def workdir(self, conversation: str, *, make: bool = False) -> Path:
+    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
         if not self._isolated:
             return self._repo
-        if make:
-            return await Worktrees(self._repo, as_it_is(), self._home).ensure(conversation)
+        if task is not None:
+            return await Worktrees(self._repo, as_it_is(), self._home).ensure(conversation, task)
         return existing(self._repo, conversation) or self._repo
+
+    async def tidy(self, conversation: str) -> str:
+        return (
+            await Worktrees(self._repo, as_it_is(), self._home).tidy(conversation) if self._isolated else ""
+        )
 
     async def tree(self, workdir: Path) -> Tree:
         return Tree(Git(as_it_is(), workdir, self._home))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from codebutler.cli import channels, repo_files
 from codebutler.cli.output import is_interactive, notice, say
@@ -52,7 +52,8 @@ def run(
         raise typer.BadParameter("--channel and --create-channel exclude each other")
     if invite and channel:
         raise typer.BadParameter("--invite is for a channel that is made: pass --create-channel too")
-    where = home().ensure()
+    # Nothing is changed before everything that may be refused has been looked at; Slack's own refusal comes first.
+    where = home()
     registry = Registry(where)
     root = repo_root(path.expanduser())
     _refuse_home_within(root, where)
@@ -63,12 +64,12 @@ def run(
     slack = resolve_global(where, environment()).config.slack
     if not slack.bot_token:
         raise ConfigError("no bot token yet: run `codebutler setup` first")
-    layer = _prepared_layer(root)
-    known = channel or _own_channel(layer, create_channel)
-    chosen = _channel(slack, known, channels.Wish(create_channel, entry.name, invite))
+    known = channel or _own_channel(_looked_at(root, where, entry), create_channel)
+    wanted, wish = _wanted(slack, known, channels.Wish(create_channel, entry.name, invite))
+    chosen = _channel(slack, registry, entry, wanted, wish)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
-    add(registry.load(), entry)
-    _write(root, layer, chosen, agent)
+    where.ensure()
+    _write(root, _prepared_layer(root), chosen, agent)
     trusted, guarded = vouched(entry)
     foreign = _came_with_the_repository(root, guarded)
     registry.update(partial(add, entry=entry if foreign else trusted))
@@ -133,6 +134,21 @@ def _refuse_foreign_store(root: Path) -> None:
         )
 
 
+def _looked_at(root: Path, where: Home, entry: RepoEntry) -> dict[str, Any]:
+    """The repository's own config. Raises CodeButlerError for whatever in its private directory, or in the home, would
+    stop us later."""
+    paths = RepoPaths(root)
+    layer = repo_files.current_layer(paths)
+    read_jobs(entry)
+    for directory in (paths.root, where.root):
+        there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"{there} cannot be written: check its permissions, and that its disk is not read-only"
+            )
+    return layer
+
+
 def _prepared_layer(root: Path) -> dict[str, Any]:
     """The repository's own config after what is old in its private directory was brought up to date."""
     paths = RepoPaths(root)
@@ -148,18 +164,27 @@ def _own_channel(layer: dict[str, Any], create_channel: str) -> str:
     return "" if create_channel else str(layer.get("slack", {}).get("channelID", ""))
 
 
-def _channel(slack: SlackSection, wanted: str, wish: channels.Wish) -> ChannelInfo:
-    if not wanted and not wish.name:
-        if not is_interactive():
-            raise typer.BadParameter("pass --channel C… or --create-channel NAME")
-        wanted, is_new = channels.choose(
-            asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{wish.repo}")
-        )
-        if is_new:
-            wish = replace(wish, name=wanted)
+def _wanted(slack: SlackSection, wanted: str, wish: channels.Wish) -> tuple[str, channels.Wish]:
+    """The channel that is there ("" for none), or the one to make; asked for if neither is given."""
+    if wanted or wish.name:
+        return wanted, wish
+    if not is_interactive():
+        raise typer.BadParameter("pass --channel C… or --create-channel NAME")
+    chosen, is_new = channels.choose(
+        asyncio.run(channels.all_channels(slack)), channels.channel_name(f"codebutler-{wish.repo}")
+    )
+    return ("", channels.Wish(chosen, wish.repo, wish.invite)) if is_new else (chosen, wish)
+
+
+def _channel(
+    slack: SlackSection, registry: Registry, entry: RepoEntry, wanted: str, wish: channels.Wish
+) -> ChannelInfo:
     if wish.name:
         return asyncio.run(channels.create(slack, wish))
-    return asyncio.run(channels.enter(slack, wanted))
+    found = asyncio.run(channels.look_up(slack, wanted))
+    # Refuse one that another repository has before it is joined.
+    add(registry.load(), replace(entry, channel_id=found.id))
+    return asyncio.run(channels.enter(slack, found))
 
 
 def _write(root: Path, layer: dict[str, Any], channel: ChannelInfo, agent: AgentName | None) -> None:

@@ -52,8 +52,9 @@ async def all_channels(slack: SlackSection) -> list[ChannelInfo]:
         return await api.list_channels()
 
 
-async def enter(slack: SlackSection, wanted: str) -> ChannelInfo:
-    """Join the channel of that ID or name, and return it. Raises CodeButlerError saying what to do."""
+async def look_up(slack: SlackSection, wanted: str) -> ChannelInfo:
+    """The channel of that ID or name, which can be joined; nothing is changed. Raises CodeButlerError saying what to
+    do."""
     from codebutler.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
@@ -66,13 +67,19 @@ async def enter(slack: SlackSection, wanted: str) -> ChannelInfo:
             raise
         if channel.is_archived:
             raise CodeButlerError(f"channel {channel.name} is archived: unarchive it or choose another")
-        if not channel.is_member:
-            if channel.is_private:
-                raise CodeButlerError(
-                    f"channel {channel.name} is private: invite the app there, then try again"
-                )
-            await api.join_channel(channel_id)
+        if channel.is_private and not channel.is_member:
+            raise CodeButlerError(f"channel {channel.name} is private: invite the app there, then try again")
         return channel
+
+
+async def enter(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
+    """Join it, unless the app is there. Raises ChatError."""
+    from codebutler.slack.api import SlackApi
+
+    if not channel.is_member:
+        async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
+            await api.join_channel(channel.id)
+    return channel
 
 
 async def create(slack: SlackSection, wish: Wish) -> ChannelInfo:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codebutler.cli.output import notice
 from codebutler.cli.which import known_repositories
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, find
@@ -29,8 +28,8 @@ def run(
         bool | None,
         typer.Option(
             "--new/--continue",
-            help="Begin a new conversation, or go on with the last one. "
-            "At a terminal the last one goes on; from a pipe a new one begins.",
+            help="Begin a new conversation, or continue the last one. "
+            "At a terminal the last one continues; from a pipe a new one begins.",
             show_default=False,
         ),
     ] = None,
@@ -38,10 +37,10 @@ def run(
 ) -> None:
     """Talk to a repository's agent here; its channel in Slack shows the conversation too.
 
-    At a terminal: Ctrl-C stops the running turn, or leaves if none runs; Ctrl-D leaves. A line that ends in a
-    backslash, or an open ``` fence, goes on with the next. Answer prompts by number or text.
+    At a terminal: Ctrl-C stops the run, or leaves if there is none; Ctrl-D leaves. A line that ends in a
+    backslash, or an open ``` fence, continues on the next. Answer prompts by number or text.
 
-    From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the turn.
+    From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the run.
     """
     home = Home.from_env(os.environ)
     entry = _entry(home, repo)
@@ -74,5 +73,4 @@ def _ask_once(home: Home, repo: str, *, fresh: bool) -> None:
         diary.write(home, kept.with_thread(repo, told.thread_ts))
     told.show()
     if not told.ok:
-        notice(f"codebutler: the turn {told.outcome}")
         raise typer.Exit(EXIT_FAILED)

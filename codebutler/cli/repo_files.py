@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,24 @@ def prepare(paths: RepoPaths) -> PrivateDir:
         if directory.read(GITIGNORE) != IGNORE_ALL:
             directory.write(GITIGNORE, IGNORE_ALL)
     return paths.open()
+
+
+def current_layer(paths: RepoPaths) -> dict[str, Any]:
+    """The repository's own config as it will be once what is old is brought up to date; nothing is written.
+
+    Raises CodeButlerError for whatever could not be used or brought up to date.
+    """
+    layer: dict[str, Any] = {}
+    if os.path.lexists(paths.root):
+        with paths.open() as directory:
+            directory.read(GITIGNORE)
+            data = directory.read(CONFIG_NAME)
+        if data is not None:
+            values = parse_object(data, str(paths.config))
+            layer = migrate_config(values).values if is_legacy(values) else values
+            check_layer(layer, str(paths.config))
+    migrate_store_file(paths.store, check=True)
+    return layer
 
 
 def encode(layer: dict[str, Any]) -> bytes:

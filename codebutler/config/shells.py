@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-from codebutler.config.programs import RUN, program_of
+from codebutler.config.programs import RUN, is_session, program_of
 from codebutler.config.schema import Config
 
 SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
@@ -20,6 +20,14 @@ def is_shell(config: Config, prefix: str) -> bool:
     """Whether what is said after the prefix, or typed into its session, is read by a shell."""
     rule = program_of(config, prefix)
     return prefix == RUN.prefix or (rule is not None and PurePath(rule.binary).name in SHELLS)
+
+
+def objection_to(config: Config, prefix: str, text: str) -> str:
+    """Why what is said to the agent must not run, in words that follow "That command is"; "" if it may. Shells alone
+    are judged."""
+    if not is_shell(config, prefix):
+        return ""
+    return objection_to_lines(config, text) if is_session(config, prefix) else objection(config, text)
 
 
 def objection(config: Config, command: str) -> str:

@@ -24,11 +24,10 @@ from codebutler.control.messages import (
 from codebutler.control.past import as_operator, read_past
 from codebutler.errors import ChatError, CodeButlerError
 from codebutler.intake.intake import Outcome
-from codebutler.model import OPERATOR, ButtonClicked, Command, Event, MessagePosted, Operation, Post
+from codebutler.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
 from codebutler.repos import Served
 from codebutler.slack.fields import ts_of
 from codebutler.slack.port import Page
-from codebutler.text.requests import text_request
 
 PATIENCE_S = 5.0
 MOST_PAST = 200
@@ -106,11 +105,6 @@ class Mouth:
             return ()
 
 
-def is_command(text: str, served: Served) -> bool:
-    """Whether it is one of our words, whose first answer is its last."""
-    return isinstance(text_request(text, served.repo.prefixes), Command)
-
-
 class Chat:
     """``replies`` is its life. ``patience_s``: when it is said that Slack keeps us waiting."""
 
@@ -175,7 +169,7 @@ class Chat:
             self._queue.put_nowait(Ended(ts="", outcome="failed"))
             raise
         self._listener.ear.thread_ts = thread_ts or ts
-        self._listener.await_outcome(ts, command=is_command(text, self._served))
+        self._listener.await_outcome(ts)
         self._queue.put_nowait(Posted(channel=channel, ts=ts, thread_ts=thread_ts or ts))
         event = MessagePosted(
             channel=channel, ts=ts, user=OPERATOR, text=text, thread_ts=thread_ts, origin="local"

@@ -16,6 +16,7 @@ _FENCE = "```"
 _HEADLINES = ("🔧", "💬", "💭", "✋ ")
 _IN_LINE = " in line."
 
+ANSWER_FILE = "answer.md"
 SHOWN_FILE_BYTES = 200_000
 """A terminal is no place for more."""
 
@@ -68,9 +69,18 @@ class Ear:
 
 
 def _of_file(file: Upload) -> str:
-    if len(file.content) <= SHOWN_FILE_BYTES:
-        return file.content.decode(errors="replace")
-    return f"📎 {file.filename}, {len(file.content) / 1_000_000:.1f} MB: it is in Slack."
+    """Its name, and what it says where that is short text; the file of a long answer is the answer."""
+    try:
+        text = file.content.decode() if len(file.content) <= SHOWN_FILE_BYTES else ""
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not all(c.isprintable() or c in "\t\r\n" for c in text):
+        return f"📎 {file.filename}, {_size(len(file.content))}: see the thread in Slack."
+    return text if file.filename == ANSWER_FILE else f"📎 {file.filename}\n{text}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1_000_000:.1f} MB" if count >= 100_000 else f"{count / 1000:.1f} kB"
 
 
 def choices_of(blocks: Sequence[Mapping[str, Any]], redact: Callable[[str], str]) -> Iterator[Choice]:

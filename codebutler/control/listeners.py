@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from codebutler.control.ear import Ear, Spoken
 from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said
 from codebutler.intake.entry import Entry, EventRouter
-from codebutler.model import MessagePosted, Operation, Post, React
+from codebutler.model import MessagePosted, Operation, React, Upload
 from codebutler.protocol.messages import Live
 
-FINAL_REACTIONS = {"white_check_mark": True, "x": False, "octagonal_sign": False}
-_OUTCOMES: dict[str, Literal["done", "failed", "stopped"]] = {
+Outcome = Literal["done", "failed", "stopped"]
+OUTCOMES: dict[str, Outcome] = {
     "white_check_mark": "done",
     "x": "failed",
     "octagonal_sign": "stopped",
@@ -22,14 +22,15 @@ _OUTCOMES: dict[str, Literal["done", "failed", "stopped"]] = {
 
 
 class Listener:
-    """One wish and what is said to it: texts of its thread until its message carries a final reaction."""
+    """One wish and what is said to it: texts of its thread until its message carries a final reaction, and the files
+    that were on their way by then."""
 
-    def __init__(self, channel: str, ts: str, thread_ts: str, *, command: bool) -> None:
+    def __init__(self, channel: str, ts: str, thread_ts: str) -> None:
         self.channel = channel
         self.ear = Ear(thread_ts)
         self._ts = ts
-        self._command = command
-        self._queue: asyncio.Queue[Spoken] = asyncio.Queue()
+        self._files = 0
+        self._queue: asyncio.Queue[Spoken | None] = asyncio.Queue()
 
     def hears(self, channel: str) -> bool:
         """Only its own channel."""
@@ -46,30 +47,42 @@ class Listener:
         """Nobody looks before there is an answer."""
 
     async def replies(self) -> AsyncIterator[Said | Done]:
-        """Texts as they come, then Done. A command's first answer is its last."""
-        while True:
+        """Texts as they come, then Done with the outcome."""
+        outcome: Outcome | None = None
+        while outcome is None or self._files or not self._queue.empty():
             spoken = await self._queue.get()
-            said = self.ear.said(spoken)
-            if said is not None:
+            if spoken is None:
+                continue
+            if (said := self.ear.said(spoken)) is not None:
                 yield said
-            if said is not None and self._command:
-                yield Done()
-                return
-            if (verdict := self._verdict(spoken)) is not None:
-                yield Done(ok=verdict)
-                return
+            outcome = outcome or outcome_of(spoken, {self._ts})
+        yield Done(ok=outcome == "done", text=outcome)
 
-    def _verdict(self, spoken: Spoken) -> bool | None:
-        match spoken.operation:
-            case React(target_ts=ts, name=name, remove=False) if ts == self._ts:
-                return FINAL_REACTIONS.get(name)
-        return None
+    def sending(self, operation: Operation) -> None:
+        """It takes Slack longer to take a file than the answer, and the mark, that come after it."""
+        self._files += self._is_file(operation)
+
+    def settled(self, operation: Operation) -> None:
+        """One that is on its way no more."""
+        self._files -= self._is_file(operation)
+        self._queue.put_nowait(None)
+
+    def _is_file(self, operation: Operation) -> bool:
+        return isinstance(operation, Upload) and operation.thread_ts == self.ear.thread_ts
+
+
+def outcome_of(spoken: Spoken, awaited: Collection[str]) -> Outcome | None:
+    """What the operation says of the message whose outcome is ``awaited``, None if nothing: its final mark."""
+    match spoken.operation:
+        case React(target_ts=ts, name=name, remove=False) if ts in awaited:
+            return OUTCOMES.get(name)
+    return None
 
 
 class ChatListener:
     """One terminal's chat: everything in its thread goes into ``queue``, and the outcome of what was said in it.
 
-    ``ear.thread_ts`` is None until something is said. ``begun`` names messages of ours whose outcome is awaited.
+    ``ear.thread_ts`` is None until something is said.
     """
 
     def __init__(
@@ -78,31 +91,31 @@ class ChatListener:
         self.channel = channel
         self.ear = Ear(thread_ts)
         self._queue = queue
-        self._commands: list[str] = []
-        self._prompts: set[str] = set()
+        self._awaited: set[str] = set()
 
     def hears(self, channel: str) -> bool:
         """Only its own channel, once it has a thread."""
         return channel == self.channel and self.ear.thread_ts is not None
 
-    def await_outcome(self, ts: str, *, command: bool) -> None:
-        """The operator has said something: a command's outcome is its answer, a prompt's the mark on it."""
-        if command:
-            self._commands.append(ts)
-        else:
-            self._prompts.add(ts)
+    def await_outcome(self, ts: str) -> None:
+        """The operator has said something: its outcome is to be told."""
+        self._awaited.add(ts)
 
     def hear(self, spoken: Spoken) -> None:
         """Pass on what is said in the thread."""
         said = self.ear.said(spoken)
         if said is not None:
             self._queue.put_nowait(said)
-            if isinstance(spoken.operation, Post) and said.kind == "text" and self._commands:
-                self._queue.put_nowait(Ended(ts=self._commands.pop(0), outcome="done"))
-        match spoken.operation:
-            case React(target_ts=ts, name=name, remove=False) if ts in self._prompts and name in _OUTCOMES:
-                self._prompts.discard(ts)
-                self._queue.put_nowait(Ended(ts=ts, outcome=_OUTCOMES[name]))
+        if isinstance(spoken.operation, React) and (outcome := outcome_of(spoken, self._awaited)):
+            ts = spoken.operation.target_ts
+            self._awaited.discard(ts)
+            self._queue.put_nowait(Ended(ts=ts, outcome=outcome))
+
+    def sending(self, operation: Operation) -> None:
+        """It is shown when it is there."""
+
+    def settled(self, operation: Operation) -> None:
+        """A chat goes on."""
 
     def overhear(self, event: MessagePosted) -> None:
         """Pass on what somebody else writes in the thread."""
@@ -129,6 +142,12 @@ class Listening(Hearer, Protocol):
     """Somebody who waits at this machine."""
 
     ear: Ear
+
+    def sending(self, operation: Operation) -> None:
+        """An operation is on its way to the channel. Returns at once."""
+
+    def settled(self, operation: Operation) -> None:
+        """It is on its way no more: it has been told, or was refused. Returns at once."""
 
     def overhear(self, event: MessagePosted) -> None:
         """Somebody else wrote in the channel. Returns at once."""
@@ -166,6 +185,18 @@ class Listeners:
         for hearer in (*self._hearers, *self._listening):
             if hearer.hears(channel):
                 hearer.hear(Spoken(operation, ts))
+
+    @contextmanager
+    def sending(self, channel: str, operation: Operation) -> Iterator[None]:
+        """``operation`` is on its way while the context lives; what becomes of it is told within."""
+        listening = [listener for listener in self._listening if listener.hears(channel)]
+        for listener in listening:
+            listener.sending(operation)
+        try:
+            yield
+        finally:
+            for listener in listening:
+                listener.settled(operation)
 
     def live(self, channel: str, live: Live) -> None:
         """A turn in ``channel`` says or does something."""

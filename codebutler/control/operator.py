@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from codebutler.control.chat import Chat, Mouth, is_command
+from codebutler.control.chat import Chat, Mouth
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.messages import (
     ChatRequest,
@@ -157,7 +157,7 @@ class Operator:
             thread_ts=request.thread_ts,
             origin="local",
         )
-        listener = Listener(channel, ts, event.root_ts, command=is_command(request.text, served))
+        listener = Listener(channel, ts, event.root_ts)
         with self._listeners.added(listener):
             yield Posted(channel=channel, ts=ts, thread_ts=event.root_ts)
             await self._mouth.hand_in(event)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codebutler.config.programs import is_session
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
-from codebutler.config.shells import is_shell, objection, objection_to_lines
+from codebutler.config.shells import objection_to
 from codebutler.model import (
     OPERATOR,
     ButtonClicked,
@@ -68,17 +67,9 @@ def authorise(config: Config, ask: Ask) -> Decision:
         prefixes = None if ask.prefix is None else (ask.prefix,)
         if not rules_allow(config, ask.user, ask.channel, prefixes):
             return _unruled(ask.prefix)
-    if ask.prefix is not None and is_shell(config, ask.prefix):
-        return _shell(config, ask.prefix, ask.text)
+    if ask.prefix is not None and (reason := objection_to(config, ask.prefix, ask.text)):
+        return Decision(allowed=False, reason=reason, told=f"That command is {reason}; it was not run.")
     return ALLOWED
-
-
-def _shell(config: Config, prefix: str, text: str) -> Decision:
-    judge = objection_to_lines if is_session(config, prefix) else objection
-    reason = judge(config, text)
-    if not reason:
-        return ALLOWED
-    return Decision(allowed=False, reason=reason, told=f"That command is {reason}; it was not run.")
 
 
 def _stranger(user: str) -> Decision:

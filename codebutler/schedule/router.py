@@ -10,12 +10,13 @@ from datetime import datetime
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry, EventRouter
 from codebutler.intake.journal import Journal
-from codebutler.model import Command, MessagePosted, Post, SlashCommand
+from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, SlashCommand
 from codebutler.process.tasks import Tasks
 from codebutler.schedule.desk import Asker, ScheduleDesk
-from codebutler.schedule.port import Mouth
+from codebutler.schedule.voice import Voice
 
 OURS = frozenset({"jobs", "in", "at"})
+ANSWERED = "white_check_mark"
 
 
 log = logging.getLogger("codebutler.schedule")
@@ -37,14 +38,14 @@ class ScheduleRouter:
         self,
         router: EventRouter,
         desk: ScheduleDesk,
-        mouth: Mouth,
+        voice: Voice,
         journal: Journal,
         tasks: Tasks,
         around: Around,
     ) -> None:
         self._router = router
         self._desk = desk
-        self._mouth = mouth
+        self._voice = voice
         self._journal = journal
         self._tasks = tasks
         self._around = around
@@ -68,9 +69,12 @@ class ScheduleRouter:
         try:
             text = await self._desk.answer(request.name, request.argument, asker)
             post = Post(text=text, thread_ts=in_thread, only_for=only_for)
-            await self._mouth.post(
+            await self._voice.post(
                 event.channel, event.key, post, unsure=entry.received_at < self._around.since
             )
+            if event.user == OPERATOR and isinstance(event, MessagePosted):
+                # Whoever said it waits for its outcome.
+                await self._voice.react(event.channel, event.key, React(target_ts=event.ts, name=ANSWERED))
         except ChatError as error:
             log.warning("[%s] !%s could not be answered: %s", repo, request.name, error)
         except StoreError as error:

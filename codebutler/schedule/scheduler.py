@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from codebutler.clock import Clock
 from codebutler.control.ear import Spoken
-from codebutler.control.listeners import FINAL_REACTIONS
+from codebutler.control.listeners import OUTCOMES
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.notes import Kept, Notes
 from codebutler.model import OPERATOR, MessagePosted, Post, React
@@ -106,8 +106,10 @@ class Scheduler:
     def hear(self, spoken: Spoken) -> None:
         """A message that carries its final mark is a run that has ended."""
         match spoken.operation:
-            case React(target_ts=ts, name=name, remove=False) if name in FINAL_REACTIONS:
-                self._tasks.start(self._ended(ts, ok=FINAL_REACTIONS[name]), name=f"end of the job of {ts}")
+            case React(target_ts=ts, name=name, remove=False) if name in OUTCOMES:
+                self._tasks.start(
+                    self._ended(ts, ok=OUTCOMES[name] == "done"), name=f"end of the job of {ts}"
+                )
 
     async def _tick(self) -> float:
         """Returns after how many seconds the files are to be looked at again, at the latest."""

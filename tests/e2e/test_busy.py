@@ -133,7 +133,7 @@ async def test_w04_threads_side_by_side_in_worktrees(tmp_path: Path, git_repo: P
         await built.until("the slow one at work", lambda: "eyes" in built.reactions(channel, slow))
         quick = await built.say(channel, "create made.txt with one")
         assert await built.outcome(channel, quick) == "white_check_mark"
-        assert await built.answer(channel, quick, "a working tree of its own, on the branch `codebutler/")
+        assert await built.answer(channel, quick, "a worktree of its own, on the branch `codebutler/create-")
         assert built.reactions(channel, slow) == {"eyes"}
         assert not (git_repo / "made.txt").exists()
 

@@ -30,6 +30,12 @@ async def test_t01_a_conversation_at_a_terminal(tmp_path: Path, git_repo: Path) 
             shown.type(PASTED.format("list the files\n\nread README.md") + ENTER)
             await shown.until("A sample repository.")
             await shown.ready()
+            shown.type("!help" + ENTER)
+            await shown.until("!help WORD")
+            assert "Slack takes" not in shown.text
+            # Its words are code, and the marks around them are not shown.
+            assert b"\x1b[36m!ping\x1b[0m" in shown.raw
+            await shown.ready()
             shown.type("!ping" + ENTER)
             await shown.until("pong")
             await interrupt_everything(shown)
@@ -40,6 +46,7 @@ async def test_t01_a_conversation_at_a_terminal(tmp_path: Path, git_repo: Path) 
             await again.ready()
             assert "pong from sample" in again.text
             assert b"\x1b[2m" not in again.raw
+            assert b"\x1b[36m" not in again.raw
             # What somebody else says in the thread is heard here.
             await built.say(channel, "!ping", thread_ts=root)
             await again.until(f"{built.workspace.workspace.person.id}> !ping\npong from sample")
@@ -93,7 +100,7 @@ async def test_t02_the_native_agent_asks_at_the_terminal(tmp_path: Path, git_rep
             await left.until("there is no choice 7")
             left.type(CTRL_D)
             assert await left.ended() == 0
-            assert "The turn goes on" in left.text
+            assert "The run continues" in left.text
         async with screen(command("chat"), env) as shown:
             await shown.until("[1] Allow")
             await shown.ready()

@@ -7,6 +7,7 @@
 |     | stranger's does nothing |
 | K03 | while a turn runs: `/word` and `/butler word` as text in its thread, and an edit that mends a word |
 | K04 | real Claude Code, killed at work: its tree of processes is gone, its change undone, its session goes on |
+| K05 | an answered message is edited: the answer stands, and *Ask again* runs the edited text, once |
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.modelserver.server import ModelServer, Reply
 
 ACK_S = 3.0
 IN_A_THREAD = {
-    "help": "The words I know",
+    "help": "that agent. Commands:",
     "status": "*sample*: 0 running",
     "list": "<http://127.0.0.1:",
     "agents": "`rehearsal:` · ready",
@@ -117,6 +118,22 @@ async def test_k03_the_other_ways_to_say_a_word(tmp_path: Path, git_repo: Path) 
         await built.person.chat_update(channel=channel, ts=ts, text="!kill")
         await built.answer(channel, root, "Killing 1 run.", after=ts)
         assert await built.outcome(channel, root) == "octagonal_sign"
+
+
+async def test_k05_an_answered_message_is_edited(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        root = await built.say(channel, "list the files")
+        assert await built.outcome(channel, root) == "white_check_mark"
+        await built.person.chat_update(channel=channel, ts=root, text="read README.md")
+        card = await built.answer(channel, root, "The answer stands")
+        [button] = card["blocks"][-1]["elements"]
+        for _ in range(2):
+            await built.click(channel, card["ts"], "codebutler.ask_again", button["value"])
+        await built.answer(channel, root, "A sample repository.")
+        await built.until("its mark", lambda: built.reactions(channel, root) == {"white_check_mark"})
+        texts = [whole_text(message) for message in built.answers(channel, root)]
+        assert sum("A sample repository." in text for text in texts) == 1
 
 
 async def test_k04_claude_killed_undone_and_continued(tmp_path: Path, git_repo: Path) -> None:

@@ -9,6 +9,7 @@
 | O05 | an event is acknowledged in time though the disk holds still for a moment |
 | O06 | logs, config and status of the running product hold no token; the status has its promised shape |
 | O07 | workspace --json tells where it is; slack_sdk speaks there |
+| O08 | send --wait prints every answer, of skills and commands too, and fails where they do |
 """
 
 from __future__ import annotations
@@ -158,6 +159,29 @@ async def wait_for_log(built: House, text: str) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while text not in built.log():  # noqa: ASYNC110 - nobody would set an event
             await asyncio.sleep(0.05)
+
+
+async def test_o08_send_waits_for_all_of_it(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        await rehearsal(built, git_repo)
+        said = await built.run("send", "sample", "!skills review-diff list the files", "--wait")
+        assert "app.py" in said
+        (git_repo / "src" / "app.py").write_text("print('changed')\n" * 500)
+        sent = await built.run("send", "sample", "!diff", "--wait")
+        assert "📎 changes.diff\n" in sent
+        assert sent.count("+print('changed')") == 500
+        (git_repo / "src" / "app.py").write_text("print('changed')\n")
+        assert "+print('changed')" in await built.run("send", "sample", "!diff", "--wait")
+        assert "Nothing is scheduled" in await built.run("send", "sample", "!jobs", "--wait")
+        process = await asyncio.create_subprocess_exec(
+            *command("send", "sample", "!pong", "--wait"),
+            env=built.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            told, beside = await process.communicate()
+        assert (process.returncode, b"!ping" in told, b"failed" in beside) == (1, True, True)
 
 
 async def piped(built: House, said: bytes, *arguments: str) -> str:

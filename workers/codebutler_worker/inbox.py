@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from codebutler.config.programs import is_session
 from codebutler.config.schema import RepoSettings
 from codebutler.model import (
+    OPERATOR,
     ButtonClicked,
     Command,
     Event,
@@ -31,6 +32,7 @@ from codebutler_worker.conversation.asking.deciding import decide_typed
 from codebutler_worker.conversation.asking.polls import is_polled
 from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.line.aside import park, take_in
+from codebutler_worker.conversation.line.edits import edited_late
 from codebutler_worker.conversation.line.incoming import Incoming
 from codebutler_worker.conversation.line.marks import FAILED, QUEUED
 from codebutler_worker.conversation.line.parking import drop_parked
@@ -38,6 +40,7 @@ from codebutler_worker.conversation.line.queueing import enqueue
 from codebutler_worker.conversation.line.typing import type_in
 from codebutler_worker.conversation.line.withdrawing import waiting_turn, withdraw_message, withdraw_turn
 from codebutler_worker.desk.draft import Draft, Place, place_of
+from codebutler_worker.desk.errands import answered
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
@@ -169,12 +172,17 @@ class Inbox:
 
     def _said(self, draft: Draft, command: Command, event: MessagePosted | MessageEdited) -> Todo:
         """A command in a message: answered in its thread."""
-        if not understood(command.name, command.argument):
+        known = understood(command.name, command.argument)
+        if not known:
             self._keep_misunderstood(draft, event)
         reply_ts = event.thread_ts or event.ts
         conversation = self._conversation(event.channel, event.thread_ts)
         place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
-        return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
+        message = message_id(event.channel, event.ts)
+        todo = run_command(Asked(draft, self.settings, command, place, conversation, event.user, message))
+        if event.user == OPERATOR and not todo.errands:
+            answered(draft, place, message, ok=known)
+        return todo
 
     def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
         """A slash command: Slack shows no message to answer, so whoever typed it is told, or the channel."""
@@ -239,6 +247,8 @@ class Inbox:
     def _mended(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
         """A command that was not understood did nothing: edited by its author, it counts as said anew."""
         message = draft.uow.messages.get(event.channel, event.ts)
+        if message is not None and message.turn_id is not None:
+            return edited_late(draft, event, request, message)
         if message is None or message.agent != MISUNDERSTOOD or message.from_id != event.user:
             return Todo()
         draft.uow.messages.set_agent(event.channel, event.ts, None)

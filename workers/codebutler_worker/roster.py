@@ -89,18 +89,31 @@ class Roster:
                 self._made[name] = make(self._settings, await self._walls(), self._home, self._clock)
             return self._made[name]
 
-    async def workdir(self, conversation: str, *, make: bool = False) -> Path:
-        """Where this conversation's turns work: in the repository, or in a worktree of its own, which ``make`` makes.
-        Raises GitError and SandboxUnavailableError."""
+    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
+        """Where this conversation's turns work: in the repository, or in a worktree of its own, which is made for
+        ``task``. Raises GitError and SandboxUnavailableError."""
         repo = Path(self._settings.path)
         if self._settings.config.agent.isolation == "shared":
             return repo
-        if not make:
+        if task is None:
             return await asyncio.to_thread(existing, repo, conversation) or repo
+        return await (await self._own_trees(repo)).ensure(conversation, task)
+
+    async def tidy(self, conversation: str) -> str:
+        """Take its worktree away if nothing was changed there; the branch of one that stays, else "". Nothing may run
+        in it. Raises GitError and SandboxUnavailableError."""
+        repo = Path(self._settings.path)
+        if await self.workdir(conversation) == repo:
+            return ""
+        # Its container, if it has one, holds the directory.
+        release = self._lasting.release if self._lasting is not None else None
+        return await (await self._own_trees(repo)).tidy(conversation, release)
+
+    async def _own_trees(self, repo: Path) -> Worktrees:
         async with self._making:
             if self._worktrees is None:
                 self._worktrees = Worktrees(repo, await self._walls(), self._home)
-        return await self._worktrees.ensure(conversation)
+            return self._worktrees
 
     async def tree(self, workdir: Path) -> Tree:
         """The working tree there, behind the agents' own walls. Raises SandboxUnavailableError."""

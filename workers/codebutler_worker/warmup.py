@@ -96,9 +96,13 @@ class Understudies:
         """See the port. One for every name."""
         return Understudy()
 
-    async def workdir(self, conversation: str, *, make: bool = False) -> Path:  # noqa: ARG002 - none is made
+    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:  # noqa: ARG002 - none is made
         """See the port."""
         return Path()
+
+    async def tidy(self, conversation: str) -> str:  # noqa: ARG002 - there is none
+        """See the port."""
+        return ""
 
     async def tree(self, workdir: Path) -> Tree:  # noqa: ARG002 - there is none
         """See the port. Always raises."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 FENCE = "```"
 RUNNING = "⏳ Running…"
 _FOOTER = re.compile(r"(?:_(\S+)_ • )?_((?:tokens: .*|\d+s|\d+m\d\ds|\d+h\d\dm)[^_\n]*)_")
-_FRAMES = frozenset({FENCE, RUNNING})
+FRAMES = frozenset({FENCE, RUNNING})
+"""The lines around a program's output."""
 
 
 def footed(text: str) -> tuple[str, str]:
@@ -18,11 +18,6 @@ def footed(text: str) -> tuple[str, str]:
     if found is None:
         return text, ""
     return body.strip("\n"), " • ".join(part for part in found.groups() if part)
-
-
-def bare(lines: Sequence[str]) -> list[str]:
-    """Without what only frames a program's output."""
-    return [line for line in lines if line not in _FRAMES]
 
 
 def apart(text: str) -> tuple[str, str]:

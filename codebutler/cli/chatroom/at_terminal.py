@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
-from codebutler.cli.chatroom import diary
+from codebutler.cli.chatroom import diary, markdown
 from codebutler.cli.chatroom.keyboard import Interrupted, Keyboard, takes_escapes
 from codebutler.cli.chatroom.lines import Lines
 from codebutler.cli.chatroom.link import Link
@@ -20,9 +22,11 @@ from codebutler.words import WORDS
 
 PROMPT = "you> "
 MORE = "...> "
-FAINT, NORMAL = "\x1b[2m", "\x1b[0m"
+_STYLES: Mapping[str, Callable[[str], str]] = MappingProxyType(
+    {"plain": str, "markdown": markdown.rendered, "code": markdown.code, "faint": markdown.faint}
+)
 STOP = "!stop"
-HINT = "Ctrl-C stops a turn, or leaves; Ctrl-D leaves; !help lists commands."
+HINT = "Ctrl-C stops a run, or leaves; Ctrl-D leaves; !help lists commands."
 
 
 def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
@@ -63,7 +67,7 @@ class _Conversation:
                     staying = self._turn()
                 except Interrupted as interrupted:
                     staying = self._interrupted(interrupted.typed)
-        notice(f"It all stands in {self._repo}'s channel; `codebutler chat` goes on with it.")
+        notice(f"Saved in {self._repo}'s channel; `codebutler chat` continues this conversation.")
 
     def _turn(self) -> bool:
         """One line, or what has come; False at the end of file."""
@@ -85,7 +89,7 @@ class _Conversation:
     def _ended(self) -> bool:
         """Ctrl-D: leave, and say what goes on without us."""
         if self._room.is_busy:
-            notice("The turn goes on; its answer comes in Slack.")
+            notice("The run continues; its answer comes in Slack.")
         return False
 
     def _say(self, message: str) -> None:
@@ -111,11 +115,11 @@ class _Conversation:
         if not self._room.is_busy:
             return False
         if self._stopping:
-            notice("Stopping; Slack shows how it ended.")
+            notice("Stopping; the thread in Slack shows how it ended.")
             return False
         self._stopping = True
         self._link.wish(self._room.say(STOP))
-        notice("(stopping; Ctrl-C again leaves)")
+        notice("(stopping the run; Ctrl-C again leaves)")
         return True
 
     def _take(self, reply: ControlReply) -> None:
@@ -133,8 +137,10 @@ class _Conversation:
 
     def _show(self, line: Line) -> None:
         text = printable(line.text)
-        if line.style == "faint" and self._has_colour:
-            text = f"{FAINT}{text}{NORMAL}"
+        if self._has_colour:
+            if line.style == "fence":
+                return
+            text = _STYLES[line.style](text)
         stream = sys.stderr if line.style == "faint" else sys.stdout
         stream.write(f"{text}\n")
         stream.flush()

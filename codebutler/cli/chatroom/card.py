@@ -24,7 +24,7 @@ def menu(choices: Sequence[Choice]) -> Iterator[str]:
     for number, choice in enumerate(shown, 1):
         yield f"  [{number}] {choice.label}"
     several = any(choice.box for choice in shown)
-    yield "Type numbers (1, 3), or words." if several else "Type a number, or words."
+    yield "Type numbers (1, 3), or your answer." if several else "Type a number, or your answer."
 
 
 def decided(ts: str, choices: Sequence[Choice], typed: str) -> Press | None:

@@ -17,7 +17,7 @@ class Told:
     """What was answered. ``texts`` by message: an edit replaces what it edits."""
 
     thread_ts: str = ""
-    ok: bool = True
+    outcome: str = "done"
     texts: dict[str, str] = field(default_factory=dict)
 
     def show(self) -> None:
@@ -29,11 +29,13 @@ class Told:
                     say(line)
             for line in aside.split("\n") if aside.strip() else ():
                 notice(line)
+        if not self.ok:
+            notice(f"codebutler: the run {'was stopped' if self.outcome == 'stopped' else 'failed'}")
 
     @property
-    def outcome(self) -> str:
-        """In a word."""
-        return "is done" if self.ok else "failed or was stopped"
+    def ok(self) -> bool:
+        """Whether it was done; otherwise it failed or was stopped."""
+        return self.outcome == "done"
 
     def take(self, reply: ControlReply) -> None:
         """Keep what is said; say at once what waits for somebody."""
@@ -52,5 +54,5 @@ def ask_once(repo: str, text: str, thread_ts: str | None = None) -> Told:
     """Say ``text`` and wait for its outcome. Raises CodeButlerError."""
     told = Told()
     done = talk(SendRequest(repo=repo, text=text, wait=True, thread_ts=thread_ts), told.take)
-    told.ok = done.ok
+    told.outcome = done.text
     return told

@@ -6,10 +6,11 @@ A message of ours may be edited while it is shown: a terminal scrolls, so only w
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codebutler.cli.chatroom.answer import bare, footed
+from codebutler.cli.chatroom.answer import FRAMES, footed
 from codebutler.cli.chatroom.card import decided, menu
 from codebutler.control.messages import (
     Choice,
@@ -28,13 +29,15 @@ from codebutler.model import OPERATOR
 PAST_LINES = 15
 """Of one earlier message."""
 _SPACE = re.compile(r"\s+")
+_FENCE = re.compile(r"```+|~~~+")
 
-Style = Literal["plain", "faint"]
+Style = Literal["plain", "faint", "markdown", "code", "fence"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line to show; ``faint`` is what passes: tools, progress, figures."""
+    """A line to show: ``plain`` as it is, ``faint`` is what passes (tools, progress, figures), ``code`` is in a code
+    block, and ``fence`` opens or closes one."""
 
     text: str
     style: Style = "plain"
@@ -49,7 +52,7 @@ class Room:
         self._open: set[str] = set()
         self._running: set[str] = set()
         self._cards: dict[str, tuple[Choice, ...]] = {}
-        self._shown: dict[str, list[str]] = {}
+        self._shown: dict[str, list[Line]] = {}
         self._live = ""
         self._headline = ""
         self._plan: list[str] = []
@@ -119,7 +122,7 @@ class Room:
         known = len(self._written)
         begun = lines[:known] == self._written
         self._written = lines
-        return [Line(line) for line in (lines[known:] if begun else lines)]
+        return blocks(lines)[known if begun else 0 :]
 
     def _said(self, said: Said) -> list[Line]:
         if said.kind == "card":
@@ -134,7 +137,8 @@ class Room:
 
     def _card(self, said: Said) -> list[Line]:
         self._cards.pop(said.ts, None)
-        lines = [Line(line) for line in self._grown(said)]
+        # Not a sign of what is to be decided may be missing.
+        lines = [Line(line.text) for line in self._grown(said)]
         if said.choices:
             self._cards[said.ts] = said.choices
             lines += [Line(line) for line in menu(said.choices)]
@@ -153,25 +157,47 @@ class Room:
         if footer:
             # The answer: the turn has told it already, unless it told something else.
             told, self._live, self._headline, self._plan = self._live, "", "", []
-            lines = [] if body.strip() and _flat(body) in told else [Line(line) for line in body.split("\n")]
+            lines = [] if body.strip() and _flat(body) in told else blocks(body.split("\n"))
             return [*lines, Line(footer, "faint")]
         if self._live and _flat(body) in self._live:
             return []
-        return [Line(line) for line in self._grown(said)]
+        return self._grown(said)
 
-    def _grown(self, said: Said) -> list[str]:
+    def _grown(self, said: Said) -> list[Line]:
         """The lines that are new since the message was last shown."""
-        lines = said.text.split("\n")
+        lines = blocks(said.text.split("\n"))
         before = self._shown.get(said.ts)
         if before is None and not said.choices:
-            self._shown[said.ts] = bare(lines)
+            self._shown[said.ts] = _bare(lines)
             return lines
-        now = bare(lines)
+        now = _bare(lines)
         self._shown[said.ts] = now
         same = 0
         while before and same < min(len(before), len(now)) and before[same] == now[same]:
             same += 1
         return now[same:] if before is not None else lines
+
+
+def blocks(lines: Sequence[str]) -> list[Line]:
+    """The lines of one message, with those of its code blocks told apart."""
+    told: list[Line] = []
+    fence = ""
+    for line in lines:
+        mark = line.strip()
+        if not fence and (found := _FENCE.match(mark)):
+            fence = found[0]
+            told.append(Line(line, "fence"))
+        elif fence and mark.startswith(fence) and not mark.strip(fence[0]):
+            fence = ""
+            told.append(Line(line, "fence"))
+        else:
+            told.append(Line(line, "code" if fence else "markdown"))
+    return told
+
+
+def _bare(lines: Sequence[Line]) -> list[Line]:
+    """Without what only frames a program's output."""
+    return [line for line in lines if line.text not in FRAMES]
 
 
 def _past(past: Past) -> list[Line]:

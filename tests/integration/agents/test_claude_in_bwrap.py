@@ -80,7 +80,7 @@ async def test_it_works_in_the_repository_and_nowhere_else(cell: Cell) -> None:
 
 async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
     prepare_state_dir(cell.repo)
-    main, cell.repo = cell.repo, await Worktrees(cell.repo, walled(), cell.home).ensure("c")
+    main, cell.repo = cell.repo, await Worktrees(cell.repo, walled(), cell.home).ensure("c", "look")
     backend = cell.backend()
     identity = "-c user.name=t -c user.email=t@example.invalid"
     cell.shell(f"echo done > work.txt; git add work.txt; git {identity} commit -qm Work; ls {main}")
@@ -98,7 +98,7 @@ async def test_in_a_worktree_it_commits_and_goes_on(cell: Cell) -> None:
     second = await heard(backend, cell.turn(started.session_id))
     assert started in second
     assert [event.text.split() for event in second if isinstance(event, ToolResult)] == [
-        ["Work", "codebutler/c"]
+        ["Work", "codebutler/look-2e7d"]
     ]
     await backend.close()
 

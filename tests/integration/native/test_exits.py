@@ -31,7 +31,7 @@ def ask() -> Reply:
 
 CASES: dict[Exit, tuple[tuple[Reply, ...], Limits, str, str]] = {
     "done": ((look(1), says("All of it.")), ROOMY, "done", "All of it."),
-    "max_turns": ((look(1), look(2), look(3)), Limits(most_turns=2), "max_turns", "press Continue"),
+    "max_turns": ((look(1), look(2), look(3)), Limits(most_turns=2), "max_turns", "choose Continue"),
     "repeated_call": ((look(1),) * 3, ROOMY, "stalled", "the same call (list_files). Tell it"),
     "errors": ((wrong(1), wrong(2), wrong(3), look(4)), ROOMY, "stalled", "read_files takes paths"),
     "budget": ((look(1), look(2)), Limits(most_turns=9, most_tokens=100), "limit", "native.maxTokens"),

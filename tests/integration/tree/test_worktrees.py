@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -9,12 +12,14 @@ import pytest
 
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.state_dir import prepare_state_dir
+from codebutler_worker.tree.branches import names_of
 from codebutler_worker.tree.git import Git, GitError
-from codebutler_worker.tree.worktrees import Worktrees, branch_of, existing
+from codebutler_worker.tree.worktrees import Worktrees, begun, existing
 from tests.integration.tree.test_tree import git
 from tests.walls import as_it_is, walled
 
 ONE, TWO = "C0REPO:100.1", "C0REPO:200.1"
+TASK = "Please fix the login bug"
 
 
 @pytest.fixture
@@ -39,6 +44,13 @@ def worktrees(repo: Path, sandbox: Sandbox, tmp_path: Path) -> Worktrees:
     return Worktrees(repo, sandbox, tmp_path / "home")
 
 
+def branch(repo: Path) -> str:
+    """That of ONE."""
+    found = begun(repo, ONE)
+    assert found is not None
+    return found.branch
+
+
 async def inside(sandbox: Sandbox, tree: Path, home: Path, script: str) -> str:
     return (await Git(sandbox, tree, home).run(script)).output.decode()
 
@@ -47,7 +59,7 @@ async def test_each_conversation_has_its_own_and_keeps_it(
     repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path
 ) -> None:
     (repo / "a.txt").write_text("not committed\n")
-    one, two = await worktrees.ensure(ONE), await worktrees.ensure(TWO)
+    one, two = await worktrees.ensure(ONE, TASK), await worktrees.ensure(TWO, TASK)
     assert one != two
     assert one.parent == two.parent == repo / ".codebutler" / "worktrees"
     assert (one / "a.txt").read_text() == "one\n"
@@ -56,9 +68,9 @@ async def test_each_conversation_has_its_own_and_keeps_it(
     )
     assert (two / "a.txt").read_text() == "one\n"
     assert (repo / "a.txt").read_text() == "not committed\n"
-    assert await worktrees.ensure(ONE) == existing(repo, ONE) == one
+    assert await worktrees.ensure(ONE, TASK) == existing(repo, ONE) == one
     assert (one / "b.txt").read_text() == "new\n"
-    assert git(repo, "log", "-1", "--format=%s", branch_of(ONE)) == "in one\n"
+    assert git(repo, "log", "-1", "--format=%s", branch(repo)) == "in one\n"
     assert git(repo, "status", "--short") == " M a.txt\n"
     assert git(one, "status", "--short") == "?? b.txt\n"
     assert git(repo, "worktree", "list").count("\n") == 3
@@ -67,34 +79,34 @@ async def test_each_conversation_has_its_own_and_keeps_it(
 async def test_one_that_was_taken_away_comes_back_with_its_commits(
     repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path
 ) -> None:
-    tree = await worktrees.ensure(ONE)
+    tree = await worktrees.ensure(ONE, TASK)
     await inside(sandbox, tree, tmp_path / "home", "echo two > a.txt; git commit -qam 'in one'")
     git(repo, "worktree", "remove", "-f", "-f", str(tree))
     assert existing(repo, ONE) is None
-    assert await worktrees.ensure(ONE) == tree
+    assert await worktrees.ensure(ONE, TASK) == tree
     assert (tree / "a.txt").read_text() == "two\n"
     shutil.rmtree(tree)
-    assert await worktrees.ensure(ONE) == tree
+    assert await worktrees.ensure(ONE, TASK) == tree
     assert (tree / "a.txt").read_text() == "two\n"
 
 
 async def test_no_other_conversation_prunes_it(
     repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path
 ) -> None:
-    one, two = await worktrees.ensure(ONE), await worktrees.ensure(TWO)
+    one, two = await worktrees.ensure(ONE, TASK), await worktrees.ensure(TWO, TASK)
     for place in (repo, two):
         tried = "git worktree prune -v 2>&1 || :; git gc -q --prune=now || :"
         assert await inside(sandbox, place, tmp_path / "home", tried) == ""
-    assert await inside(sandbox, one, tmp_path / "home", "git branch --show-current") == branch_of(ONE)
+    assert await inside(sandbox, one, tmp_path / "home", "git branch --show-current") == branch(repo)
     assert git(one, "status", "--short") == ""
 
 
 async def test_one_that_was_not_finished_is_made_anew(repo: Path, worktrees: Worktrees) -> None:
-    tree = await worktrees.ensure(ONE)
+    tree = await worktrees.ensure(ONE, TASK)
     (tree / ".codebutler" / "ready").unlink()
     (tree / "a.txt").unlink()
     assert existing(repo, ONE) is None
-    assert await worktrees.ensure(ONE) == tree
+    assert await worktrees.ensure(ONE, TASK) == tree
     assert (tree / "a.txt").read_text() == "one\n"
 
 
@@ -103,11 +115,11 @@ async def test_without_a_commit_it_says_what_to_do(tmp_path: Path, sandbox: Sand
     empty.mkdir()
     trees = Worktrees(empty, sandbox, tmp_path / "home")
     with pytest.raises(GitError, match="run `git init`"):
-        await trees.ensure(ONE)
+        await trees.ensure(ONE, TASK)
     git(empty, "init", "-q")
     prepare_state_dir(empty)
     with pytest.raises(GitError, match="make the first one"):
-        await trees.ensure(ONE)
+        await trees.ensure(ONE, TASK)
 
 
 async def test_a_link_in_its_place_leads_nowhere(repo: Path, worktrees: Worktrees, tmp_path: Path) -> None:
@@ -117,10 +129,92 @@ async def test_a_link_in_its_place_leads_nowhere(repo: Path, worktrees: Worktree
     parent = repo / ".codebutler" / "worktrees"
     parent.symlink_to(outside)
     with pytest.raises(GitError, match="no worktree can be made"):
-        await worktrees.ensure(ONE)
+        await worktrees.ensure(ONE, TASK)
     parent.unlink()
     parent.mkdir()
     (parent / "c0repo-100-1").symlink_to(outside)
     with pytest.raises(GitError, match="no worktree can be made"):
-        await worktrees.ensure(ONE)
+        await worktrees.ensure(ONE, TASK)
     assert [each.name for each in outside.iterdir()] == ["precious"]
+
+
+async def test_its_branch_is_called_after_the_task_and_no_other_takes_the_name(
+    repo: Path, worktrees: Worktrees
+) -> None:
+    names = names_of(ONE, TASK)
+    git(repo, "branch", names[0])
+    tree = await worktrees.ensure(ONE, TASK)
+    assert git(tree, "branch", "--show-current").strip() == names[1] == branch(repo)
+    assert re.fullmatch(r"codebutler/fix-login-bug-[0-9a-f]{8}", names[1])
+    git(repo, "worktree", "remove", "-f", "-f", str(tree))
+    assert git(await worktrees.ensure(ONE, "more"), "branch", "--show-current").strip() == names[1]
+
+
+async def test_one_in_which_nothing_was_changed_is_taken_away_with_its_branch(
+    repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path
+) -> None:
+    before = everything(repo)
+    two = await worktrees.ensure(TWO, TASK)
+    (two / "b.txt").touch()
+    tree = await worktrees.ensure(ONE, TASK)
+    await inside(sandbox, tree, tmp_path / "home", "cat a.txt; git status; git log")
+    assert await worktrees.tidy(ONE) == ""
+    assert existing(repo, ONE) is None
+    assert await worktrees.tidy(ONE) == ""
+    assert await worktrees.tidy(TWO) != ""
+    (two / "b.txt").unlink()
+    assert await worktrees.tidy(TWO) == ""
+    assert git(repo, "worktree", "list").count("\n") == 1
+    assert git(repo, "branch", "--list") == "* main\n"
+    assert everything(repo) == before
+    assert await worktrees.ensure(ONE, TASK) == tree
+
+
+def everything(repo: Path) -> list[str]:
+    """The paths in the repository, but git's own."""
+    return sorted(
+        str(path) for path in repo.rglob("*") if ".git" not in path.parts and path.name != "worktrees"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "echo new > b.txt",
+        "echo two > a.txt",
+        "rm a.txt",
+        "echo '*.log' > .git-ignored; git config core.excludesFile x 2>/dev/null; mkdir d; echo x > d/x",
+        "printf '*.o\n' > $(git rev-parse --git-common-dir)/info/exclude; echo x > a.o",
+        "git commit -q --allow-empty -m empty",
+        "git commit -q --allow-empty -m gone; git reset -q --hard HEAD~1",
+        "git checkout -q -b other",
+        "git checkout -q --detach",
+        "git add -N . ; echo staged > s; git add s; rm s",
+        "echo x > .codebutler/files/x",
+    ],
+)
+async def test_work_is_never_taken_away(
+    repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path, change: str
+) -> None:
+    (repo / ".git" / "info").mkdir(exist_ok=True)
+    tree = await worktrees.ensure(ONE, TASK)
+    await inside(sandbox, tree, tmp_path / "home", f"{change}; :")
+    assert await worktrees.tidy(ONE) == branch(repo)
+    assert existing(repo, ONE) == tree
+
+
+async def test_what_runs_in_another_thread_is_not_disturbed(
+    repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path
+) -> None:
+    await worktrees.ensure(ONE, TASK)
+    two = await worktrees.ensure(TWO, TASK)
+    for pipe in (two / "ready", two / "go"):
+        os.mkfifo(pipe)
+        pipe.chmod(0o666)
+    script = "echo > ready; cat go"
+    running = asyncio.create_task(inside(sandbox, two, tmp_path / "home", script))
+    async with asyncio.timeout(20):
+        await asyncio.to_thread((two / "ready").read_text)
+        assert await worktrees.tidy(ONE) == ""
+        await asyncio.to_thread((two / "go").write_text, "alive")
+        assert await running == "alive"

@@ -144,7 +144,7 @@ async def test_forged_and_foreign_values_do_nothing(tmp_path: Path) -> None:
             action_ts="601.1",
         )
         await parent.stored(parent.deliver(foreign))
-        told = await parent.post_with("This button does nothing any more")
+        told = await parent.post_with("That choice does nothing any more")
         assert told.only_for == USER
         assert parent.backend.answers == []
         assert parent.said(Heartbeat)[-1].waiting == 1
@@ -188,7 +188,7 @@ async def test_a_typed_yes_for_two_cards_is_ambiguous(tmp_path: Path) -> None:
         await asks(parent, ASKED, replace(ASKED, id="req-2", input={"command": "ls"}))
         await parent.until(lambda: parent.updates)
         parent.says("yes", BELOW, "100.1")
-        await parent.post_with("Several things wait")
+        await parent.post_with("Several cards are open")
         assert parent.backend.answers == []
 
 

@@ -37,7 +37,10 @@ async def test_stop_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> N
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
         await parent.until(lambda: parent.reactions("100.2") == ["octagonal_sign"])
         assert run.closed.is_set()
-        assert [post.text for post in parent.posts] == ["🛑 Stopping 1 run. Withdrew 1 queued."]
+        assert [post.text for post in parent.posts] == [
+            "🛑 Stopping 1 run. Withdrew 1 queued.",
+            "🛑 Stopped before anything was done.",
+        ]
         assert parent.posts[0].thread_ts == "100.1"
 
 

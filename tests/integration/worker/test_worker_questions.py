@@ -116,10 +116,10 @@ async def test_nothing_ticked_and_foreign_boxes_answer_nothing(tmp_path: Path) -
     async with worker(settings(tmp_path)) as parent:
         _, card = await asks(parent, COLOUR, PARTS, SIZE)
         await parent.stored(press(parent, value(card, "Done"), "500.1"))
-        await parent.post_with("Nothing is ticked")
+        await parent.post_with("Nothing is chosen")
         strange = (value(card, "Blue"), value(card, "Roof").replace(":0", ":7"), "x")
         await parent.stored(press(parent, value(card, "Done"), "500.2", picked=strange))
-        await parent.until(lambda: sum("Nothing is ticked" in post.text for post in parent.posts) == 2)
+        await parent.until(lambda: sum("Nothing is chosen" in post.text for post in parent.posts) == 2)
         assert answers(parent) == []
         assert parent.said(Heartbeat)[-1].waiting == 1
 

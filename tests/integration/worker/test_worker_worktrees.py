@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,10 @@ async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Pat
             assert f"You are working in: {place}" in run.request.system_prompt
             (place / "app.py").write_text(f"print('{run.request.prompt}')\n")
             run.finish(session_id=f"session of {run.request.prompt}")
-        for ts in ("100.1", "200.1"):
+        for ts, task in (("100.1", "one"), ("200.1", "two")):
             await done(parent, ts)
-            told = [post for post in parent.posts if post.thread_ts == ts and "working tree" in post.text]
-            assert [f"`codebutler/c0repo-{ts.replace('.', '-')}`" in post.text for post in told] == [True]
+            told = await parent.until(partial(tellings, parent, ts), flow=True)
+            assert [f"`codebutler/{task}-" in text for text in told] == [True]
         assert (repo / "app.py").read_text() == "print('hello')\n"
         await parent.until(parent.is_idle, flow=True)
 
@@ -58,7 +59,33 @@ async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Pat
         assert again.request.workdir == places[f"{CHANNEL}:100.1"]
         again.finish()
         await done(parent, "100.2")
-        assert sum("working tree" in post.text for post in parent.posts) == 2
+        await parent.until(parent.is_idle, flow=True)
+        assert sum("worktree of its own" in post.text for post in parent.posts) == 2
+
+
+async def test_a_question_leaves_no_worktree_and_no_branch_behind(repo: Path) -> None:
+    async with worker(settings(repo, isolation="worktree")) as parent:
+        parent.says("What does app.py do?", "100.1")
+        run = await parent.run(0)
+        assert (run.request.workdir / "app.py").read_text() == "print('hello')\n"
+        run.finish()
+        await done(parent, "100.1")
+        await parent.until(lambda: not run.request.workdir.exists(), flow=True)
+        await parent.until(parent.is_idle, flow=True)
+        assert tellings(parent, "100.1") == []
+        assert not any(repo.joinpath(".git", "refs", "heads").glob("codebutler/*"))
+
+        parent.says("Then change it", "100.2", "100.1")
+        again = await parent.run(1)
+        assert again.request.workdir == run.request.workdir
+        (again.request.workdir / "app.py").unlink()
+        again.finish()
+        await parent.post_with("on the branch `codebutler/change-")
+
+
+def tellings(parent: Parent, ts: str) -> list[str]:
+    """What a thread was told of its worktree."""
+    return [post.text for post in parent.posts if post.thread_ts == ts and "worktree of its own" in post.text]
 
 
 async def test_words_and_programs_of_a_thread_look_where_it_works(repo: Path) -> None:
@@ -84,7 +111,8 @@ async def test_words_and_programs_of_a_thread_look_where_it_works(repo: Path) ->
         assert outside.request.workdir == repo
         outside.finish()
         await done(parent, "400.1")
-        assert [each.name for each in (repo / ".codebutler" / "worktrees").iterdir()] == ["c0repo-100-1"]
+        trees = (repo / ".codebutler" / "worktrees").iterdir()
+        assert sorted(each.name for each in trees) == ["c0repo-100-1", "c0repo-100-1.branch"]
 
 
 async def test_where_none_can_be_made_nothing_runs(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_card_is_decided_by_number_or_in_a_word() -> None:
         "  [1] Allow",
         "  [2] Allow for this session",
         "  [3] Deny",
-        "Type a number, or words.",
+        "Type a number, or your answer.",
     ]
     assert room.wish("3") == Press(ts="1.5", action_id="codebutler.deny", value="a1")
     assert room.wish("Yes.") == Press(ts="1.5", action_id="codebutler.allow", value="a1")

@@ -173,6 +173,7 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
         tell("C1", Post(text="pong", thread_ts="1.0"), "3.0")
         tell("C1", Post(text="of another thread", thread_ts="0.1"), "3.1")
         tell("C2", Post(text="of another channel", thread_ts="1.0"), "3.2")
+        tell("C1", React(target_ts="2.0", name="white_check_mark"), "")
         router = OverheardRouter(around, terminal.listeners)
         for thread_ts, user, origin in OVERHEARD:
             router.route(entry(thread_ts, user, origin))

@@ -16,7 +16,8 @@ from codebutler_worker.store.rows import ErrandRow, TurnRow, TurnState
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``conversation`` is None where it was said outside any thread. ``place`` may be for ``user``'s eyes only."""
+    """``conversation`` is None where it was said outside any thread. ``place`` may be for ``user``'s eyes only.
+    ``message``: the id of the message that says it, "" for a slash command."""
 
     draft: Draft
     settings: RepoSettings
@@ -24,6 +25,7 @@ class Asked:
     place: Place
     conversation: str | None
     user: str = ""
+    message: str = ""
 
     @property
     def argument(self) -> str:
@@ -47,7 +49,7 @@ class Asked:
     def errand(self, argument: str = "") -> Todo:
         """Let the answer be found outside the transaction; it comes even if this process ends meanwhile."""
         row = ErrandRow(
-            id=uuid.uuid4().hex,
+            id=self.message or uuid.uuid4().hex,
             name=self.command.name,
             argument=argument,
             conversation=self.place.conversation,

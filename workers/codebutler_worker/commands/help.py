@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codebutler.model import OPERATOR
 from codebutler.words import ALL, IN_THREADS, WORDS, nearest
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.todo import Todo
@@ -12,7 +13,9 @@ def run(asked: Asked) -> Todo:
     """Everything on one screen, or what a single word does."""
     name = asked.argument.lstrip("!").lower()
     if not name:
-        return asked.reply(_all(asked.settings.config.agent.default))
+        # The operator is at a terminal, where there are no slash commands.
+        slash = "" if asked.user == OPERATOR else f"{IN_THREADS} "
+        return asked.reply(_all(asked.settings.config.agent.default, slash))
     word = WORDS.get(name)
     if word is None:
         near = nearest(name)
@@ -22,12 +25,12 @@ def run(asked: Asked) -> Todo:
     return asked.reply(f"`{word.example}`: {word.gist}.{more}".replace("?.", "?"))
 
 
-def _all(default: str) -> str:
+def _all(default: str, slash: str) -> str:
     return "\n".join(
         [
             f"Write anything: {default} works on it in this repository. Reply in the thread to go on.",
-            "`claude: …` asks that agent. The words I know:",
+            "`claude: …` asks that agent. Commands:",
             *(f"`{word.example}`  {word.gist}" for word in ALL),
-            f"_{IN_THREADS} `!help WORD` says more._",
+            f"_{slash}`!help WORD` says more._",
         ]
     )

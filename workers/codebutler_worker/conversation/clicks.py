@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from codebutler.actions import DROP_ACTION, RETRY_ACTION, STOP_ACTION
+from codebutler.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
 from codebutler_worker.conversation.line.aside import is_crowded
+from codebutler_worker.conversation.line.edits import ask_again
 from codebutler_worker.conversation.line.marks import FAILED, QUEUED, STOPPED, swap_reactions
 from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE, close_turn, withdraw_turn
@@ -50,6 +51,8 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     """
     if event.action_id in DECISIONS:
         return decide_click(draft, config, event)
+    if event.action_id == ASK_AGAIN_ACTION:
+        return ask_again(draft, config, event)
     if event.action_id in keeping.DECISIONS:
         return keeping.decide(draft, config, event)
     handler = _HANDLERS.get(event.action_id)

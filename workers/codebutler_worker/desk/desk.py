@@ -41,9 +41,13 @@ class Agents(Protocol):
     async def get(self, name: str) -> AgentBackend:
         """Raises CodeButlerError with one line that says what to do."""
 
-    async def workdir(self, conversation: str, *, make: bool = False) -> Path:
-        """Where this conversation's turns work: in the repository, or in a worktree of its own, which ``make`` makes.
-        Raises CodeButlerError with one line."""
+    async def workdir(self, conversation: str, *, task: str | None = None) -> Path:
+        """Where this conversation's turns work: in the repository, or in a worktree of its own, which is made for
+        ``task``. Raises CodeButlerError with one line."""
+
+    async def tidy(self, conversation: str) -> str:
+        """Take its worktree away if nothing was changed there; the branch of one that stays, else "". Nothing may run
+        in it. Raises CodeButlerError."""
 
     async def tree(self, workdir: Path) -> Tree:
         """The working tree there. Raises SandboxUnavailableError."""

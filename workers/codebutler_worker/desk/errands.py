@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from codebutler.errors import CodeButlerError, StoreError
-from codebutler.model import Post, Upload
+from codebutler.model import OPERATOR, Post, Upload
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present.lines import code, one_line, plain
@@ -24,6 +24,7 @@ ONE_AT_A_TIME = frozenset({"logs"})
 LINE = "line"
 MAX_ATTEMPTS = 3
 STORE_RETRY_S = 5.0
+DONE, FAILED = "white_check_mark", "x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,14 @@ class Attachment:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What an errand has found: messages, then files. ``line``: its one line, posted by the first step that has it and
-    edited by the later ones. ``then``: the argument with which it goes on when all this was taken; "" = answered."""
+    edited by the later ones. ``then``: the argument with which it goes on when all this was taken; "" = answered.
+    ``ok``: whether it is what was asked for."""
 
     messages: tuple[Message, ...] = ()
     files: tuple[Attachment, ...] = ()
     line: Message | None = None
     then: str = ""
+    ok: bool = True
 
 
 Answer = Callable[[Desk, ErrandRow], Awaitable[Reply]]
@@ -116,15 +119,15 @@ class Errands:
 
     async def _answer(self, errand: ErrandRow) -> Reply:
         if errand.attempts >= MAX_ATTEMPTS:
-            return _said(f"❌ {code('!' + errand.name)} has failed {MAX_ATTEMPTS} times and is given up.")
+            return _failed(f"❌ {code('!' + errand.name)} has failed {MAX_ATTEMPTS} times and is given up.")
         try:
             await self._desk.commit(lambda draft: draft.uow.errands.begin(errand.id))
             return await self._answers[errand.name](self._desk, errand)
         except CodeButlerError as error:
-            return _said(f"❌ {code('!' + errand.name)}: {plain(one_line(str(error), 500))}")
+            return _failed(f"❌ {code('!' + errand.name)}: {plain(one_line(str(error), 500))}")
         except Exception as error:  # noqa: BLE001 - whatever breaks, the question gets an answer
             self._desk.report.log("ERR", f"!{errand.name} broke: {error!r}")
-            return _said(f"❌ {code('!' + errand.name)} broke inside CodeButler: see its log.")
+            return _failed(f"❌ {code('!' + errand.name)} broke inside CodeButler: see its log.")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -133,8 +136,8 @@ class Errands:
         self._load_changed()
 
 
-def _said(text: str) -> Reply:
-    return Reply((Message(text),))
+def _failed(text: str) -> Reply:
+    return Reply((Message(text),), ok=False)
 
 
 def sent_as(errand_id: str, key: str) -> str:
@@ -171,4 +174,13 @@ def _give(draft: Draft, errand: ErrandRow, reply: Reply) -> list[str] | None:
         draft.uow.errands.go_on(errand.id, reply.then)
     else:
         draft.uow.errands.done(errand.id)
+        if errand.user_id == OPERATOR:
+            answered(draft, place, errand.id, ok=reply.ok)
     return given
+
+
+def answered(draft: Draft, place: Place, message: str, *, ok: bool) -> None:
+    """Mark the message that asked, once the last of what is drafted is there. The operator's only: a script, or a
+    terminal, waits for it; people see the answer."""
+    after = draft.rows[-1].op_id if draft.rows else None
+    draft.react(place, message.partition(":")[2], DONE if ok else FAILED, after=after)

@@ -8,7 +8,7 @@ from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line
 
 LAPSED = (
-    "This button does nothing any more: what it was about is not known here. `!list` shows what is; "
+    "That choice does nothing any more: what it was about is not known here. `!list` shows what is; "
     "or write what you want."
 )
 OVER = "That is decided already, and nothing more comes of it. `!continue` here goes on with what can go on."

@@ -100,7 +100,7 @@ def _lines(question: Question, room: int, still_open: int, *, first: bool) -> li
         return explained
     ways = "Answer"
     if question.options:
-        ways = "Tick what you want and press Done, or answer" if question.several else "Choose one, or answer"
+        ways = "Choose one or more, or answer" if question.several else "Choose one, or answer"
     which = " What you write answers this question." if still_open > 1 else ""
     return [*explained, f"{ways} in your own words here.{which}"]
 

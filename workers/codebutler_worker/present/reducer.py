@@ -23,9 +23,9 @@ from codebutler_worker.tools.plan import PlanStep
 @dataclass(frozen=True, slots=True)
 class View:
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
-    ``model`` answers it, as far as the agent tells. ``writing`` is the latest of what it is writing just now,
-    ``thinks``: it does neither, nor acts. ``waits``: for this of a person ("approval", "answer"), "" if it waits for
-    nobody."""
+    ``model`` answers it, as far as the agent tells. ``said`` is its latest text, ``writing`` the latest of what it is
+    writing just now, ``thinks``: it does neither, nor acts. ``waits``: for this of a person ("approval", "answer"), ""
+    if it waits for nobody."""
 
     activity: str = ""
     is_tool: bool = False
@@ -34,6 +34,7 @@ class View:
     failed_tools: int = 0
     plan: tuple[PlanStep, ...] = ()
     note: str = ""
+    said: str = ""
     writing: str = ""
     thinks: bool = False
     waits: str = ""
@@ -60,7 +61,7 @@ def _reduced(view: View, event: AgentEvent) -> View:
         case ToolResult(ok=False):
             return replace(view, failed_tools=view.failed_tools + 1)
         case Text(text=text) if text.strip():
-            return replace(view, activity=text.strip(), is_tool=False, note="")
+            return replace(view, activity=text.strip(), is_tool=False, note="", said=text.strip())
         case Thinking():
             return replace(view, thinks=True, note="")
         case Plan(steps=steps):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def own_worktree(branch: str) -> str:
-    """Once, when it is made."""
+    """Once, when something was changed in it."""
     return (
-        f"🌿 This conversation has a working tree of its own, on the branch `{branch}`, begun at the repository's last "
-        "commit. `!diff` and `run: …` in this thread look there."
+        f"🌿 The changes of this conversation are in a worktree of its own, on the branch `{branch}`. `!diff` and "
+        "`run: …` in this thread use that worktree."
     )

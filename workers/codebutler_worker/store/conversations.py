@@ -67,11 +67,15 @@ class Messages:
         """Put a message into a turn, out of the one it was in."""
         self._update(channel_id, ts, turn_id=turn_id)
 
+    def renew(self, channel_id: str, ts: str) -> None:
+        """It is to be answered anew: no agent has been told it as it is now."""
+        self._update(channel_id, ts, acked=0, late=0)
+
     def acknowledge(self, turn_id: str) -> None:
         """Mark a turn's messages as answered."""
         change(self._connection, tables.messages, {"acked": 1}, turn_id=turn_id)
 
-    def _update(self, channel_id: str, ts: str, **columns: str | None) -> None:
+    def _update(self, channel_id: str, ts: str, **columns: str | int | None) -> None:
         change(self._connection, tables.messages, columns, id=message_id(channel_id, ts))
 
 

@@ -153,7 +153,8 @@ class ApprovalRow:
 class ErrandRow:
     """A command whose answer takes a moment and changes nothing, so that it may be begun again.
 
-    ``only_for``: the one user who is to see the answer, "" = everybody.
+    ``id``: that of the message that asked; a slash command's is its own. ``only_for``: the one user who is to see the
+    answer, "" = everybody.
     """
 
     id: str

@@ -37,6 +37,11 @@ class Difference:
     body: str
     cut: bool = False
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names in ``stat``, as git shortens them."""
+        return tuple(line.rpartition(" | ")[0].strip() for line in self.stat.splitlines() if " | " in line)
+
 
 @dataclass(frozen=True, slots=True)
 class PutBack:

@@ -10,25 +10,44 @@ import asyncio
 import os
 import re
 import shutil
+import stat
+from collections.abc import Awaitable, Callable
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.destinations import status_beneath
+from codebutler_worker.sandbox.destinations import open_beneath, status_beneath
 from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.store.state_dir import STATE_DIR, check_state_dir, prepare_state_dir
+from codebutler_worker.store.state_dir import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
+from codebutler_worker.tree.branches import BRANCHES, names_of
 from codebutler_worker.tree.git import NOT_GIT, Git, GitError
 
 WORKTREES = "worktrees"
-BRANCHES = "codebutler/"
 READY = "ready"
 FILL_S = 600.0
 NO_COMMIT = "a worktree begins at a commit, and there is none here yet: make the first one"
 HEAD = "git rev-parse -q --verify 'HEAD^{commit}' || :"
-# The branch is there already if the worktree was taken away and its conversation goes on.
 FILL = """
+has() { git show-ref -q --verify "refs/heads/$1"; }
+had=$1; shift
 git reset -q --hard || exit 1
-if git show-ref -q --verify "refs/heads/$1"; then git checkout -q "$1"; else git checkout -q -b "$1"; fi
+if has "$had"; then git checkout -q "$had" && echo "$had"; exit; fi
+for name in "$@"; do has "$name" || { git checkout -q -b "$name" && echo "$name"; exit; }; done
+exit 1
 """
+"""Arguments: the branch that the conversation may have had, and names for a new one. Prints the branch."""
+UNUSED = """
+[ "$(git rev-parse -q --verify HEAD)" = "$2" ] && [ "$(git symbolic-ref -q HEAD)" = "refs/heads/$1" ] || exit 0
+git reflog show --format=%H HEAD -- | grep -qv "^$2" && exit 0
+[ ! -e "$(git rev-parse --git-dir)/modules" ] || exit 0
+changed=$(git status --porcelain --ignored -uall --ignore-submodules=none -- . ':(exclude,top).codebutler') || exit 1
+[ -z "$changed" ] && echo unused
+exit 0
+"""
+"""Arguments: the branch, and the commit it began at. Prints a word if there is nothing in the worktree but that commit:
+no other commit was ever checked out in it, and no file is changed, new or ignored."""
+FORGET = 'git update-ref -d "refs/heads/$1" "$2"'
+"""Fails where the branch is not at that commit any more."""
 
 
 def name_of(conversation: str) -> str:
@@ -36,9 +55,15 @@ def name_of(conversation: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", conversation).strip("-").lower()
 
 
-def branch_of(conversation: str) -> str:
-    """The branch that its worktree begins on."""
-    return f"{BRANCHES}{name_of(conversation)}"
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A conversation's branch and the commit it began at."""
+
+    branch: str
+    commit: str
+
+
+Release = Callable[[str], Awaitable[None]]
 
 
 class Worktrees:
@@ -50,9 +75,9 @@ class Worktrees:
         self._home = home
         self._one_by_one = asyncio.Lock()
 
-    async def ensure(self, conversation: str) -> Path:
+    async def ensure(self, conversation: str, task: str) -> Path:
         """The conversation's worktree, made at the repository's HEAD if there is none: what is not committed is not
-        in it. Raises GitError with one line, and SandboxUnavailableError."""
+        in it. A new branch is named after ``task``. Raises GitError with one line, and SandboxUnavailableError."""
         async with self._one_by_one:
             if (found := existing(self._repo, conversation)) is not None:
                 return found
@@ -64,11 +89,57 @@ class Worktrees:
                 raise GitError(NO_COMMIT)
             try:
                 tree = await asyncio.to_thread(_lay_out, self._repo, name_of(conversation), commit)
-                await Git(self._sandbox, tree, self._home).run(FILL, branch_of(conversation), limit_s=FILL_S)
+                known = await asyncio.to_thread(begun, self._repo, conversation)
+                # Without a record: what earlier versions called the branch.
+                had = known.branch if known else f"{BRANCHES}{name_of(conversation)}"
+                names = (had, *names_of(conversation, task))
+                said = await Git(self._sandbox, tree, self._home).run(FILL, *names, limit_s=FILL_S)
+                branch = said.output.decode(errors="replace").strip()
+                if known is None or known.branch != branch:
+                    await asyncio.to_thread(_record, self._repo, conversation, f"{branch} {commit}\n")
                 await asyncio.to_thread(_write, tree / STATE_DIR, READY, "")
             except OSError as error:
                 raise GitError(f"no worktree can be made: {error.strerror or error}") from error
             return tree
+
+    async def tidy(self, conversation: str, release: Release | None = None) -> str:
+        """Take the conversation's worktree and branch away if nothing was changed or committed in it; the branch if
+        they stay, "" if there is none. Nothing may run in it; ``release`` lets go what else holds it.
+
+        Raises GitError and SandboxUnavailableError."""
+        async with self._one_by_one:
+            tree = existing(self._repo, conversation)
+            known = begun(self._repo, conversation)
+            if tree is None or known is None:
+                return ""
+            if (
+                _holds_files(tree)
+                or not (await Git(self._sandbox, tree, self._home).run(UNUSED, *astuple(known))).output
+            ):
+                return known.branch
+            if release is not None:
+                await release(conversation)
+            try:
+                await asyncio.to_thread(_take_away, self._repo, name_of(conversation))
+                await Git(self._sandbox, self._repo, self._home).run(FORGET, *astuple(known))
+                await asyncio.to_thread(_remove, self._repo / STATE_DIR / WORKTREES, record_of(conversation))
+            except OSError as error:
+                raise GitError(f"an unused worktree stays: {error.strerror or error}") from error
+            return ""
+
+
+def record_of(conversation: str) -> str:
+    """The file that says how the conversation's branch is called: beside the worktree, where no agent writes."""
+    return f"{name_of(conversation)}.branch"
+
+
+def begun(repo: Path, conversation: str) -> Begun | None:
+    """What the record says; None if there is none."""
+    try:
+        words = (repo / STATE_DIR / WORKTREES / record_of(conversation)).read_text().split()
+    except OSError:
+        return None
+    return Begun(*words) if len(words) == 2 else None
 
 
 def existing(repo: Path, conversation: str) -> Path | None:
@@ -104,6 +175,35 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
     return tree
 
 
+def _holds_files(tree: Path) -> bool:
+    """Whether agents were given files there, or made some where git does not look. What cannot be told may."""
+    try:
+        return any(_has_entries(tree, f"{STATE_DIR}/{name}") for name in SHARED_DIRS)
+    except OSError:
+        return True
+
+
+def _has_entries(tree: Path, directory: str) -> bool:
+    at = open_beneath(tree, directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(at) as entries:
+            return any(entries)
+    finally:
+        os.close(at)
+
+
+def _take_away(repo: Path, name: str) -> None:
+    (entries,) = inspect_checkout(repo).closed
+    _remove(repo / STATE_DIR / WORKTREES, name)
+    _remove(entries, f"codebutler-{name}")
+
+
+def _record(repo: Path, conversation: str, text: str) -> None:
+    parent = repo / STATE_DIR / WORKTREES
+    _remove(parent, record_of(conversation))
+    _write(parent, record_of(conversation), text)
+
+
 def _make(parent: Path, name: str, uid: int, gid: int) -> None:
     """A directory of whoever owns the repository, unless it is there."""
     at = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -119,7 +219,10 @@ def _make(parent: Path, name: str, uid: int, gid: int) -> None:
 def _remove(parent: Path, name: str) -> None:
     at = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        shutil.rmtree(name, dir_fd=at)
+        if stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=at)
+        else:
+            shutil.rmtree(name, dir_fd=at)
     except FileNotFoundError:
         pass
     finally:

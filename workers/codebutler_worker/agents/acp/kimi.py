@@ -31,7 +31,7 @@ from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 LOGIN = (
     "Kimi Code is not logged in, or its login has expired: run `kimi login` on the machine as the user who runs "
-    "CodeButler, or set kimi.apiKey; then press Continue."
+    "CodeButler, or set kimi.apiKey; then choose Continue."
 )
 MODES: Mapping[PermissionMode, str] = {
     "bypassPermissions": "yolo",

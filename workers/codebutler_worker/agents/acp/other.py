@@ -36,7 +36,7 @@ class Other:
         self.timeout_s = timeout_minutes * 60
         self.login = (
             f"{self.title} is not logged in, or its login has expired: log in by running `{Path(rule.binary).name}` on "
-            "the machine as the user who runs CodeButler; then press Continue."
+            "the machine as the user who runs CodeButler; then choose Continue."
         )
         self._rule = rule
         self._home = home

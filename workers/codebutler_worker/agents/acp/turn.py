@@ -273,7 +273,7 @@ class Turn:
             return STOPPED
         if reason == "timeout":
             minutes = self._limits.timeout_s / 60
-            text = f"Stopped after {minutes:g} minutes ({self._kind.timeout_key}): press Continue to go on."
+            text = f"Stopped after {minutes:g} minutes ({self._kind.timeout_key}): choose Continue to go on."
             return Verdict("timeout", text)
         if not self.link.spoke:
             text = f"{self._kind.title} does not answer: is its program one that speaks the Agent Client Protocol?"

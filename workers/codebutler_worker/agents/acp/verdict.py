@@ -25,7 +25,7 @@ def judge_stop(stop_reason: str, title: str) -> Verdict:
             return STOPPED
         case "max_turn_requests":
             return Verdict(
-                "max_turns", f"{title} stopped at its own limit of model turns: press Continue to go on."
+                "max_turns", f"{title} stopped at its own limit of model turns: choose Continue to go on."
             )
         case "max_tokens":
             return Verdict(

@@ -158,7 +158,7 @@ class Turn:
         match reason:
             case "timeout":
                 minutes = self._limits.timeout_s / 60
-                text = f"Stopped after {minutes:g} minutes (claude.timeout): press Continue to go on."
+                text = f"Stopped after {minutes:g} minutes (claude.timeout): choose Continue to go on."
                 return Verdict("timeout", text)
             case "stalled":
                 return Verdict("stalled", "Claude Code stopped responding: press Continue to go on.")

@@ -11,9 +11,9 @@ from codebutler_worker.agents.verdict import STOPPED, Verdict, one_line
 
 LOG_IN = (
     "Claude Code is not logged in, or its login has expired: run `claude auth login` on the machine as the user who "
-    "runs CodeButler, then press Continue."
+    "runs CodeButler, then choose Continue."
 )
-MAX_TURNS = "Stopped at the limit of model turns (claude.maxTurns): press Continue to go on."
+MAX_TURNS = "Stopped at the limit of model turns (claude.maxTurns): choose Continue to go on."
 AS_ROOT = (
     "Claude Code does not skip permissions as root outside a sandbox: run CodeButler as an ordinary user."
 )

@@ -26,14 +26,14 @@ _TROUBLES: dict[Trouble, Reason] = {
     "too_long": "failed",
     "refused": "failed",
 }
-MAX_TURNS = "Stopped at the limit of model turns (native.maxTurns): press Continue to go on."
-BUDGET = "Stopped at the limit of one turn (native.maxUsd, native.maxTokens): press Continue to go on."
-TIMEOUT = "Stopped after {minutes:g} minutes (native.timeout): press Continue to go on."
+MAX_TURNS = "Stopped at the limit of model turns (native.maxTurns): choose Continue to go on."
+BUDGET = "Stopped at the limit of one turn (native.maxUsd, native.maxTokens): choose Continue to go on."
+TIMEOUT = "Stopped after {minutes:g} minutes (native.timeout): choose Continue to go on."
 REPEATED = (
-    "Stopped: the agent kept making the same call ({tool}). Tell it what to do instead, or press Continue."
+    "Stopped: the agent kept making the same call ({tool}). Tell it what to do instead, or choose Continue."
 )
 ERRORS = (
-    "Stopped: three answers of the model in a row could not be used ({error}). Press Continue to try again, or choose "
+    "Stopped: three answers of the model in a row could not be used ({error}). Choose Continue to try again, or set "
     "another model (native.model)."
 )
 NO_WORDS = "Done."

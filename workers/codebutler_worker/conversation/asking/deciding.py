@@ -37,14 +37,14 @@ from codebutler_worker.tools.plan import PLAN_TOOL
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
 CLOSED = "That card is closed. It was NOT run."
-USE_BUTTONS = "Several things wait for a decision: press the button on the card you mean."
+USE_BUTTONS = "Several cards are open: decide on the one you mean."
 DENIED = "A person denied this."
 KEEP_PLANNING = "The person does not want to begin yet: keep planning."
 OTHERS = "it still needs somebody else."
 _YES = frozenset({"yes", "allow"})
 _NO = re.compile(r"(?:no|deny)(?:[\s,.:;!—-]+(?P<reason>.*))?", re.IGNORECASE | re.DOTALL)
 NO_CHARS = 300
-TICK_FIRST = "Nothing is ticked: tick what you want first, or write your answer here."
+TICK_FIRST = "Nothing is chosen: choose first, or write your answer here."
 MANY = ", "
 """Between the answers to a question that takes several (Claude Code: "comma-separated")."""
 

@@ -17,11 +17,12 @@ from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.handover import plan_kept
 from codebutler_worker.desk.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
-from codebutler_worker.present.lines import count, money, one_line, person, span
+from codebutler_worker.present.lines import count, money, one_line, span
 from codebutler_worker.present.notices import failed
 from codebutler_worker.present.parking import parked
 from codebutler_worker.present.progress import Outcome, collapsed
 from codebutler_worker.present.reducer import View
+from codebutler_worker.present.stopped import stopped
 from codebutler_worker.store.rows import TurnRow
 
 RESPONSE_CHARS = 200
@@ -49,6 +50,7 @@ class Ending:
     others: tuple[str, ...] = ()
     showing: Showing | None = None
     worked_s: float = 0.0
+    changed: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -142,8 +144,8 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     elif ending.outcome == "parked" and ending.resume_at is not None:
         card = parked(ending.turn.id, finished.text, ending.resume_at, draft.now, ending.others)
         last = draft.post(place, card, mention=mention)
-    elif ending.stopped_by:
-        last = draft.post(place, f"🛑 Stopped by {person(ending.stopped_by)}.")
+    elif ending.outcome == "stopped":
+        last = draft.post(place, stopped(ending.view, ending.changed, ending.stopped_by))
     return last
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
+from codebutler.errors import CodeButlerError
+from codebutler.model import Post
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.conversation.turn.background import gather
@@ -13,13 +16,13 @@ from codebutler_worker.conversation.turn.memory_file import read_memory
 from codebutler_worker.conversation.turn.prompt import system_prompt
 from codebutler_worker.conversation.turn.trees import TurnTrees
 from codebutler_worker.desk.desk import Desk
-from codebutler_worker.desk.draft import place_of
+from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import WORDLESS
 from codebutler_worker.memory.block import memory_block
 from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present.worktree import own_worktree
+from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.state_dir import STATE_DIR
-from codebutler_worker.tree.worktrees import branch_of
 
 
 class Preparing:
@@ -50,14 +53,26 @@ class Preparing:
         """
         turn, agents = self._begun.turn, self._desk.agents
         workdir = await agents.workdir(turn.conversation)
-        if self._begun.program is None and turn.agent not in WORDLESS:
-            made = await agents.workdir(turn.conversation, make=True)
-            if made != workdir:
-                told = own_worktree(branch_of(turn.conversation))
-                await self._desk.commit(lambda draft: draft.post(place_of(turn), told))
-            workdir = made
+        if self._makes_worktree:
+            task = self._desk.redactor.redact(" ".join(said.text for said in self._begun.said))
+            workdir = await agents.workdir(turn.conversation, task=task)
         self._luggage.workdir = self._trees.workdir = workdir
         return workdir
+
+    @property
+    def _makes_worktree(self) -> bool:
+        return self._begun.program is None and self._begun.turn.agent not in WORDLESS
+
+    async def tidy(self) -> None:
+        """Leave no worktree in which nothing was changed; tell of one that stays, once. Nothing may run in it."""
+        turn, agents = self._begun.turn, self._desk.agents
+        if not self._makes_worktree:
+            return
+        try:
+            if branch := await agents.tidy(turn.conversation):
+                await self._desk.commit(lambda draft: _tell(draft, turn, branch))
+        except CodeButlerError as error:
+            self._desk.report.log("WRN", f"after turn {turn.id}: {error}")
 
     async def fetch(self) -> None:
         """Get the files, and what was said without this agent. Raises StoreError."""
@@ -90,3 +105,11 @@ class Preparing:
         if self._begun.program is not None:
             return ""
         return instructions(repo, self._desk.settings.config.envelope.prompt_file)
+
+
+def _tell(draft: Draft, turn: TurnRow, branch: str) -> None:
+    op_id = sha256(f"{turn.conversation} {branch}".encode()).hexdigest()
+    if draft.uow.outbox.get(op_id) is None:
+        draft.add(
+            place_of(turn), Post(text=own_worktree(branch), thread_ts=turn.thread_ts or None), op_id=op_id
+        )

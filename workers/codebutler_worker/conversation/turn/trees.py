@@ -50,6 +50,7 @@ class TurnTrees:
         self._turn = turn
         self._before: Snapshot | None = None
         self._beginning: asyncio.Task[None] | None = None
+        self._after: str | None = None
         self.workdir = Path(desk.settings.path)
 
     @property
@@ -85,12 +86,26 @@ class TurnTrees:
             return
         before = self._before.commit
         last = before if after.tree == self._before.tree else after.commit
+        self._after = last
         try:
             await self._desk.commit(
                 lambda draft: draft.uow.turns.update(self._turn.id, tree_before=before, tree_after=last)
             )
         except StoreError as error:
             self._desk.report.log("WRN", f"what turn {self._turn.id} changed is not kept: {error}")
+
+    async def changed(self) -> tuple[str, ...]:
+        """The files that are different at its end, as far as that is known."""
+        if self._after in (None, self.before):
+            return ()
+        try:
+            tree = await self._desk.agents.tree(self.workdir)
+            return (await tree.difference(self.before, self._after, limit_bytes=1)).files
+        except CodeButlerError as error:
+            self._desk.report.log(
+                "WRN", f"the files that turn {self._turn.id} changed are not known: {error}"
+            )
+            return ()
 
     async def _snapshot(self, when: str) -> Snapshot | None:
         try:

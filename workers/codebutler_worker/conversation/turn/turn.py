@@ -51,6 +51,8 @@ STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
 # Ending the agent's processes takes about as long as telling its answer, which goes first.
 ANSWER_FIRST_S = 3.0
+# What a stopped turn has done is known when its processes have ended; its mark does not wait longer for that.
+STOPPED_FIRST_S = 3.0
 SESSION_LOST = (
     "⚠️ The earlier session could not be resumed, so this is a fresh one: it knows this message only."
 )
@@ -71,6 +73,7 @@ class Turn:
         self._outcome: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
+        self._changed: tuple[str, ...] = ()
         self._parcels = Parcels(desk, self._place)
         self._asking = Asking(desk, begun.turn, self._asking_changed)
         self._load_changed = load_changed
@@ -101,22 +104,41 @@ class Turn:
         drive.add_done_callback(lambda _: self._over.set())
         watching = asyncio.create_task(self._end_at_limit(), name=f"budget of {self.row.id}")
         self._display.start()
+        ends: asyncio.Task[None] | None = None
         try:
             await _first(drive, self._outcome)
             # What it last wrote down must not come after the final figures.
             watching.cancel()
             await self._display.settle()
-            await self._conclude(self._verdict(drive))
-            self._told.set_result(None)
-            await asyncio.wait({drive}, timeout=STREAM_END_S)
-            self._display.clear()
-            await self._trees.end()
+            finished, resume = self._settled(self._verdict(drive))
+            stopped = self._is_stopped(finished)
+            ends = asyncio.create_task(self._end(drive, stopped=stopped), name=f"end of {self.row.id}")
+            if stopped:
+                self._told.set_result(None)
+                await asyncio.wait({ends}, timeout=STOPPED_FIRST_S)
+            await self._conclude(finished, resume)
+            if not self._told.done():
+                self._told.set_result(None)
+            await ends
         finally:
-            for task in (drive, watching):
+            tasks = [task for task in (drive, watching, ends) if task is not None]
+            for task in tasks:
                 task.cancel()
             parts = (self._display, self._asking, self._parcels, self._trees)
             closing = [part.close() for part in parts]
-            await asyncio.gather(drive, watching, *closing, return_exceptions=True)
+            await asyncio.gather(*tasks, *closing, return_exceptions=True)
+
+    async def _end(self, drive: asyncio.Task[None], *, stopped: bool) -> None:
+        """Once its outcome is told, or what it had done when it was stopped is to be: wait for the agent's program, and
+        keep the tree as that has left it."""
+        await self._told
+        await asyncio.wait({drive}, timeout=STREAM_END_S)
+        self._display.clear()
+        await self._trees.end()
+        if stopped:
+            self._changed = await self._trees.changed()
+        if drive.done():
+            await self._preparing.tidy()
 
     async def stop(self, by: str = "", *, forced: bool = False) -> None:
         """Ask the agent to end; force it if it does not, or at once. ``by`` is told in the thread."""
@@ -241,9 +263,12 @@ class Turn:
             return replace(finished, text=used_up_text(self._watch.met), reason="budget"), self._watch.until
         return finished, resume_at(finished, self.row.attempts, self._desk.clock.now())
 
-    async def _conclude(self, finished: Finished) -> None:
+    def _is_stopped(self, finished: Finished) -> bool:
+        """Whether what it had done is told instead of an answer."""
+        return not self.is_program and not finished.ok and (self._stopping or finished.reason == "stopped")
+
+    async def _conclude(self, finished: Finished, resume: datetime | None) -> None:
         """Commit the outcome."""
-        finished, resume = self._settled(finished)
         ending = Ending(
             self.row,
             finished,
@@ -256,6 +281,7 @@ class Turn:
             await others_than(self._desk, self.row.agent) if resume and self._watch.met is None else (),
             showing=self._display.showing,
             worked_s=self._watch.worked_s,
+            changed=self._changed,
         )
         reached("result.before")
         output = self._desk.settings.config.output
