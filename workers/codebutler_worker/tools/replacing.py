@@ -12,7 +12,7 @@ from codebutler_worker.tools.port import ToolError
 LINES_NAMED = 20
 TELLING_CHARS = 20
 """A shorter text may be in a file for any reason."""
-COMPARED = 2_000_000
+COMPARED = 250_000
 """Lines (or characters) times lines: what would take longer to compare is replaced as a whole."""
 
 
