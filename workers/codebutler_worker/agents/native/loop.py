@@ -17,11 +17,11 @@ from codebutler_worker.agents.native.model import Call, Reply, Tokens
 Exit = Literal["done", "max_turns", "repeated_call", "errors", "budget", "stopped", "needs_user"]
 
 MOST_ERRORS = 3
+CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
+EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
 LONGEST_ROUND = 4
 """So many calls that follow one another are looked at as a round. After two equal ones the model is warned, a third is
 not begun."""
-CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
-EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
 REPEATED = (
     "(You are repeating yourself: the same arguments as before, with nothing new in between. Do something else; once "
     "more, and your work ends here.)"

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from msgspec.structs import replace as replace_in
+from msgspec import structs
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import (
@@ -183,11 +183,11 @@ class Turn:
     async def _take(self, reply: Reply) -> None:
         """The answer goes into the session before anything is done with it."""
         said = unique(reply.said, self._session.messages)
-        said = with_calls(said, lambda call: replace_in(call, name=self._acting.named(call.name)))
+        said = with_calls(said, lambda call: structs.replace(call, name=self._acting.named(call.name)))
         if said.content.strip() or said.calls:
             # Services read what they are sent again: some refuse a conversation with arguments that are no JSON.
             await self._session.say(
-                with_calls(said, lambda call: replace_in(call, arguments=as_json(call.arguments)))
+                with_calls(said, lambda call: structs.replace(call, arguments=as_json(call.arguments)))
             )
         reply = replace(reply, said=said)
         self.progress = loop.replied(self.progress, reply, self._thinker.cost(reply))
@@ -238,7 +238,7 @@ class Turn:
 
 def with_calls(said: Assistant, changed: Callable[[Call], Call]) -> Assistant:
     """The same words with other calls."""
-    return replace_in(said, calls=tuple(changed(call) for call in said.calls))
+    return structs.replace(said, calls=tuple(changed(call) for call in said.calls))
 
 
 def unique(said: Assistant, before: Sequence[Message]) -> Assistant:
