@@ -144,7 +144,7 @@ async def test_what_is_sent_back_to_the_service_is_json_whatever_the_model_wrote
         for call in message.calls
     ]
     assert sent == [{"path": "README.md"}, {"unreadable": "what?"}, {"paths": ["a"]}]
-    assert "this is no JSON" in studio.told()[1]
+    assert "not valid JSON" in studio.told()[1]
 
 
 async def test_the_second_same_call_is_warned_of_and_the_third_ends_it_undone(studio: Studio) -> None:

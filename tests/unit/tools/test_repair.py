@@ -252,5 +252,20 @@ def test_anything_is_understood_or_refused_in_one_line(name: str, written: dict[
     assert "\n" not in told
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "```json {" + " " * 10**6 + "x",
+        '{"paths": ["a"], "lines": "5' + " " * 10**6 + 'x"}',
+        '{"paths": ["a"], "lines": "' + "9" * 10**6 + '"}',
+        "{" * 10**6,
+        "“" * 10**6,
+    ],
+)
+def test_what_is_long_and_nothing_is_refused_and_not_pondered_over(written: str) -> None:
+    with pytest.raises(ToolError):
+        parse(TOOLS["read_files"], written)
+
+
 def test_nothing_at_all_is_an_empty_object() -> None:
     assert object_in("") == object_in("{}") == object_in('"{}"') == {}

@@ -137,6 +137,17 @@ def test_every_place_is_replaced_each_at_its_own_depth() -> None:
     assert edited(text, "a\n  b", "a\n  c", every=True) == text.replace("b", "c")
 
 
+def test_what_is_long_and_fits_nowhere_is_no_riddle() -> None:
+    for text, old in (
+        (" " * 10**6 + "x", " " * 1000 + "y"),
+        ("ab" * 10**5, "ba" * 10**4 + "c"),
+        ("1\n" * 10**4, "9" * 9000 + "\tx"),
+        ("’" * 2000 + "a\n", "'" * 2000 + "b"),
+    ):
+        with pytest.raises(ToolError, match="not in the file"):
+            edited(text, old, "z")
+
+
 def test_lines_near_it_are_few_and_short() -> None:
     text = "\n".join(f"line {at} {'y' * 5000}" for at in range(300))
     shown = nearest(text, "\n".join(f"line {at} {'y' * 900}?" for at in range(100, 200)))

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import msgspec
 
 DEEPEST = 40
-_FENCED = re.compile(r"\s*```\w*\s*(.*?)\s*(?:```\s*)?\Z", re.DOTALL)
+_FENCE = "```"
+_LANGUAGE = re.compile(r"\w*")
 _BARE_KEY = re.compile(r"[A-Za-z_$-][\w$-]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[\s,}\]])")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -35,8 +36,14 @@ def lenient(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
-        fenced = _FENCED.match(text)
-        return _Reader(fenced[1] if fenced else text.strip()).whole()
+        return _Reader(_unfenced(text.strip())).whole()
+
+
+def _unfenced(text: str) -> str:
+    if not text.startswith(_FENCE):
+        return text
+    inside = text.removeprefix(_FENCE).removesuffix(_FENCE)
+    return _LANGUAGE.sub("", inside, count=1).strip()
 
 
 class _Reader:
@@ -139,7 +146,7 @@ class _Reader:
         return self._text[self._at : self._at + 1]
 
     def _give_up(self, why: str) -> NoReturn:
-        raise UnreadableError(f"this is no JSON: {why} (at character {self._at + 1} of {len(self._text)})")
+        raise UnreadableError(f"not valid JSON: {why} (character {self._at + 1} of {len(self._text)})")
 
 
 def _unescaped(found: re.Match[str]) -> str:

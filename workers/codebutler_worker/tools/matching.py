@@ -28,7 +28,7 @@ PLAIN: Mapping[int, str] = str.maketrans(
 )
 """One character for one: what is found keeps its place."""
 TAB_COLUMNS = 4
-_NUMBERED = re.compile(r"^[ ]*(\d+)\t", re.MULTILINE)
+_NUMBERED = re.compile(r"^[ ]*(\d{1,9})\t", re.MULTILINE)
 _TOO_OFTEN = re.compile(r"\\([nt\"'\\])")
 MOST = 50_000
 _SEARCHED_LINES = 2000

@@ -20,7 +20,7 @@ _WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "to
 _NAMING = frozenset({"name", "tool", "toolname", "function", "type", "id"})
 _LABELS = ("path", "file_path", "label", "text", "name", "value", "content")
 _PREFIX = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)[./]|:\d+$")
-_FIGURE = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:s|sec|seconds|lines?)?\s*")
+_FIGURE = re.compile(r"(-?\d{1,15}(?:\.\d{1,15})?) ?(?:s|sec|seconds|lines?)?")
 _SHELLS = (["bash", "-lc"], ["bash", "-c"], ["sh", "-c"], ["/bin/bash", "-lc"], ["/bin/sh", "-c"])
 
 
@@ -43,7 +43,7 @@ def object_in(text: str) -> dict[str, Any]:
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, dict):
-        raise UnreadableError("this is no JSON object")
+        raise UnreadableError("not a JSON object")
     return {str(key): value for key, value in found.items()}
 
 
@@ -147,7 +147,7 @@ def _labelled(value: Any) -> Any:
 
 def _whole(value: Any, schema: Mapping[str, Any]) -> Any:
     """A number within its limits."""
-    if isinstance(value, str) and (figure := _FIGURE.fullmatch(value)):
+    if isinstance(value, str) and (figure := _FIGURE.fullmatch(value.strip())):
         value = float(figure[1])
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return value

@@ -12,8 +12,10 @@ from codebutler_worker.tools.port import ToolError
 LINES_NAMED = 20
 TELLING_CHARS = 20
 """A shorter text may be in a file for any reason."""
-COMPARED = 2_000_000
-"""Lines (or characters) times lines: what would take longer to compare is replaced as a whole."""
+COMPARED = 250_000
+"""Lines times lines: what would take longer to compare is replaced as a whole."""
+COMPARED_CHARS = 200
+"""Of one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ def _adapted(line: str, theirs: str, old: str, match: Match, region: str) -> str
 
 def _kept(line: str, theirs: str, old: str, slipped: dict[int, str]) -> str:
     """Of a line what is as in ``old``, as the file has it."""
-    if len(old) * len(line) > COMPARED or len(theirs) != len(old):
+    if max(len(old), len(line)) > COMPARED_CHARS or len(theirs) != len(old):
         return line.translate(slipped)
     opcodes = SequenceMatcher(None, old, line, autojunk=False).get_opcodes()
     return "".join(

@@ -18,17 +18,17 @@ from codebutler_worker.agents.native.model import Call, Reply, Tokens
 Exit = Literal["done", "max_turns", "repeated_call", "errors", "budget", "stopped", "needs_user"]
 
 MOST_ERRORS = 3
+CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
+EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
 LONGEST_ROUND = 4
 """So many calls that follow one another are looked at as a round. After two equal ones the model is warned, a third is
 not begun."""
 MOST_PARTS = 8
 """An answer that is cut off more often is given as far as it came."""
-CUT = "Your answer was cut off at the service's length limit. Go on in smaller steps."
 CUT_TEXT = (
     "Your answer was cut off at the service's length limit. Continue exactly where it stopped, "
     "without repeating anything."
 )
-EMPTY = "You said nothing and called no tool. Go on, or call end_turn."
 REPEATED = (
     "(You are repeating yourself: the same arguments as before, with nothing new in between. Do something else; once "
     "more, and your work ends here.)"
