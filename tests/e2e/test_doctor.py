@@ -14,6 +14,8 @@ from tests.modelserver.server import ModelServer, Reply
 async def test_in_a_house_that_is_well_nothing_fails_and_each_agent_answers(
     tmp_path: Path, git_repo: Path
 ) -> None:
+    with (git_repo / ".git" / "config").open("a") as config:
+        config.write("[user]\n\tname = Ann\n\temail = ann@example.org\n")
     async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
         await claude(built, git_repo)
         model.play(Reply("READY"))
@@ -23,6 +25,7 @@ async def test_in_a_house_that_is_well_nothing_fails_and_each_agent_answers(
         as_whom = found["sandbox", "user"]["text"]
         assert ("agents become the repository's owner (user 1000)" in as_whom) is (os.geteuid() == 0)
         assert {each["level"] for each in found.values()} == {"ok"}, told
+        assert found["sandbox", "commits"]["text"] == "commits are made as Ann <ann@example.org>"
         assert found["sandbox", "bwrap"]["level"] == "ok"
         assert found["agents", "claude (default)"]["text"].startswith("2.")
         assert found["live", "claude"]["text"].startswith("answered in")

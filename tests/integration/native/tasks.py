@@ -17,6 +17,7 @@ from tests.integration.native.conftest import says
 Calls = tuple[str, dict[str, Any]]
 RUN = "run_terminal_command"
 TESTS = "python3 -m unittest -q"
+NAMED = "-c user.name=t -c user.email=t@example.invalid"
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ TASKS = (
         {"a.txt": "one\n"},
         (
             do(write("b.txt", "two\n")),
-            do(run("git config -l; git add b.txt && git commit -qm 'Add b' && git log --oneline")),
+            do(run(f"git config -l; git add b.txt && git {NAMED} commit -qm 'Add b' && git log --oneline")),
             says("Committed."),
         ),
         lambda repo: (

@@ -13,7 +13,7 @@ TOLD = (
     "are read-only, so `git config`, `git remote add`, `git branch -u` and `git worktree add` fail: for one command "
     "use `git -c KEY=VALUE`, for a second checkout `git clone . /tmp/NAME`, and ask the owner for a lasting change. "
     "`.codebutler` shows only what git tracks of it, and keeps nothing but what you put into `.codebutler/files`. If "
-    f"git asks who you are, make up nobody: ask the owner to run {NAMING} on the machine that runs CodeButler."
+    f"git asks who you are, do not invent a name: ask the owner to run {NAMING} on the machine that runs CodeButler."
 )
 """For agents that a model steers."""
 # What the walls' refusals look like: mounts, and seatbelt's rules (errno(3)).
