@@ -96,7 +96,7 @@ async def test_a_background_command_is_told_before_the_turn_ends(desk: Desk) -> 
     events = await desk.run("start it")
     texts = [event.text for event in events if isinstance(event, Text)]
     assert texts == ["started", "it has ended"]
-    assert last(events).text == "it has ended"
+    assert last(events).text == "started\n\nit has ended"
 
 
 async def test_a_background_command_left_over_is_cut_off_after_its_grace(desk: Desk) -> None:
