@@ -121,9 +121,9 @@ def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
 
 def _attach(draft: Draft, place: Place, row: ApprovalRow) -> None:
     """What its card does not hold, as a file."""
-    name, whole = too_long(row)
+    name, whole = too_long(row, draft.redact)
     if name:
-        content = draft.redact(whole).encode("utf-8", "replace")
+        content = whole.encode("utf-8", "replace")
         title = "The whole plan" if row.tool == PLAN_TOOL else "The whole request"
         draft.add(place, Upload(filename=name, title=title, content=content, thread_ts=place.thread_ts))
 

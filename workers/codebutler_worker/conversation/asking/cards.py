@@ -53,14 +53,14 @@ def chars_of(row: ApprovalRow) -> int:
     return sum(map(len, _shown(row, str).texts))
 
 
-def too_long(row: ApprovalRow) -> tuple[str, str]:
+def too_long(row: ApprovalRow, redact: Callable[[str], str]) -> tuple[str, str]:
     """(file name, all that is asked) where its card leaves out some of it; ("", "") elsewhere."""
-    if row.tool in QUESTIONS or not _shown(row, str).hidden:
+    if row.tool in QUESTIONS or not _shown(row, redact).hidden:
         return "", ""
     called = called_with(row)
     if row.tool == PLAN_TOOL:
-        return "plan.md", str(called.get("plan", ""))
-    return "request.txt", whole_call(row.tool, called)
+        return "plan.md", redact(str(called.get("plan", "")))
+    return "request.txt", redact(whole_call(row.tool, called))
 
 
 def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
