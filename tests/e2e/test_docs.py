@@ -84,6 +84,7 @@ def filled(text: str, built: House) -> str:
         "U0123ABCD": person,
         "UYOU0000000": person,
         "http://127.0.0.1:PORT/api/": built.workspace.api_url,
+        "~/.codebutler-rehearsal": "~/own",  # a socket's path is short
         "/tmp/my-repo": str(built.home.parent / "copy" / "my-repo"),
         "--channel my-repo": "--channel shop",
     }.items():
