@@ -246,7 +246,8 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
     ours = operation_metadata("op")
     around.messages = (
         {"text": "*operator:* a &lt; b", "metadata": ours},
-        {"text": "✅ 3s · 1 tool", "metadata": ours},
+        {"text": "✅ Done · 1 tool call", "metadata": ours},
+        {"text": "❌ 3s · 1 tool call", "metadata": ours},
         {"text": "it is hunter2", "metadata": ours},
         {"text": "*operator:* I am not", "user": "U1"},
         {
