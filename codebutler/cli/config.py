@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -14,7 +15,8 @@ import typer
 from typer._click import Context
 
 from codebutler.cli.command import HELP_NAMES, App, Group
-from codebutler.cli.output import ask, ask_hidden, is_interactive, notice, print_json, say
+from codebutler.cli.output import is_interactive, notice, print_json, say
+from codebutler.cli.prompts import Terminal, ask
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.repo_files import encode, prepare
 from codebutler.cli.surroundings import environment, home
@@ -213,5 +215,10 @@ def _after(key: str, repo: str) -> None:
 
 def _asked(key: str) -> str:
     if is_interactive():
-        return ask_hidden(f"{key} (hidden)") if is_secret(key) else ask(key)
+        return asyncio.run(_asked_secretly(key)) if is_secret(key) else ask(key)
     return sys.stdin.readline().strip()
+
+
+async def _asked_secretly(key: str) -> str:
+    with Terminal() as terminal:
+        return await terminal.ask_secret(key)

@@ -144,7 +144,7 @@ async def test_a_branch_that_brings_the_first_of_them_can_be_worked_on(policy: S
 
 
 async def test_a_worktree_has_them_too(policy: SandboxPolicy) -> None:
-    tree = await Worktrees(policy.workdir, walled(), policy.home).ensure("C1:1.0")
+    tree = await Worktrees(policy.workdir, walled(), policy.home).ensure("C1:1.0", "a task")
     there = SandboxPolicy(workdir=tree, home=policy.home, env=ENV, network="none")
     assert await inside(there, "git status --porcelain") == ""
     await inside(there, "echo more >> README.md; git add -A; git commit -qm more")
