@@ -56,15 +56,6 @@ def identity_in(answer: Mapping[str, Any]) -> Identity:
     )
 
 
-def name_in(answer: Mapping[str, Any]) -> str:
-    """What a user is called. Slack: users.info."""
-    user = answer.get("user")
-    profile = user.get("profile") if isinstance(user, Mapping) else None
-    if not isinstance(user, Mapping) or not isinstance(profile, Mapping):
-        return ""
-    return text_in(profile, "display_name") or text_in(profile, "real_name") or text_in(user, "name")
-
-
 def page_in(answer: Mapping[str, Any]) -> Page:
     """A page of messages. Slack: conversations.history, conversations.replies."""
     messages = answer.get("messages")
@@ -100,9 +91,9 @@ def person_of(data: object) -> Person:
     profile = data.get("profile")
     profile = profile if isinstance(profile, Mapping) else {}
     names = (
+        text_in(profile, "display_name"),
         text_in(profile, "real_name"),
         text_in(data, "real_name"),
-        text_in(profile, "display_name"),
         text_in(data, "name"),
     )
     return Person(

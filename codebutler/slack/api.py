@@ -18,7 +18,6 @@ from codebutler.slack.answers import (
     channel_of,
     cursor_in,
     identity_in,
-    name_in,
     page_in,
     person_of,
     reactions_in,
@@ -262,10 +261,6 @@ class SlackApi:
         """Everybody in the workspace. Slack: users.list (users:read)."""
         found = await self._listed(Call("users.list"), "members")
         return [person_of(member) for member in found]
-
-    async def user_name(self, user: str) -> str:
-        """The display name they chose, else their real name. Slack: users.info."""
-        return name_in(await self._http.call(Call("users.info"), user=user))
 
     async def channel_info(self, channel: str) -> ChannelInfo:
         """Slack: conversations.info."""

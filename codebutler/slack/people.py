@@ -17,6 +17,7 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.model import OPERATOR
 from codebutler.process.waiting import wait_for
+from codebutler.slack.answers import Person
 
 RENEW_S = 86_400.0
 RETRY_S = 30.0
@@ -32,8 +33,8 @@ log = logging.getLogger("codebutler.slack.people")
 class Directory(Protocol):
     """The chat, as far as it knows people."""
 
-    async def user_name(self, user: str) -> str:
-        """What the workspace calls them, "" if it does not say. Raises ChatError."""
+    async def person(self, user: str) -> Person:
+        """Who has that ID. Raises ChatError."""
 
 
 class People:
@@ -80,7 +81,8 @@ class People:
 
     async def _look_up(self, user: str) -> None:
         try:
-            name = readable(await self._directory.user_name(user))
+            names = (await self._directory.person(user)).names
+            name = readable(names[0]) if names else ""
         except (ChatUnreachableError, ChatRateLimitedError, ChatAuthError) as error:
             await self._clock.sleep(getattr(error, "retry_after_s", RETRY_S))
             return

@@ -22,6 +22,7 @@ from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks, beside
 from codebutler.protocol.messages import Audit, Budget, DayUse, Live
 from codebutler.services import Chat, ParentServices
+from codebutler.slack.answers import Person
 from codebutler.slack.api import SlackApi
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
@@ -46,8 +47,8 @@ def same(text: str) -> str:
 class Known:
     """A workspace in which Ana has a name of her own choice."""
 
-    async def user_name(self, user: str) -> str:
-        return "Ana <!here> & co"
+    async def person(self, user: str) -> Person:
+        return Person(id=user, names=("Ana <!here> & co",))
 
 
 @pytest.fixture

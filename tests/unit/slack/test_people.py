@@ -9,6 +9,7 @@ import pytest
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.process.tasks import beside
+from codebutler.slack.answers import Person
 from codebutler.slack.people import RENEW_S, People, readable
 
 ANA, BEN = "U0ANA", "U0BEN"
@@ -22,11 +23,11 @@ class Asked:
         self.errors: list[ChatError] = []
         self.asked: list[str] = []
 
-    async def user_name(self, user: str) -> str:
+    async def person(self, user: str) -> Person:
         self.asked.append(user)
         if self.errors:
             raise self.errors.pop(0)
-        return self.names.get(user, "")
+        return Person(id=user, names=(self.names[user],) if user in self.names else ())
 
 
 class Desk:
