@@ -175,6 +175,15 @@ async def test_a_voice_message_is_shown_and_then_answered(tmp_path: Path) -> Non
         assert run.request.prompt == "[voice message, transcribed] run the <!channel> tests please"
 
 
+async def test_a_recording_that_cannot_be_transcribed_is_a_file_like_any_other(tmp_path: Path) -> None:
+    song = File(id="F7", name="song.mp3", mimetype="audio/mpeg", size_bytes=7)
+    async with worker(settings(tmp_path)) as parent:
+        share(parent, "100.1", song, text="cut the first minute")
+        give(parent, await request(parent), b"ID3song")
+        assert "set openai.apiKey" in (await parent.post_with("could not be transcribed")).text
+        assert "/.codebutler/files/F7-song.mp3 (audio/mpeg, 7 B)]" in (await parent.run(0)).request.prompt
+
+
 async def test_a_transcript_is_words_for_the_agent_and_no_command(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         share(parent, "100.1", CLIP)

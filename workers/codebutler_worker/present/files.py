@@ -34,6 +34,11 @@ def left_out(file: AttachmentRow, why: str) -> str:
     return f"{sign} I go on without {what}: {plain(one_line(why, 300))}."
 
 
+def not_transcribed(why: str) -> str:
+    """The line about a recording that the agent gets as a file only."""
+    return f"🎤 The recording could not be transcribed: {plain(one_line(why, 300))}. The agent gets it as a file."
+
+
 def heard(transcript: str) -> str:
     """The transcript as it goes to the agent, for people to check."""
     return f"🎤 “{clip(plain(transcript), SHOWN_TRANSCRIPT_CHARS)}”"

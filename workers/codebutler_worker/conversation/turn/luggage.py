@@ -18,7 +18,7 @@ from codebutler_worker.media import shelf
 from codebutler_worker.media.fetcher import Fetched, NotFetchedError
 from codebutler_worker.media.kinds import audio_name, is_voice, kind_of, safe_name
 from codebutler_worker.media.service import MediaError
-from codebutler_worker.present.files import heard, left_out, why_not
+from codebutler_worker.present.files import heard, left_out, not_transcribed, why_not
 from codebutler_worker.store.rows import AttachmentRow
 
 ALL_S = 600.0
@@ -38,8 +38,10 @@ class Luggage:
 
     @property
     def usable(self) -> bool:
-        """Whether anything of it has reached the agent's side."""
-        return any(row.state in ("stored", "transcribed") for row in self.rows)
+        """Whether an agent can do something with it alone: not with a voice message that nobody could transcribe."""
+        return any(
+            row.state == "transcribed" or (row.state == "stored" and not row.is_voice) for row in self.rows
+        )
 
     async def bring(self) -> None:
         """Fetch what is wanted, in order. Raises StoreError."""
@@ -50,16 +52,17 @@ class Luggage:
             try:
                 if self._desk.clock.monotonic() > until_s:
                     raise NotFetchedError("timeout")
-                ready = await self._obtain(row)
-                words = heard(ready.transcript) if ready.transcript else ""
+                ready, words = await self._obtain(row)
             except NotFetchedError as error:
                 ready, words = replace(row, state="failed"), left_out(row, why_not(str(error)))
-            except (MediaError, OSError) as error:
-                ready, words = replace(row, state="failed"), left_out(row, _reason(error))
+            except OSError as error:
+                why = f"it cannot be stored: {error.strerror or error}"
+                ready, words = replace(row, state="failed"), left_out(row, why)
             self.rows[number] = ready
             await self._keep(ready, words)
 
-    async def _obtain(self, row: AttachmentRow) -> AttachmentRow:
+    async def _obtain(self, row: AttachmentRow) -> tuple[AttachmentRow, str]:
+        """The file where the agent finds it, and what people are told."""
         if row.size_bytes > MAX_FETCH_BYTES:
             raise NotFetchedError("too_large")
         fetched = await self._fetch(row.file_id)
@@ -68,12 +71,19 @@ class Luggage:
         row = _completed(row, fetched.file)
         if not fetched.content and (row.size_bytes or row.is_voice):
             raise NotFetchedError("empty")
-        if row.is_voice and kind_of(fetched.content) == "audio":
-            name = audio_name(row.name, row.mimetype)
-            return _written_down(row, await self._desk.media.transcribe(name, fetched.content))
+        if not row.is_voice or kind_of(fetched.content) != "audio":
+            return replace(await self._stored(row, fetched.content), is_voice=False), ""
+        try:
+            text = await self._desk.media.transcribe(audio_name(row.name, row.mimetype), fetched.content)
+            return _written_down(row, text)
+        except (MediaError, NotFetchedError) as error:
+            why = str(error) if isinstance(error, MediaError) else why_not(str(error))
+            return await self._stored(row, fetched.content), not_transcribed(why)
+
+    async def _stored(self, row: AttachmentRow, content: bytes) -> AttachmentRow:
         name = f"{row.file_id}-{safe_name(row.name)}"
-        path = await asyncio.to_thread(shelf.save, self.workdir, shelf.FILES, name, fetched.content)
-        return replace(row, state="stored", path=path, size_bytes=len(fetched.content), is_voice=False)
+        path = await asyncio.to_thread(shelf.save, self.workdir, shelf.FILES, name, content)
+        return replace(row, state="stored", path=path, size_bytes=len(content))
 
     async def _fetch(self, file_id: str) -> Fetched:
         """What breaks on the way is tried again."""
@@ -103,12 +113,8 @@ def _completed(row: AttachmentRow, file: File | None) -> AttachmentRow:
     return replace(row, name=file.name, mimetype=file.mimetype, is_voice=voice)
 
 
-def _written_down(row: AttachmentRow, text: str) -> AttachmentRow:
+def _written_down(row: AttachmentRow, text: str) -> tuple[AttachmentRow, str]:
     words = " ".join(text.split())[:MAX_TRANSCRIPT_CHARS]
     if not words:
         raise NotFetchedError("silence")
-    return replace(row, state="transcribed", transcript=words)
-
-
-def _reason(error: MediaError | OSError) -> str:
-    return str(error) if isinstance(error, MediaError) else f"it cannot be stored: {error.strerror or error}"
+    return replace(row, state="transcribed", transcript=words), heard(words)
