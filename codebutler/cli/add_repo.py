@@ -64,8 +64,8 @@ def run(
     slack = resolve_global(where, environment()).config.slack
     if not slack.bot_token:
         raise ConfigError("no bot token yet: run `codebutler setup` first")
-    known = channel or _own_channel(_looked_at(root, where, entry), create_channel)
-    wanted, wish = _wanted(slack, known, channels.Wish(create_channel, entry.name, invite))
+    own = _own_channel(_looked_at(root, where, entry), create_channel)
+    wanted, wish = _wanted(slack, channel or own, channels.Wish(create_channel, entry.name, invite))
     chosen = _channel(slack, registry, entry, wanted, wish)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
     where.ensure()

@@ -67,7 +67,9 @@ async def readers_machine(tmp_path: Path, git_repo: Path) -> AsyncIterator[tuple
             built.repositories.append(tmp_path / "src" / name)
         built.hand_over()
         # Where root runs the tests it reads what is an ordinary user's.
-        (tmp_path / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
+        (tmp_path / ".gitconfig").write_text(
+            "[safe]\n\tdirectory = *\n[user]\n\tname = Ada\n\temail = ada@example.com\n"
+        )
         yield built, built.env
 
 
@@ -82,6 +84,7 @@ def filled(text: str, built: House) -> str:
         "xoxb-…": built.workspace.bot_token,
         "xapp-…": built.workspace.app_token,
         "U0123ABCD": person,
+        "ada@example.com": person,
         "UYOU0000000": person,
         "http://127.0.0.1:PORT/api/": built.workspace.api_url,
         "~/.codebutler-rehearsal": "~/own",  # a socket's path is short

@@ -130,7 +130,7 @@ def assert_status(status: dict[str, Any], path: str, channel: str) -> None:
     assert isinstance(repo["worker"]["pid"], int)
     assert repo["worker"]["pss_bytes"] > 0
     assert {name: type(number) for name, number in repo["turns"].items()} == dict.fromkeys(
-        ("running", "queued", "waiting"), int
+        ("running", "queued", "waiting", "parked"), int
     )
     assert isinstance(status["journal"]["pending"], int)
     assert isinstance(status["outbox"]["pending"], int)

@@ -110,7 +110,7 @@ async def test_any_directory_has_its_session_resumed(cell: Cell, name: str) -> N
     cell.model.play(Reply("one"), Reply("two"))
     [started] = [event for event in await heard(backend, cell.turn()) if isinstance(event, Started)]
     again = await heard(backend, cell.turn(started.session_id))
-    assert [event for event in again if isinstance(event, Started)] == [Started(started.session_id)]
+    assert [event.session_id for event in again if isinstance(event, Started)] == [started.session_id]
     assert "one" in cell.model.said()
     await backend.close()
 

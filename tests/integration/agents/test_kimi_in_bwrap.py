@@ -134,7 +134,7 @@ async def test_any_directory_has_its_session_resumed(cell: Cell) -> None:
     cell.model.play(Reply("one"), Reply("two"))
     [first] = [event for event in await run(cell.backend(), cell.turn()) if isinstance(event, Started)]
     again = await run(cell.backend(), cell.turn(first.session_id))
-    assert [event for event in again if isinstance(event, Started)] == [Started(first.session_id)]
+    assert [event.session_id for event in again if isinstance(event, Started)] == [first.session_id]
     assert (end(again).text, end(again).usage.input_tokens) == ("two", 100)
 
 

@@ -61,5 +61,5 @@ async def test_it_ends_in_this_way(studio: Studio, leaving: Exit) -> None:
     assert ended.reason == reason
     assert words in ended.text
     # Where the loop left by itself a button lets it go on.
-    assert ("press Continue" in ended.text.replace("Press", "press")) == (reason in LIMITS)
+    assert ("choose Continue" in ended.text.replace("Choose", "choose")) == (reason in LIMITS)
     assert studio.log()[-1]["stopped_reason"] == leaving

@@ -215,7 +215,7 @@ async def test_real_limits_can_be_switched_on() -> None:
     async with WorkspaceServer(Options(with_limits=True)) as server:
         client = client_for(server, server.bot_token)
         channel = server.channel_id("general")
-        for _ in range(3):
+        for _ in range(6):
             await client.chat_postMessage(channel=channel, text="x")
         assert await refused(client.chat_postMessage(channel=channel, text="x")) == "ratelimited"
 
@@ -317,7 +317,7 @@ async def test_what_small_bots_ask_on_starting(bot: AsyncWebClient, server: Work
 async def test_calls_over_the_limits_are_counted_even_where_they_pass(
     bot: AsyncWebClient, server: WorkspaceServer, channel: str
 ) -> None:
-    for number in range(5):
+    for number in range(8):
         await bot.chat_postMessage(channel=channel, text=str(number))
     assert server.limits.violations == {"chat.postMessage": 2}
 

@@ -161,3 +161,8 @@ def test_notes_of_files_get_into_no_text_that_is_written() -> None:
 )
 def test_only_what_the_prompt_says_itself_is_a_file_that_came(note: str) -> None:
     assert not any(isinstance(intent, Attached) for intent in understand(note))
+
+
+def test_a_skill_is_left_to_agents_that_can_read() -> None:
+    asked = "list the files\n\n[skill review: do it this way]\nLook at each file.\n\nSay what you saw.\n[end of the skill]"
+    assert understand(asked) == [ListFiles()]

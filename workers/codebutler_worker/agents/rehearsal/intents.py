@@ -153,8 +153,11 @@ _ATTACHED = re.compile(
 )
 
 
-# What was said before is known, not asked for.
-_RECORD = re.compile(r"\A\[record:.*?^\[end of the record\]$\n*", re.MULTILINE | re.DOTALL)
+# What was said before is known, not asked for; a skill is for agents that can read.
+_ASIDE = re.compile(
+    r"\A\[record:.*?^\[end of the record\]$\n*|^\[skill [^\n]*\]$.*?^\[end of the skill\]$\n*",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 _ABOUT_FILES = re.compile(
@@ -176,7 +179,7 @@ def understand(prompt: str) -> list[Intent]:
     Messages that arrived together are separate paragraphs. One that asks for nothing and follows a text to
     write belongs to that text; any other is Unknown. Files that came with it are looked at last.
     """
-    prompt = _RECORD.sub("", prompt)
+    prompt = _ASIDE.sub("", prompt)
     found: list[Intent] = []
     attached = [Attached(note["path"], note["kind"]) for note in _ATTACHED.finditer(prompt)]
     for paragraph in re.split(r"\n[ \t]*\n", _NOTE.sub("", prompt).strip()):
