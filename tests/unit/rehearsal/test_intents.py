@@ -164,5 +164,5 @@ def test_only_what_the_prompt_says_itself_is_a_file_that_came(note: str) -> None
 
 
 def test_a_skill_is_left_to_agents_that_can_read() -> None:
-    asked = "list the files\n\n[skill review: do it this way]\nLook at each file.\n\nSay what you saw.\n[end of the skill]"
+    asked = "list the files\n\n[skill review: do it this way]\nLook at it.\n\nSay more.\n[end of the skill]"
     assert understand(asked) == [ListFiles()]
