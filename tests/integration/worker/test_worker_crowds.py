@@ -59,7 +59,7 @@ async def test_a_flood_in_one_thread_is_told_once_and_kept_whole(tmp_path: Path)
         status = MessagePosted(channel=CHANNEL, ts="450.1", user=USER, text="!status")
         parent.deliver(status, Command(name="status"))
         # What is kept apart has not run.
-        await parent.post_with("Today (UTC): 0 runs")
+        await parent.post_with("Today: 0 runs")
         edited = MessageEdited(channel=CHANNEL, ts="402.1", user=USER, text="better", edited_ts="9.9")
         await parent.stored(parent.deliver(edited, Prompt(text="better")))
         cards = [post for post in parent.posts if "Too many" in post.text]
