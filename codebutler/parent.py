@@ -62,6 +62,7 @@ class Parent:
         await parts.journal.keep_channels(self._channels(self.table))
         await intake.resume()
         parts.logs.record("", "INF", self._serving())
+        self._tell_limit()
         async with control_server(parts.home.socket, control):
             await self._until_asked(slack, stopping)
             await self._wind_down(stopping)
@@ -70,6 +71,10 @@ class Parent:
     def _serving(self) -> str:
         count = len(self.table.served)
         return f"serving {count} {'repository' if count == 1 else 'repositories'} (pid {os.getpid()})"
+
+    def _tell_limit(self) -> None:
+        if trouble := self._parts.descriptors.trouble(len(self.table.served)):
+            self._parts.logs.record("", "WRN", trouble)
 
     async def _meet(self) -> None:
         """Get to know the names and the direct conversations of those who may talk to us."""
@@ -195,6 +200,7 @@ class Parent:
         self._parts.tasks.start(self._meet(), name="meeting people")
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
+        self._tell_limit()
         return summary
 
     def _use_tokens(self) -> None:
@@ -224,6 +230,7 @@ class Parent:
                 "pid": os.getpid(),
                 "version": version("codebutler"),
                 "uptime_s": round(parts.clock.monotonic() - self._started_s, 3),
+                "trouble": parts.descriptors.trouble(len(self.table.served)),
             },
             "slack": {**socket, "trouble": socket.get("trouble") or parts.sender.trouble},
             "repos": [*map(self._row, rows), *self._absent()],
