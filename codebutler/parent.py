@@ -23,6 +23,7 @@ from codebutler.intake.intake import Intake, Repo
 from codebutler.model import TurnNote
 from codebutler.parts import Parts
 from codebutler.process.stopping import Stopping
+from codebutler.process.tasks import beside
 from codebutler.protocol.messages import Budget, DayUse
 from codebutler.repos import RepoTable, Served
 from codebutler.slack.connection import SlackConnection
@@ -63,7 +64,10 @@ class Parent:
         await intake.resume()
         parts.logs.record("", "INF", self._serving())
         self._tell_limit()
-        async with control_server(parts.home.socket, control):
+        async with (
+            beside(self._watch_journal(), name="journal"),
+            control_server(parts.home.socket, control),
+        ):
             await self._until_asked(slack, stopping)
             await self._wind_down(stopping)
         parts.logs.record("", "INF", "stopped")
@@ -71,6 +75,13 @@ class Parent:
     def _serving(self) -> str:
         count = len(self.table.served)
         return f"serving {count} {'repository' if count == 1 else 'repositories'} (pid {os.getpid()})"
+
+    async def _watch_journal(self) -> None:
+        """What could not be accepted while the journal was away is fetched from history."""
+        while True:
+            self._parts.logs.record("", "ERR", await self._parts.journal.news())
+            if self._slack is not None and not self._parts.journal.trouble:
+                self._slack.look_again()
 
     def _tell_limit(self) -> None:
         if trouble := self._parts.descriptors.trouble(len(self.table.served)):
@@ -234,7 +245,11 @@ class Parent:
             },
             "slack": {**socket, "trouble": socket.get("trouble") or parts.sender.trouble},
             "repos": [*map(self._row, rows), *self._absent()],
-            "journal": {"pending": parts.journal.pending_count},
+            "journal": {
+                "pending": parts.journal.pending_count,
+                "trouble": parts.journal.trouble,
+                "mended": parts.journal.mended,
+            },
             "outbox": {"pending": parts.supervisor.outbox_pending},
             "dashboard": {"url": self.front.url if self.front else ""},
         }

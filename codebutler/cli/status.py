@@ -38,6 +38,7 @@ def _text(status: dict[str, Any]) -> str:
         + _trouble(slack),
         f"waiting     {unsettled} in the journal, {unsent} to be sent" + _trouble(status["journal"]),
     ]
+    lines += [f"journal     {mended}"] if (mended := status["journal"].get("mended")) else []
     lines += [f"dashboard   {dashboard} (`codebutler dashboard` opens it)"] if dashboard else []
     width = max((len(repo["name"]) for repo in status["repos"]), default=0)
     lines += [_repo(repo, width) for repo in status["repos"]]
