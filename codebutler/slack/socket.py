@@ -188,7 +188,10 @@ class SocketModeClient:
         if await link.first_word() is not None:
             link.abort()
             return None
+        was_shared = self._shared
         self._welcome(link)
+        if (was_shared or self._shared) and self._on_status is not None:
+            self._on_status(self.status)
         return link
 
     def _pause_s(self) -> float:

@@ -42,7 +42,7 @@ class SocketTiming:
     backoff_cap_s: float = 60.0
     crowded_s: float = 15.0
     healthy_s: float = 30.0
-    count_s: float = 300.0
+    count_s: float = 180.0
     recount_s: float = 60.0
 
 

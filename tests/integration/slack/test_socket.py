@@ -163,6 +163,8 @@ async def test_a_second_consumer_that_comes_later_is_told_by_the_first_and_forgo
         assert bench.client.status.trouble == ""
         assert "nobody else uses this app's token any more" in caplog.text
         assert bench.client.status.reconnects == 0
+        # Told when it is found and when it has gone, so that what it took is looked for.
+        assert [bool(status.trouble) for status in bench.states] == [False, True, False]
 
 
 async def test_a_connection_of_ours_that_slack_still_counts_is_no_second_consumer(
