@@ -194,7 +194,7 @@ class Writer:
         return result
 
     def _look(self) -> None:
-        with suppress(StoreError, sqlite3.Error, OSError):  # it is told by ``trouble``
+        with suppress(StoreError):  # it is told by ``trouble``
             self._mend()
 
     def _mend(self) -> None:
@@ -206,13 +206,13 @@ class Writer:
         try:
             aside = put_back(self._path, self._connection, now)
             connection = journal_file.open_file(self._path, self._clock)
-        except StoreError as error:
+            journal_file.open_known_gaps(connection)
+        except (StoreError, sqlite3.Error) as error:
             trouble = f"{what} and cannot be written again ({error}): no message is accepted until it can"
             if trouble != self.trouble:
                 self.trouble = trouble
                 self._news.append(trouble)
             raise StoreError(trouble) from error
-        journal_file.open_known_gaps(connection)
         self._connection.close()
         self._connection, self._anchor = connection, sqlitefile.Anchor(self._path)
         kept = f"; what was in its place is now {aside}" if aside else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 from codebutler.clock import ManualClock, settle
 from codebutler.protocol.messages import Heartbeat
@@ -19,7 +20,8 @@ class Crowd:
     def __init__(self, count: int, *names: str) -> None:
         self.names = names
         self.spawner = FakeSpawner()
-        kit = Kit(self.spawner, RecordingServices(), ManualClock(), lambda: 0.0, places=Places(count))
+        self.clock = ManualClock()
+        kit = Kit(self.spawner, RecordingServices(), self.clock, lambda: 0.0, places=Places(count))
         self.supervisor = Supervisor(kit)
 
     async def start(self) -> None:
@@ -79,6 +81,19 @@ async def test_one_that_waits_is_removed_without_waiting_for_its_turn() -> None:
         crowd.spawner.last.die(1)
         await settle()
         assert crowd.states() == "backoff"
+
+
+async def test_starts_for_which_no_files_are_left_are_tried_again_and_never_quarantined() -> None:
+    crowd = Crowd(2, "a")
+    crowd.spawner.errors = [OSError(errno.EMFILE, "Too many open files") for _ in range(8)]
+    async with crowd.supervisor:
+        await crowd.start()
+        for _ in range(8):
+            assert crowd.states() == "backoff"
+            assert "Too many open files" in crowd.supervisor.rows()[0].problem
+            await crowd.clock.advance(1)
+            await settle()
+        assert crowd.states() == "running"
 
 
 async def test_a_place_that_comes_to_one_who_has_just_gone_is_not_lost() -> None:
