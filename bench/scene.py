@@ -65,18 +65,24 @@ class Scene:
     names: tuple[str, ...]
     env: dict[str, str]
     supervisor: subprocess.Popen[bytes] | None = field(default=None)
+    through: tuple[str, ...] = ()
+    """A program that runs the supervisor, with its arguments."""
 
-    async def supervise(self) -> float:
+    async def supervise(self, ready: Callable[[dict[str, Any]], bool] | None = None) -> float:
         """Start the supervisor; returns the seconds until it is connected and every worker is ready."""
         began_s = time.monotonic()
         self.supervisor = self._start()
-        await self.until_status(all_ready)
+        await self.until_status(ready or all_ready)
         return time.monotonic() - began_s
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self.output.open("ab") as log:
             return subprocess.Popen(
-                command("supervise"), env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*self.through, *command("supervise")],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     async def until_status(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

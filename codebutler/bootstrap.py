@@ -29,6 +29,7 @@ from codebutler.parts import Parts, Surroundings, open_parts
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
 from codebutler.process.cores import leave_no_core
+from codebutler.process.descriptors import raise_limit
 from codebutler.process.notify import notifying
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import beside
@@ -67,6 +68,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     hand_over_soon()
     give_back_what_is_large()
     leave_no_core()
+    descriptors = raise_limit()
     killpoints.watch("parent", env)
     stopping = stopping or Stopping()
     env = with_env_file(home, env)
@@ -75,7 +77,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
     with SupervisorLock(home.lock), stopping.on_signals():
         env["PATH"] = await supervisors_path(home, env, shell)
         async with AsyncExitStack() as stack:
-            await _serve(Surroundings(home, env, resolved, SystemClock()), stack, stopping)
+            await _serve(Surroundings(home, env, resolved, SystemClock(), descriptors), stack, stopping)
 
 
 async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping) -> None:

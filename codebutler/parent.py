@@ -23,6 +23,7 @@ from codebutler.intake.intake import Intake, Repo
 from codebutler.model import TurnNote
 from codebutler.parts import Parts
 from codebutler.process.stopping import Stopping
+from codebutler.process.tasks import beside
 from codebutler.protocol.messages import Budget, DayUse
 from codebutler.repos import RepoTable, Served
 from codebutler.slack.connection import SlackConnection
@@ -62,7 +63,11 @@ class Parent:
         await parts.journal.keep_channels(self._channels(self.table))
         await intake.resume()
         parts.logs.record("", "INF", self._serving())
-        async with control_server(parts.home.socket, control):
+        self._tell_limit()
+        async with (
+            beside(self._watch_journal(), name="journal"),
+            control_server(parts.home.socket, control),
+        ):
             await self._until_asked(slack, stopping)
             await self._wind_down(stopping)
         parts.logs.record("", "INF", "stopped")
@@ -70,6 +75,17 @@ class Parent:
     def _serving(self) -> str:
         count = len(self.table.served)
         return f"serving {count} {'repository' if count == 1 else 'repositories'} (pid {os.getpid()})"
+
+    async def _watch_journal(self) -> None:
+        """What could not be accepted while the journal was away is fetched from history."""
+        while True:
+            self._parts.logs.record("", "ERR", await self._parts.journal.news())
+            if self._slack is not None and not self._parts.journal.trouble:
+                self._slack.look_again()
+
+    def _tell_limit(self) -> None:
+        if trouble := self._parts.descriptors.trouble(len(self.table.served)):
+            self._parts.logs.record("", "WRN", trouble)
 
     async def _meet(self) -> None:
         """Get to know the names and the direct conversations of those who may talk to us."""
@@ -195,6 +211,7 @@ class Parent:
         self._parts.tasks.start(self._meet(), name="meeting people")
         summary = _changes(before, after)
         self._parts.logs.record("", "INF", f"configuration read again: {summary}")
+        self._tell_limit()
         return summary
 
     def _use_tokens(self) -> None:
@@ -224,10 +241,15 @@ class Parent:
                 "pid": os.getpid(),
                 "version": version("codebutler"),
                 "uptime_s": round(parts.clock.monotonic() - self._started_s, 3),
+                "trouble": parts.descriptors.trouble(len(self.table.served)),
             },
             "slack": {**socket, "trouble": socket.get("trouble") or parts.sender.trouble},
             "repos": [*map(self._row, rows), *self._absent()],
-            "journal": {"pending": parts.journal.pending_count},
+            "journal": {
+                "pending": parts.journal.pending_count,
+                "trouble": parts.journal.trouble,
+                "mended": parts.journal.mended,
+            },
             "outbox": {"pending": parts.supervisor.outbox_pending},
             "dashboard": {"url": self.front.url if self.front else ""},
         }

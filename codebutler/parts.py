@@ -20,6 +20,7 @@ from codebutler.disk.backups import Backups, Keeper, open_or_restore
 from codebutler.intake.journal import Journal
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
+from codebutler.process.descriptors import Descriptors
 from codebutler.process.tasks import Tasks
 from codebutler.repos import RepoTable
 from codebutler.services import Chat, ParentServices
@@ -31,6 +32,7 @@ from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.places import Places
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.text.redact import Redactor
 
@@ -43,6 +45,7 @@ class Surroundings:
     env: Mapping[str, str]
     resolved: Resolved
     clock: Clock
+    descriptors: Descriptors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,7 @@ class Parts:
     services: ParentServices
     channels: Channels
     supervisor: Supervisor
+    descriptors: Descriptors
     tasks: Tasks
 
 
@@ -79,7 +83,7 @@ async def open_parts(
     home, clock, config = around.home, around.clock, around.resolved.config
     # A demo's home is none that our own environment names; and programs are looked for in more than our own PATH.
     given = {"CODEBUTLER_HOME": str(home.root), "PATH": around.env.get("PATH", os.defpath)}
-    spawner = ForkServer(given=given)
+    spawner = ForkServer(given=given, files=around.descriptors.given)
     spawner.start()
     redactor = Redactor(secrets_of(config) | table.secrets(around.env))
     redact = redactor.redact
@@ -118,7 +122,8 @@ async def open_parts(
     if restored is not None:
         await journal.open_gaps(table.by_channel(), since=restored.taken_at)
         services.restored(restored, table.by_channel())
-    supervisor = await stack.enter_async_context(Supervisor(Kit(spawner, services, clock, random.random)))
+    kit = Kit(spawner, services, clock, random.random, places=Places(around.descriptors.workers))
+    supervisor = await stack.enter_async_context(Supervisor(kit))
     return Parts(
         home=home,
         env=around.env,
@@ -135,5 +140,6 @@ async def open_parts(
         services=services,
         channels=channels,
         supervisor=supervisor,
+        descriptors=around.descriptors,
         tasks=tasks,
     )

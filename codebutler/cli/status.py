@@ -32,17 +32,24 @@ def _text(status: dict[str, Any]) -> str:
     unsettled, unsent = status["journal"]["pending"], status["outbox"]["pending"]
     dashboard = status["dashboard"]["url"]
     lines = [
-        f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}",
+        f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}"
+        + _trouble(supervisor),
         f"slack       {slack['state']}, connections {slack['connections']}, reconnects {slack['reconnects']}"
-        + (f": {slack['trouble']}" if slack.get("trouble") else ""),
-        f"waiting     {unsettled} in the journal, {unsent} to be sent",
+        + _trouble(slack),
+        f"waiting     {unsettled} in the journal, {unsent} to be sent" + _trouble(status["journal"]),
     ]
+    lines += [f"journal     {mended}"] if (mended := status["journal"].get("mended")) else []
     lines += [f"dashboard   {dashboard} (`codebutler dashboard` opens it)"] if dashboard else []
     width = max((len(repo["name"]) for repo in status["repos"]), default=0)
     lines += [_repo(repo, width) for repo in status["repos"]]
     if not status["repos"]:
         lines.append("no repositories: add one with `codebutler add-repo`")
     return "\n".join(lines)
+
+
+def _trouble(part: dict[str, Any]) -> str:
+    """What is wrong there; a supervisor of an earlier version does not say it of everything."""
+    return f": {part['trouble']}" if part.get("trouble") else ""
 
 
 def _repo(repo: dict[str, Any], width: int) -> str:

@@ -171,7 +171,7 @@ def page_of(facts: Facts) -> Page:
     """The page as it is now."""
     repos = facts.status["repos"]
     slack = _slack(facts.status["slack"], facts.now)
-    troubles = tuple(_troubles(slack, repos))
+    troubles = tuple(_troubles(facts.status, slack, repos))
     placed = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())[:MAX_TURNS]]
     needs = [_need(row, turn) for row, turn in placed if turn.state in NEEDS]
     ended = [_turn(row, turn, turn.state) for row, turn in placed if turn.state in ENDED]
@@ -247,7 +247,12 @@ def _before(now: datetime, seconds: float, step_s: int) -> str:
     return datetime.fromtimestamp(round(moment / step_s) * step_s, now.tzinfo).isoformat()
 
 
-def _troubles(slack: SlackView, repos: Iterable[Mapping[str, Any]]) -> Iterable[Trouble]:
+def _troubles(
+    status: Mapping[str, Any], slack: SlackView, repos: Iterable[Mapping[str, Any]]
+) -> Iterable[Trouble]:
+    for part in ("supervisor", "journal"):
+        if trouble := status[part].get("trouble"):
+            yield Trouble(repo="", text=f"{part.capitalize()}: {trouble}")
     if not slack.is_well:
         yield Trouble(repo="", text=f"Slack: {slack.trouble or slack.state}")
     for row in repos:

@@ -128,7 +128,7 @@ class Backups:
                 if not _copied(backup, new):
                     continue
                 taken_at = datetime.fromtimestamp(backup.stat().st_mtime, UTC)
-                aside = self._put_aside(now)
+                aside = put_aside(self._path, now)
                 new.rename(self._path)
                 sqlitefile.sync_directory(self._path.parent)
                 return Restored(self._path, why, taken_at, aside)
@@ -146,20 +146,42 @@ class Backups:
                 raise sqlitefile.store_error(self._path, error) from error
             raise
 
-    def _put_aside(self, now: datetime) -> Path | None:
-        """The file first, then its WAL: a damaged file without its WAL might pass for a whole one."""
-        aside = self._path.with_name(f"{self._path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
-        number = 1
-        while aside.exists():
-            number += 1
-            aside = aside.with_name(f"{aside.name.partition('~')[0]}~{number}")
-        found = self._path.exists()
-        for ending in BROUGHT_ALONG:
-            file = self._path.with_name(self._path.name + ending)
-            if file.exists():
-                file.rename(aside.with_name(aside.name + ending))
-                sqlitefile.sync_directory(self._path.parent)
-        return aside if found else None
+
+def put_back(path: Path, connection: sqlite3.Connection, now: datetime) -> Path | None:
+    """The file that ``connection`` was opened on was removed or replaced: write what it still sees to ``path`` again.
+
+    What is there now is moved aside; returns where to, None if nothing was. The connection stays open and should be
+    closed once there is a new one. Blocks. Raises StoreError, and may then be tried again.
+    """
+    new = path.with_name(path.name + ".new")
+    try:
+        new.unlink(missing_ok=True)
+        sqlitefile.copy_of(connection, path, new)
+        aside = put_aside(path, now)
+        new.rename(path)
+        sqlitefile.sync_directory(path.parent)
+    except OSError as error:
+        raise sqlitefile.store_error(path, error) from error
+    return aside
+
+
+def put_aside(path: Path, now: datetime) -> Path | None:
+    """Move away what is at ``path``; returns where to, None if nothing was there. Raises OSError.
+
+    The file first, then its WAL: a damaged file without its WAL might pass for a whole one.
+    """
+    aside = path.with_name(f"{path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = aside.with_name(f"{aside.name.partition('~')[0]}~{number}")
+    found = path.exists()
+    for ending in BROUGHT_ALONG:
+        file = path.with_name(path.name + ending)
+        if file.exists():
+            file.rename(aside.with_name(aside.name + ending))
+            sqlitefile.sync_directory(path.parent)
+    return aside if found else None
 
 
 def open_or_restore(

@@ -198,17 +198,28 @@ def copy(path: Path, target: Path, stop: threading.Event | None = None) -> None:
     set meanwhile; no part of a copy is left then.
     """
     try:
+        with closing(attach(path, writable=not is_open(path))) as source:
+            copy_of(source, path, target, stop)
+    except sqlite3.Error as error:
+        raise store_error(path, error) from error
+
+
+def copy_of(
+    source: sqlite3.Connection, path: Path, target: Path, stop: threading.Event | None = None
+) -> None:
+    """As ``copy``, of what a connection that was opened under ``path`` sees, whatever is there now."""
+    try:
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise store_error(target, error) from error
     try:
-        with (
-            closing(attach(path, writable=not is_open(path))) as source,
-            closing(sqlite3.connect(target)) as new,
-        ):
+        with closing(sqlite3.connect(target)) as new:
             source.execute("BEGIN")  # one snapshot: else each write meanwhile would begin the copy anew
-            source.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            source.backup(new, pages=COPIED_PAGES, progress=partial(_go_on, path, stop))
+            try:
+                source.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                source.backup(new, pages=COPIED_PAGES, progress=partial(_go_on, path, stop))
+            finally:
+                source.rollback()
             new.execute("PRAGMA journal_mode = DELETE").fetchone()
         os.fsync(descriptor)
         sync_directory(target.parent)
@@ -261,9 +272,14 @@ class Anchor:
         self._path = path
         self._identity = identity(path)
 
+    @property
+    def holds(self) -> bool:
+        """Whether the path still leads to the file that was opened."""
+        return identity(self._path) == self._identity
+
     def check(self) -> None:
         """Raise StoreError if the path no longer leads to the file that was opened."""
-        if identity(self._path) != self._identity:
+        if not self.holds:
             raise StoreError(f"{self._path} was removed or replaced while it was in use: restart CodeButler")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
 from pathlib import Path
 
 from codebutler.config.paths import Home
+from codebutler.control.messages import StatusReply, StatusRequest
+from codebutler.control.wire import ask
 from codebutler.disk import sqlitefile
-from codebutler.errors import CodeButlerError, LockHeldError
+from codebutler.errors import CodeButlerError, LockHeldError, NotRunningError
 from codebutler.intake import journal_file
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler.repos import RepoTable
@@ -20,6 +22,8 @@ from codebutler.supervisor.lock import SupervisorLock
 # Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
 SCARCE_BYTES = 2**30
 FULL_BYTES = 100 * 2**20
+# The parts of the status that say what is wrong with them.
+RUNNING = ("supervisor", "journal", "slack")
 
 
 def check_home(home: Home) -> Iterator[Finding]:
@@ -34,6 +38,21 @@ def check_home(home: Home) -> Iterator[Finding]:
     yield disk_finding(home.root, shutil.disk_usage(home.root).free)
     yield _journal(home)
     yield _supervisor(home)
+
+
+async def check_running(home: Home) -> AsyncIterator[Finding]:
+    """What the supervisor that runs says is wrong with itself, with its journal and with its connection."""
+    try:
+        async with aclosing(ask(home.socket, StatusRequest())) as replies:
+            async for reply in replies:
+                if isinstance(reply, StatusReply):
+                    for part in RUNNING:
+                        if trouble := reply.status[part].get("trouble"):
+                            yield warn("supervisor", part, trouble)
+    except NotRunningError:
+        return
+    except CodeButlerError as error:
+        yield warn("supervisor", "status", str(error))
 
 
 def check_repos(home: Home, table: RepoTable) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings, SlackSection
-from codebutler.doctor.machine import check_home, check_repos
+from codebutler.doctor.machine import check_home, check_repos, check_running
 from codebutler.doctor.slack import check_slack
 from codebutler.doctor.worker import check_worker, groups
 from codebutler.errors import ConfigError
@@ -29,6 +29,8 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
         yield fail("home", str(home.root), "there is none yet: run `codebutler setup`")
         return
     for finding in check_home(home):
+        yield finding
+    async for finding in check_running(home):
         yield finding
     try:
         config = resolve_global(home, env).config

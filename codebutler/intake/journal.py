@@ -25,7 +25,17 @@ from codebutler.intake import journal_file
 from codebutler.intake.absence import Arrival
 from codebutler.intake.catchup import Gap, Seen
 from codebutler.intake.entry import Entry
-from codebutler.intake.journal_writer import Append, Change, Job, Read, Settle, Stop, Writer
+from codebutler.intake.journal_writer import (
+    LOOK_EVERY_S,
+    Append,
+    Change,
+    Job,
+    Read,
+    Settle,
+    Stop,
+    Watch,
+    Writer,
+)
 from codebutler.model import Event, MessagePosted, Request
 
 T = TypeVar("T")
@@ -34,22 +44,44 @@ T = TypeVar("T")
 class Journal:
     """Append, settle, look up. Opened with ``Journal.open``; close it, or use ``async with``."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, clock: Clock, look_every_s: float = LOOK_EVERY_S
+    ) -> None:
         self._path = path
         self._clock = clock
         self._pending = {row[0] for row in journal_file.pending_rows(connection)}
-        self._writer = Writer(path, connection, self._pending)
+        self._writer = Writer(path, connection, self._pending, clock, look_every_s)
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, clock: Clock) -> Journal:
-        """Open or create ``journal.db`` (mode 0600). Blocks. Raises StoreTooNewError, StoreError."""
-        return cls(path, journal_file.open_file(path, clock), clock)
+    def open(cls, path: Path, clock: Clock, look_every_s: float = LOOK_EVERY_S) -> Journal:
+        """Open or create ``journal.db`` (mode 0600), and look every so often whether it is still there. Blocks.
+
+        Raises StoreTooNewError, StoreError.
+        """
+        return cls(path, journal_file.open_file(path, clock), clock, look_every_s)
 
     @property
     def pending_count(self) -> int:
         """How many entries no worker has stored yet."""
         return len(self._pending)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be accepted, "" if it can: the file was taken away."""
+        return self._writer.trouble
+
+    @property
+    def mended(self) -> str:
+        """How the file was taken away and written again since it was opened, "" if it was not."""
+        return self._writer.mended
+
+    async def news(self) -> str:
+        """Wait until the file was taken away and is there again, with a gap open for every channel, or cannot be put
+        back; returns what happened."""
+        job = Watch(asyncio.get_running_loop().create_future())
+        self._submit(job)
+        return await job.done
 
     async def append(self, event: Event, request: Request) -> Entry | None:
         """Commit an event; None if it was seen before, ever. Order of ``seq`` is order of calls.

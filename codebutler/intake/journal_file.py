@@ -151,6 +151,11 @@ def open_gap(connection: sqlite3.Connection, channel: str, now_ts: str) -> None:
     )
 
 
+def open_known_gaps(connection: sqlite3.Connection) -> None:
+    """From the newest message of each channel on, messages may have been missed."""
+    connection.execute("UPDATE channels SET gap_ts = coalesce(gap_ts, newest_ts)")
+
+
 def close_gap(connection: sqlite3.Connection, channel: str) -> None:
     """Everything of the gap has been accepted."""
     connection.execute("UPDATE channels SET gap_ts = NULL WHERE channel = ?", (channel,))

@@ -14,7 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
+from codebutler.clock import Clock
 from codebutler.disk import sqlitefile
+from codebutler.disk.backups import put_back
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
 from codebutler.intake.catchup import Seen
@@ -25,6 +27,8 @@ BATCH = 500
 SETTLE_AFTER_S = 0.2
 GATHERED = 100
 RETRY_AFTER_S = 5.0
+# So often it is looked whether the file is still there, when there is nothing else to do.
+LOOK_EVERY_S = 30.0
 
 T = TypeVar("T")
 
@@ -64,19 +68,44 @@ class Settle:
     seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Done with a sentence once the file was removed or replaced, and is there again or cannot be put back."""
+
+    done: asyncio.Future[str]
+
+
 class Stop:
     """Ends the writer."""
 
 
-Job = Append | Read | Change | Settle | Stop
+Job = Append | Read | Change | Settle | Watch | Stop
 Told = tuple[asyncio.Future[Any], Any, StoreError | None]
 """A job's future, and what it gives or raises."""
 
 
 class Writer:
-    """The thread that owns the connection. ``pending`` is shared: it adds what it has committed."""
+    """The thread that owns the connection. ``pending`` is shared: it adds what it has committed.
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, pending: set[int]) -> None:
+    A file that is removed or replaced while it is in use is written again from what the connection still sees.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        pending: set[int],
+        clock: Clock,
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> None:
+        self.trouble = ""
+        """Why nothing can be written, "" if it can."""
+        self.mended = ""
+        """How the file was taken away and written again, "" if it was not."""
+        self._clock = clock
+        self._look_every_s = look_every_s
+        self._watching: list[asyncio.Future[str]] = []
+        self._news: list[str] = []
         self.jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._path = path
         self._connection = connection
@@ -103,15 +132,19 @@ class Writer:
             for job in jobs:
                 if isinstance(job, Read):
                     self._read(job)
+            self._watching += [job.done for job in jobs if isinstance(job, Watch)]
+            if not jobs:
+                self._look()
+            self._spread()
             self._unwritten.update(job.seq for job in jobs if isinstance(job, Settle))
             if self._unwritten and (not jobs or not going or len(self._unwritten) >= GATHERED):
                 self._settle()
         self._connection.close()
 
     def _take(self) -> list[Job]:
-        """All jobs that wait, at least one; none at all when settled entries have waited long enough."""
+        """All jobs that wait, at least one; none at all when it has been quiet for long enough."""
         try:
-            jobs = [self.jobs.get(timeout=self._patience_s if self._unwritten else None)]
+            jobs = [self.jobs.get(timeout=self._patience_s if self._unwritten else self._look_every_s)]
         except queue.Empty:
             return []
         # Nobody else takes from it: what it has, it has still.
@@ -145,7 +178,7 @@ class Writer:
 
     def _transact(self, work: Callable[[sqlite3.Connection], T], label: str) -> T:
         """What ``work`` gives, once it is on disk."""
-        self._anchor.check()
+        self._mend()
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -159,6 +192,40 @@ class Writer:
             connection.rollback()
             raise
         return result
+
+    def _look(self) -> None:
+        with suppress(StoreError):  # it is told by ``trouble``
+            self._mend()
+
+    def _mend(self) -> None:
+        """See that the file is the one that was opened; else put it back. Raises StoreError."""
+        if self._anchor.holds:
+            return
+        now = self._clock.now()
+        what = f"{self._path} was removed or replaced while it was in use"
+        try:
+            aside = put_back(self._path, self._connection, now)
+            connection = journal_file.open_file(self._path, self._clock)
+            journal_file.open_known_gaps(connection)
+        except (StoreError, sqlite3.Error) as error:
+            trouble = f"{what} and cannot be written again ({error}): no message is accepted until it can"
+            if trouble != self.trouble:
+                self.trouble = trouble
+                self._news.append(trouble)
+            raise StoreError(trouble) from error
+        self._connection.close()
+        self._connection, self._anchor = connection, sqlitefile.Anchor(self._path)
+        kept = f"; what was in its place is now {aside}" if aside else ""
+        self.trouble = ""
+        self.mended = f"{what}; it was written again at {now:%Y-%m-%d %H:%M} UTC and nothing is lost{kept}"
+        self._news.append(self.mended)
+
+    def _spread(self) -> None:
+        """Tell those who watch."""
+        if self._news and self._watching:
+            text = ". ".join(self._news)
+            _tell([(done, text, None) for done in self._watching])
+            self._news, self._watching = [], []
 
     def _read(self, job: Read) -> None:
         if job.done.cancelled():

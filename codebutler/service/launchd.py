@@ -42,6 +42,8 @@ def agent_plist(service: Service) -> bytes:
             "ExitTimeOut": service.stop_s,
             "ProcessType": "Interactive",
             "Umask": 0o077,
+            # launchd's own soft limit of 256 open files is little for workers and agents, too.
+            "SoftResourceLimits": {"NumberOfFiles": 1024},
             "StandardOutPath": log,
             "StandardErrorPath": log,
         }

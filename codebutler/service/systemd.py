@@ -52,6 +52,8 @@ OOMPolicy=continue
 # The supervisor makes a control group for each agent.
 Delegate=yes
 UMask=0077
+# The supervisor raises its own soft limit; workers and agents keep the usual one.
+LimitNOFILE=1024:524288
 LimitCORE=0
 {privileges}
 [Install]

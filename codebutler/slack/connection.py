@@ -77,6 +77,7 @@ class SlackConnection:
         self._rng = rng
         self._trouble = ""
         self._missing = False
+        self._shared = False
         self._client: SocketModeClient | None = None
         self.connected = asyncio.Event()
 
@@ -144,6 +145,11 @@ class SlackConnection:
                 return identity
 
     def _note(self, status: SocketStatus) -> None:
+        if status.state == "connected" and not self._missing and (status.trouble or self._shared):
+            # Another process takes a share of the events, or did until now: history tells which.
+            self._shared = bool(status.trouble)
+            self.look_again()
+            return
         log.info("slack %s", status.state.replace("_", " "))
         if status.state == "connected":
             self.connected.set()

@@ -21,6 +21,8 @@ from codebutler.errors import ChatError, ChatUnreachableError
 from codebutler.slack.endpoint import check_bot_token, proxy_for
 from codebutler.slack.outcomes import Call, interrupted, refusal, unreachable
 
+# At once; each is an open file (``process.descriptors``).
+CONNECTIONS = 48
 CONNECT_S = 10.0
 UPLOAD_TIMEOUT_S = 300.0
 DOWNLOAD_TIMEOUT_S = 150.0
@@ -44,7 +46,8 @@ class SlackHttp:
         # At DEBUG the SDK writes whole answers, the secret socket URL among them.
         quiet = logging.getLogger("codebutler.slack.web")
         quiet.setLevel(logging.WARNING)
-        self._session = aiohttp.ClientSession(timeout=self._timeout)
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+        self._session = aiohttp.ClientSession(timeout=self._timeout, connector=connector)
         client = AsyncWebClient(
             self._token, base_url=self.base_url, session=self._session, retry_handlers=[], logger=quiet
         )

@@ -16,7 +16,7 @@ from typing import Literal
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError
-from codebutler.process.waiting import first_of
+from codebutler.process.waiting import first_of, settled_within
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.link import Handler, Link, Tally, cancel
 from codebutler.slack.wire import SocketTiming, open_wire
@@ -30,6 +30,11 @@ TOO_MANY = "too_many_websockets"
 SWITCHED_OFF = (
     "Socket Mode is switched off for this app: switch it on (app settings, Socket Mode), then restart"
 )
+SHARED = (
+    "{others} other connection(s) use this app's token: another CodeButler, or another program, takes a share of the "
+    "messages, commands and clicks, and they never come here. Stop it, or create a Slack app for each machine "
+    "(`codebutler manifest --link`, then `codebutler setup`)"
+)
 DEFAULT_TIMING = SocketTiming()
 
 log = logging.getLogger("codebutler.slack.socket")
@@ -38,7 +43,8 @@ log = logging.getLogger("codebutler.slack.socket")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketStatus:
     """``connections``: open now. ``last_event_age_s``: since the last hello or event, None before the first.
-    ``other_consumers``: connections of the same app that are not ours and take a share of the events.
+    ``other_consumers``: connections of the same app that are not ours, as last counted; ``trouble`` speaks of them once
+    a second count finds them too: Slack may count one of ours that has just ended.
     ``catching_up``: what was missed is being fetched."""
 
     state: SocketState
@@ -91,6 +97,7 @@ class SocketModeClient:
         self._wait_at_least_s = 0.0
         self._opened = 0
         self._other_consumers = 0
+        self._shared = ""
 
     @property
     def status(self) -> SocketStatus:
@@ -106,7 +113,7 @@ class SocketModeClient:
             dropped_frames=tally.dropped_frames,
             failed_handlers=tally.failed_handlers,
             lost_acks=tally.lost_acks,
-            trouble=self._trouble,
+            trouble=self._trouble or self._shared,
         )
 
     async def wait_connected(self) -> None:
@@ -153,10 +160,39 @@ class SocketModeClient:
             if previous is not None:
                 # Only now: until its successor is there, the old connection is the only one.
                 self._drain(previous)
-            previous = link
-            reason = await link.ended
+            previous = link = await self._renewing(link)
+            reason = link.ended.result()
             lived = self._clock.monotonic() - link.opened_s >= self._timing.healthy_s
             self._replace(reason, lived=lived)
+
+    async def _renewing(self, link: Link) -> Link:
+        """Serve until the connection has to go, replacing it now and then to have the app's connections counted;
+        returns the last one."""
+        timing = self._timing
+        while True:
+            suspected = self._other_consumers and not self._shared
+            wait_s = timing.recount_s if suspected else timing.count_s
+            if await settled_within(self._clock, link.ended, wait_s):
+                return link
+            if fresh := await self._another():
+                self._drain(link)
+                link = fresh
+
+    async def _another(self) -> Link | None:
+        """One more ready connection while the present one serves; None, and nothing is lost, if there is none."""
+        try:
+            link = await self._dial()
+        except Exception as error:  # noqa: BLE001 - the present connection tells whether something is wrong
+            log.debug("no connection to count by: %s", type(error).__name__)
+            return None
+        if await link.first_word() is not None:
+            link.abort()
+            return None
+        was_shared = self._shared
+        self._welcome(link)
+        if (was_shared or self._shared) and self._on_status is not None:
+            self._on_status(self.status)
+        return link
 
     def _pause_s(self) -> float:
         timing = self._timing
@@ -183,42 +219,46 @@ class SocketModeClient:
     async def _open(self) -> Link | None:
         """A ready connection, or None after noting why not."""
         try:
-            async with asyncio.timeout(self._timing.open_timeout_s):
-                url = await self._opener()
-            wire = await open_wire(url, self._timing)
+            link = await self._dial()
         except ChatAuthError as error:
             self._refused(error)
             return None
         except Exception as error:  # noqa: BLE001 - whatever it was, a deaf supervisor is worse than trying again
             self._note_failure(error)
             return None
-        self._links = {link for link in self._links if not link.closed.is_set()}
-        link = Link(wire, self._handler, self._clock, self._timing, self._tally)
-        self._links.add(link)
-        link.start()
         if (reason := await link.first_word()) is not None:
             link.abort()
             self._replace(reason)
             return None
+        self._opened += 1
         self._welcome(link)
+        return link
+
+    async def _dial(self) -> Link:
+        """A new connection, to which Slack has not spoken yet. Raises whatever the network does."""
+        async with asyncio.timeout(self._timing.open_timeout_s):
+            url = await self._opener()
+        wire = await open_wire(url, self._timing)
+        self._links = {link for link in self._links if not link.closed.is_set()}
+        link = Link(wire, self._handler, self._clock, self._timing, self._tally)
+        self._links.add(link)
+        link.start()
         return link
 
     def _welcome(self, link: Link) -> None:
         link.opened_s = self._clock.monotonic()
-        self._opened += 1
         self._count_consumers(link.app_connections)
         self._connected.set()
         self._enter("connected")
 
     def _count_consumers(self, app_connections: int) -> None:
         others = max(0, app_connections - sum(not link.closed.is_set() for link in self._links))
-        if others and others != self._other_consumers:
-            log.warning(
-                "%d more connection(s) use this app's token: another process may take events away "
-                "(or an old connection has not ended yet)",
-                others,
-            )
-        self._other_consumers = others
+        told = SHARED.format(others=others) if others and self._other_consumers else ""
+        if told and not self._shared:
+            log.warning("%s", told)
+        elif self._shared and not told:
+            log.info("nobody else uses this app's token any more")
+        self._other_consumers, self._shared = others, told
 
     def _note_failure(self, error: Exception) -> None:
         self._failures += 1

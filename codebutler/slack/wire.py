@@ -27,7 +27,8 @@ MAX_FRAGMENTS = 4096
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketTiming:
     """All in seconds. A half-open connection is found after ping_interval + ping_timeout + close_timeout at
-    the latest, and by the silence watchdog should the pings themselves be stuck."""
+    the latest, and by the silence watchdog should the pings themselves be stuck. Slack tells how many connections the
+    app has only to a new one: one is made every ``count_s``, and after ``recount_s`` where one was too many."""
 
     ping_interval_s: float = 10.0
     ping_timeout_s: float = 10.0
@@ -41,6 +42,8 @@ class SocketTiming:
     backoff_cap_s: float = 60.0
     crowded_s: float = 15.0
     healthy_s: float = 30.0
+    count_s: float = 180.0
+    recount_s: float = 60.0
 
 
 class Wire(ClientConnection):

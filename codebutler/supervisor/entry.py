@@ -8,13 +8,15 @@ import importlib
 import os
 from multiprocessing.connection import Connection
 
+from codebutler.process.descriptors import lower_to
 from codebutler.process.stopping import pass_over_interrupts
 
 
-def run(target: str, connection: Connection, printing: Connection) -> None:
+def run(target: str, connection: Connection, printing: Connection, files: int | None) -> None:
     """Call ``target`` ("package.module:function") with the worker's end of the pipe.
 
-    ``printing`` becomes stdout and stderr: what is printed belongs into the parent's log, not on its terminal.
+    ``files`` is its soft limit of open files, None = as it is. ``printing`` becomes stdout and stderr: what is printed
+    belongs in the parent's log, not on its terminal.
     """
     os.dup2(printing.fileno(), 1)
     os.dup2(printing.fileno(), 2)
@@ -23,6 +25,8 @@ def run(target: str, connection: Connection, printing: Connection) -> None:
     with contextlib.suppress(OSError):
         os.setsid()
     pass_over_interrupts()
+    if files is not None:
+        lower_to(files)
     faulthandler.enable(all_threads=True)
     module, _, function = target.partition(":")
     getattr(importlib.import_module(module), function)(connection)

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
-from codebutler.process import allocator, killpoints
+from codebutler.process import allocator, descriptors, killpoints
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
@@ -127,7 +127,7 @@ class WorkerProcess:
 
 class ForkServer:
     """Starts workers that run ``target`` ("module:function", called with a Connection). ``given`` are variables
-    that they see instead of ours.
+    that they see instead of ours; ``files`` is their soft limit of open files, None = ours.
 
     Create it before anything else that uses multiprocessing, so that the helper process which tracks
     multiprocessing's resources is started with the scrubbed environment too.
@@ -138,9 +138,11 @@ class ForkServer:
         target: str = WORKER_TARGET,
         preload: Sequence[str] = WORKER_PRELOAD,
         given: Mapping[str, str] = MappingProxyType({}),
+        files: int | None = None,
     ) -> None:
         self._target = target
         self._given = given
+        self._files = files
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([entry.__name__, *preload])
 
@@ -156,21 +158,21 @@ class ForkServer:
 
         From the loop's own thread: multiprocessing looks after its processes without locks.
         """
-        ours, theirs = self._context.Pipe(duplex=True)
-        printed, printing = self._context.Pipe(duplex=False)
-        with ours, theirs, printed, printing:
+        with contextlib.ExitStack() as pipes, contextlib.ExitStack() as failing:
+            ours, theirs = map(pipes.enter_context, self._context.Pipe(duplex=True))
+            printed, printing = map(pipes.enter_context, self._context.Pipe(duplex=False))
             channel = await Channel.over(socket.socket(fileno=os.dup(ours.fileno())), to_parent_codec())
+            failing.callback(channel.close)
             output = await Output.over(os.dup(printed.fileno()))
-            try:
-                process = self._context.Process(
-                    target=entry.run, args=(self._target, theirs, printing), name=name, daemon=True
-                )
-                with _presentable(self._given):
-                    process.start()
-            except BaseException:
-                channel.close()
-                output.close()
-                raise
+            failing.callback(output.close)
+            process = self._context.Process(
+                target=entry.run, args=(self._target, theirs, printing, self._files), name=name, daemon=True
+            )
+            # Once it is asked, the fork server ends when we run out of files half-way, and with it every worker.
+            descriptors.check_free()
+            with _presentable(self._given):
+                process.start()
+            failing.pop_all()
         return WorkerProcess(process, channel, output)
 
 

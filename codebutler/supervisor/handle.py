@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.config.schema import RepoSettings
+from codebutler.process.descriptors import is_shortage
 from codebutler.process.waiting import first_of
 from codebutler.protocol.messages import Heartbeat, LogTag
 from codebutler.supervisor.deliveries import Deliveries
@@ -16,6 +17,7 @@ from codebutler.supervisor.sends import Sends
 from codebutler.supervisor.states import WorkerState, move
 
 NOT_STARTED = 255
+ROOM = "it waits until another worker sleeps: the limit of open files allows no more workers at once"
 
 
 class WorkerHandle:
@@ -80,6 +82,7 @@ class WorkerHandle:
         """Let ``run`` end: the worker finishes within ``grace_s`` seconds (0: is killed). May be repeated."""
         self._closing = True
         self._wake.set()
+        self._kit.places.withdraw(self)
         if self._life:
             self._life.shutdown("shutdown", grace_s)
 
@@ -110,12 +113,15 @@ class WorkerHandle:
 
     async def _live(self) -> Death:
         self._move("starting")
+        if not await self._take_place():
+            return Death(None, 0.0, "shutdown")
         try:
             async with asyncio.TaskGroup() as tasks, self._kit.slots:
                 try:
                     link = await self._kit.spawner.spawn(self.repo.name)
                 except (OSError, EOFError) as error:
-                    return Death(NOT_STARTED, 0.0, None, f"no process could be started: {error}")
+                    code = None if is_shortage(error) else NOT_STARTED
+                    return Death(code, 0.0, None, f"no process could be started: {error}")
                 life = self._begin(link)
                 running = tasks.create_task(life.run(), name=f"worker:{self.repo.name}")
                 # A hanging start must not keep the other workers from starting.
@@ -124,7 +130,17 @@ class WorkerHandle:
         except Exception as error:  # noqa: BLE001 - one worker's supervision must not end the others'
             return Death(NOT_STARTED, 0.0, None, f"supervision failed: {error!r}")
         finally:
+            self._kit.places.give_back(self._life)
             self._life = None
+
+    async def _take_place(self) -> bool:
+        """False if ``close`` came first."""
+        places = self._kit.places
+        if places.full:
+            self.problem = ROOM
+            # Who waits for its turn does not keep the supervisor from being ready.
+            self.settled.set()
+        return await places.take(self)
 
     def _begin(self, link: WorkerLink) -> Life:
         life = Life(link, Duty(self.repo, self._deliveries, self._sends, self._moved), self._kit)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from codebutler.clock import Clock
+from codebutler.supervisor.places import Places
 from codebutler.supervisor.port import Services, Spawner
 from codebutler.supervisor.restart import Policy
 
@@ -34,7 +35,8 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """Shared by all handles; ``rng`` gives numbers in [0, 1). Made inside a running loop."""
+    """Shared by all handles; ``rng`` gives numbers in [0, 1). Made inside a running loop. ``places``: how many may run
+    at once; ``slots``: how many of them may be starting."""
 
     spawner: Spawner
     services: Services
@@ -42,4 +44,5 @@ class Kit:
     rng: Callable[[], float]
     timing: Timing = field(default_factory=Timing)
     policy: Policy = field(default_factory=Policy)
+    places: Places = field(default_factory=Places)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))

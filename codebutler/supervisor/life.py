@@ -52,9 +52,10 @@ STALL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a process ended. ``asked``: what it had been told; ``why``: its fault or its last error."""
+    """How a process ended. ``exit_code`` None: it never began, since the machine had no room for it. ``asked``: what it
+    had been told; ``why``: its fault or its last error."""
 
-    exit_code: int
+    exit_code: int | None
     lived_s: float
     asked: StopReason | None = None
     why: str = ""
@@ -80,6 +81,7 @@ class Life:
         self.ready = asyncio.Event()
         self.settled = asyncio.Event()
         self.load = Heartbeat()
+        self._has_told_load = False
         self._repo = duty.repo
         self._link = link
         self._deliveries = duty.deliveries
@@ -119,6 +121,7 @@ class Life:
             asyncio.create_task(self._guard(part), name=f"worker:{self._repo.name}:{name}")
             for name, part in parts.items()
         ]
+        self._kit.places.entered(self, self._kick.set)
         try:
             code = await self._link.wait_dead()
             with contextlib.suppress(TimeoutError):
@@ -204,11 +207,11 @@ class Life:
             case Ready():
                 self._become_ready()
             case Heartbeat():
-                self.load = message
+                self._hear_load(message)
             case Stored(seq=seq):
                 await self._stored(seq)
             case Send():
-                self._vitals.active(self._kit.clock.monotonic())
+                self._active()
                 self._sends.start(self._repo, message)
                 await self._sends.room()
             case Fetch() | FetchThread():
@@ -217,6 +220,17 @@ class Life:
                 self._testimony.blame(reason)
             case Doing() | Live() | Log() | Audit() | Overview() | Budget():
                 self._note(message)
+
+    def _hear_load(self, load: Heartbeat) -> None:
+        self.load = load
+        # What it took up from an earlier life is in its first heartbeat.
+        if not self._has_told_load or self._kit.places.wanted:
+            self._has_told_load = True
+            self._kick.set()
+
+    def _active(self) -> None:
+        self._vitals.active(self._kit.clock.monotonic())
+        self._kit.places.used(self)
 
     def _note(self, message: Doing | Live | Log | Audit | Overview | Budget) -> None:
         match message:
@@ -258,7 +272,7 @@ class Life:
     async def _stored(self, seq: int) -> None:
         if not self._deliveries.settle(seq):
             raise ProtocolError(f"the worker claims to have stored event {seq}, which it was not sent")
-        self._vitals.active(self._kit.clock.monotonic())
+        self._active()
         reached("settle.before")
         await self._settle(seq)
         reached("settle.after")
@@ -279,7 +293,7 @@ class Life:
             entry = await self._deliveries.next()
             if self.asked is not None:
                 return  # it counts as sent and not stored: the next life gets it
-            self._vitals.active(self._kit.clock.monotonic())
+            self._active()
             try:
                 reached("deliver.before")
                 self._link.send(Deliver(seq=entry.seq, event=entry.event, request=entry.request))
@@ -317,5 +331,7 @@ class Life:
     def _maybe_sleep(self) -> None:
         load = self.load
         busy = any((load.running, load.queued, load.waiting, load.outbox)) or self._deliveries or self._sends
-        if self._vitals.may_sleep(self._kit.clock.monotonic(), busy=bool(busy)):
+        wanted = self._kit.places.wanted and self._has_told_load
+        if self._vitals.may_sleep(self._kit.clock.monotonic(), busy=bool(busy), wanted=wanted):
+            self._kit.places.leaving(self)
             self.shutdown("sleep", self._kit.timing.sleep_grace_s)

@@ -3,7 +3,7 @@
 Full-jitter exponential back-off, forgotten after a healthy spell; too many deaths in a window mean
 quarantine, tried again at long intervals, and sooner where the disk was at fault (EX_IOERR of sysexits.h),
 which people mend without telling us; exit 78 (EX_CONFIG of sysexits.h) means that only a changed
-configuration can help.
+configuration can help. A start for which the machine had no room is no death: it is only tried again.
 """
 
 from __future__ import annotations
@@ -65,14 +65,20 @@ def after_death(
     *,
     now_s: float,
     lived_s: float,
-    exit_code: int,
+    exit_code: int | None,
     rng: Callable[[], float],
 ) -> tuple[Record, Verdict]:
-    """The new record and what to do. ``lived_s``: since it was ready; ``rng`` gives numbers in [0, 1)."""
+    """The new record and what to do. ``lived_s``: since it was ready; ``rng`` gives numbers in [0, 1).
+
+    ``exit_code`` None: nothing died, the machine had no room for another process (files, memory).
+    """
     if exit_code == EXIT_CONFIGURATION:
         return Record(), GiveUp()
     if lived_s >= policy.healthy_s:
         record = Record()
+    if exit_code is None:
+        record = replace(record, attempt=record.attempt + 1)
+        return record, Again(backoff_s(policy, record.attempt, rng))
     recent = tuple(t for t in record.deaths if now_s - t < policy.window_s)[1 - policy.deaths :]
     record = replace(record, deaths=(*recent, now_s), attempt=record.attempt + 1)
     retry_s = policy.disk_retry_s if exit_code == EXIT_IOERR else policy.retry_s
@@ -89,6 +95,8 @@ def backoff_s(policy: Policy, attempt: int, rng: Callable[[], float]) -> float:
     return policy.first_delay_s + rng() * (ceiling_s - policy.first_delay_s)
 
 
-def describe(exit_code: int) -> str:
+def describe(exit_code: int | None) -> str:
     """An exit code in words; negative codes are signals, as the ``subprocess`` module counts."""
+    if exit_code is None:
+        return "could not be started"
     return f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"

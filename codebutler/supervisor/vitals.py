@@ -61,10 +61,15 @@ class Vitals:
         silent = now_s - self._seen_s >= timing.silence_s and not held_up
         return f"the worker has been silent for {timing.silence_s:g} s" if silent else ""
 
-    def may_sleep(self, now_s: float, *, busy: bool) -> bool:
-        """Whether it has had nothing to do for long enough; ``busy``: it has something to do now."""
-        if self.asked is not None or self._ready_s is None or not self._idle_sleep_s:
+    def may_sleep(self, now_s: float, *, busy: bool, wanted: bool = False) -> bool:
+        """Whether it has had nothing to do for long enough; ``busy``: it has something to do now. ``wanted``: its place
+        is wanted for another, and it need not have been idle for long."""
+        if self.asked is not None or self._ready_s is None:
             return False
         if busy:
             self._active_s = now_s
+        if wanted and not busy:
+            return True
+        if not self._idle_sleep_s:
+            return False
         return now_s - self._active_s >= self._idle_sleep_s

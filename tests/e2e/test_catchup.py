@@ -11,6 +11,7 @@
 | C07 | a supervisor that is killed while it catches up does it again |
 | C08 | a connection that loses events without ending is found out and caught up |
 | C09 | Slack cannot be reached for a while: the status says so, and what was written is answered after |
+| C10 | a second consumer is told by the first, and what it took is answered though newer messages came meanwhile |
 """
 
 from __future__ import annotations
@@ -216,6 +217,36 @@ async def test_c09_what_was_written_while_slack_was_out_of_reach(tmp_path: Path,
         assert await built.outcome(channel, reply) == "white_check_mark"
         assert [len(built.answers(channel, ts)) for ts in said] == [1, 1]
         assert answered(built, channel, root) == 2
+
+
+async def test_c10_a_second_consumer_is_told_and_what_it_took_is_answered(
+    tmp_path: Path, git_repo: Path
+) -> None:
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        hub = built.workspace.hub
+        opened = built.workspace.call("apps.connections.open", built.workspace.app_token)
+        stolen: list[str] = []
+        said: list[str] = []
+        async with connect(opened["url"], proxy=None) as thief:
+            stealing = asyncio.create_task(_steal(thief, stolen))
+            while len(stolen) < 2 or said[-1] in stolen:
+                acked = hub.counts.acked
+                said.append(await built.say(channel, "!ping"))
+                await built.until("it taken", _acked(built, acked))
+            # The connection is replaced, as now and then by itself, and Slack counts: one time is no proof yet.
+            hub.disconnect("warning")
+            status = await built.until_status(lambda status: status["slack"]["other_consumers"] == 1)
+            assert status["slack"]["trouble"] == ""
+            hub.disconnect("warning")
+            await built.until_status(lambda status: "1 other connection" in status["slack"]["trouble"])
+            stealing.cancel()
+            await asyncio.gather(stealing, return_exceptions=True)
+            for ts in said:
+                await built.answer(channel, ts, "pong")
+            assert "1 other connection(s) use this app's token" in built.log()
+            assert "1 other connection(s) use this app's token" in await built.run("doctor", check=False)
+        assert [len(built.answers(channel, ts)) for ts in said] == [1] * len(said)
 
 
 async def _steal(thief: ClientConnection, stolen: list[str]) -> None:

@@ -11,6 +11,7 @@
 | D07 | the store is a newer version's: refused, the channel is told, nothing is replaced |
 | D08 | the journal is lost or cut off: restored, what it lacks is fetched, everything answered once |
 | D09 | `codebutler migrate` beside a running worker is refused: one writer |
+| D10 | the journal is removed while it is in use: written again, nothing is lost, the log and `status` say so |
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import signal
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -245,6 +247,27 @@ async def test_d08_the_journal_is_restored(
         await check_answered_once(built, channel, third, "README.md")
         assert len(footers(built, channel, first)) == 1
         assert len(list(built.home.glob("journal.db.damaged-*"))) == (0 if harm is lost else 1)
+
+
+async def test_d10_the_journal_is_removed_while_it_is_in_use(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        first = await built.say(channel, "list the files")
+        await check_answered_once(built, channel, first, "README.md")
+        lost(built.home / "journal.db")
+        second = await built.say(channel, "read README.md")
+        await check_answered_once(built, channel, second, "A sample repository.")
+        words = "was removed or replaced while it was in use; it was written again"
+        await eventually(lambda: words in built.log())
+        assert words in await built.run("status")
+        assert await built.stop(signal.SIGKILL) == -signal.SIGKILL
+        await built.supervise()
+        third = await built.say(channel, "list the files")
+        await check_answered_once(built, channel, third, "README.md")
+        for ts in (first, second):
+            assert len(footers(built, channel, ts)) == 1
 
 
 async def test_d09_no_migration_beside_a_worker(tmp_path: Path, git_repo: Path) -> None:

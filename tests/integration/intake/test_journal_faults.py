@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -186,18 +187,69 @@ def test_a_write_that_the_system_refuses_is_refused_until_it_works_again(tmp_pat
     assert float(idle_cpu_s) < 0.25, "it spins while the disk is full"
 
 
-@pytest.mark.parametrize("replaced", [False, True])
-async def test_a_journal_taken_away_while_open_acknowledges_nothing(
-    tmp_path: Path, *, replaced: bool
+def removed(path: Path) -> None:
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def replaced(path: Path) -> None:
+    moved(path)
+    shutil.copy(path.with_name("elsewhere.db"), path)
+
+
+@pytest.mark.parametrize("harm", [removed, moved, replaced])
+async def test_a_journal_taken_away_while_open_is_written_again_with_all_it_held(
+    tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "journal.db"
     async with Journal.open(path, ManualClock()) as journal:
+        first = await journal.append(a_message(0), Prompt(text="x"))
+        news = asyncio.create_task(journal.news())
+        harm(path)
+        assert await journal.append(a_message(1), Prompt(text="x"))
+        assert await journal.append(a_message(0), Prompt(text="x")) is None
+        assert "was removed or replaced while it was in use" in await asyncio.wait_for(news, 10)
+        assert journal.trouble == ""
+        assert "nothing is lost" in journal.mended
+        gap = await journal.gap("C1")
+        assert gap is not None
+        assert gap.since_ts == "1700000000.000000"
+        assert first is not None
+        await journal.settle(first.seq)
+    assert numbers_in(path) == {0, 1}
+    async with Journal.open(path, ManualClock()) as again:
+        assert [entry.event for entry in await again.pending()] == [a_message(1)]
+
+
+async def test_a_journal_that_cannot_be_put_back_accepts_nothing_until_it_can(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    path = home / "journal.db"
+    async with Journal.open(path, ManualClock()) as journal:
         assert await journal.append(a_message(0), Prompt(text="x"))
-        path.rename(tmp_path / "elsewhere.db")
-        if replaced:
-            shutil.copy(tmp_path / "elsewhere.db", path)
-        with pytest.raises(StoreError, match="was removed or replaced"):
-            await journal.append(a_message(1), Prompt(text="x"))
+        removed(path)
+        home.rmdir()
+        for _ in range(2):
+            with pytest.raises(StoreError, match="no message is accepted until it can"):
+                await journal.append(a_message(1), Prompt(text="x"))
+        assert "cannot be written again" in journal.trouble
+        home.mkdir()
+        assert await journal.append(a_message(1), Prompt(text="x"))
+        assert journal.trouble == ""
+    assert numbers_in(path) == {0, 1}
+
+
+async def test_a_journal_nobody_writes_to_is_missed_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with Journal.open(path, ManualClock(), look_every_s=0.01) as journal:
+        assert await journal.append(a_message(0), Prompt(text="x"))
+        removed(path)
+        assert "was removed" in await asyncio.wait_for(journal.news(), 10)
+        assert numbers_in(path) == {0}
 
 
 async def test_no_file_descriptors_left_is_survived(tmp_path: Path) -> None:

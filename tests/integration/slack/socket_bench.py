@@ -33,7 +33,7 @@ FAST = SocketTiming(
 class Bench:
     """A client on a scripted server, and what it took in."""
 
-    def __init__(self, server: SocketServer) -> None:
+    def __init__(self, server: SocketServer, timing: SocketTiming = FAST) -> None:
         self.server = server
         self.seen: list[str] = []
         self.states: list[SocketStatus] = []
@@ -42,7 +42,7 @@ class Bench:
         self.gate.set()
         self._news = asyncio.Event()
         self.client = SocketModeClient(
-            server.open, self._handle, SystemClock(), Random(1), self._told, timing=FAST
+            server.open, self._handle, SystemClock(), Random(1), self._told, timing=timing
         )
 
     async def _handle(self, envelope: Envelope) -> dict[str, Any] | None:
@@ -66,9 +66,9 @@ class Bench:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[Bench, asyncio.Task[None]]]:
+async def running(timing: SocketTiming = FAST) -> AsyncIterator[tuple[Bench, asyncio.Task[None]]]:
     async with SocketServer() as server:
-        bench = Bench(server)
+        bench = Bench(server, timing)
         run = asyncio.create_task(bench.client.run())
         try:
             yield bench, run

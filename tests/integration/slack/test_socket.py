@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from codebutler.clock import ManualClock, SystemClock, settle
 from codebutler.slack.socket import SocketModeClient
 from codebutler.slack.wire import SocketTiming
 from tests.integration.slack.server import SocketServer
-from tests.integration.slack.socket_bench import Bench, first, running
+from tests.integration.slack.socket_bench import FAST, Bench, first, running
 
 
 async def test_acknowledges_after_the_handler_and_in_order_of_arrival() -> None:
@@ -134,13 +135,63 @@ async def test_stop_finishes_what_is_in_hand() -> None:
         assert bench.client.status.connections == 0
 
 
-async def test_second_consumer_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    async with running() as (bench, _run):
-        peer = await bench.server.peer()
-        await peer.hello(3)
-        await bench.client.wait_connected()
-        assert bench.client.status.other_consumers == 2
-        assert "another process may take events away" in caplog.text
+COUNTING = replace(FAST, count_s=0.05, recount_s=0.05)
+"""Counts again and again."""
+
+
+async def test_a_second_consumer_that_comes_later_is_told_by_the_first_and_forgotten_when_it_goes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(COUNTING) as (bench, _run):
+        peer = await first(bench)
+        assert bench.client.status.trouble == ""
+        counting = await bench.server.peer()
+        await counting.hello(3)  # the first one, this one and a stranger's
+        once_more = await bench.server.peer()
+        assert bench.client.status.other_consumers == 1
+        assert bench.client.status.trouble == ""
+        await once_more.hello(4)
+        last = await bench.server.peer()
+        assert "1 other connection(s) use this app's token" in bench.client.status.trouble
+        assert bench.client.status.state == "connected"
+        assert caplog.text.count("other connection(s)") == 1
+        await peer.event("over the first")
+        await peer.acked("over the first")
+        await last.hello(4)
+        await bench.server.peer()
+        assert bench.client.status.trouble == ""
+        assert "nobody else uses this app's token any more" in caplog.text
+        assert bench.client.status.reconnects == 0
+        # Told when it is found and when it has gone, so that what it took is looked for.
+        assert [bool(status.trouble) for status in bench.states] == [False, True, False]
+
+
+async def test_a_connection_of_ours_that_slack_still_counts_is_no_second_consumer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running(COUNTING) as (bench, _run):
+        peer = await first(bench)
+        peer.connection.transport.abort()
+        again = await bench.server.peer()
+        await again.hello(2)
+        counting = await bench.server.peer()
+        await counting.hello(2)
+        await bench.server.peer()
+        assert bench.client.status.trouble == ""
+        assert bench.client.status.other_consumers == 0
+        assert "other connection(s)" not in caplog.text
+
+
+async def test_a_count_that_fails_leaves_the_connection_at_work() -> None:
+    async with running(COUNTING) as (bench, _run):
+        peer = await first(bench)
+        for _ in range(2):
+            await (await bench.server.peer()).connection.close()
+        await bench.server.peer()
+        await peer.event("still here")
+        await peer.acked("still here")
+        assert [status.state for status in bench.states] == ["connected"]
 
 
 async def test_ticket_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:

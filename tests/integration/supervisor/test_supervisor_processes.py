@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -273,3 +274,37 @@ async def test_a_killed_fork_server_takes_its_workers_along_and_both_come_back(
         await home.services.until(lambda: "fork_server" in home.services.log_text("shop"))
         assert "xoxb-not-for-workers" not in home.services.log_text("shop")
         assert home.pid() != first
+
+
+@contextmanager
+def no_more_than(spare: int) -> Iterator[None]:
+    """So many files can be opened and no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        with suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        for descriptor in opened[-spare:]:
+            os.close(descriptor)
+        del opened[-spare:]
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+async def test_a_start_without_files_costs_that_start_and_nobody_else(fork_server: ForkServer) -> None:
+    async with house(fork_server) as home:
+        home.supervisor.add(repo("first", "C01"))
+        await started(home)
+        pid = home.pid("first")
+        for spare in range(1, 24):
+            with no_more_than(spare), pytest.raises(OSError, match="Too many open files"):
+                await fork_server.spawn("none")
+        home.supervisor.add(repo("second", "C02"))
+        await started(home)
+        assert (home.state("first"), home.state("second")) == ("running", "running")
+        assert home.pid("first") == pid

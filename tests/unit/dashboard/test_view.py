@@ -215,3 +215,14 @@ def test_a_wish_is_for_lines_of_a_repository_from_a_level() -> None:
     assert not Wish(level="warn").wants(line("INF"))
     assert Wish(level="error", repo="shop").wants(line("ERR", "shop"))
     assert not Wish(level="error", repo="shop").wants(line("ERR"))
+
+
+def test_what_the_supervisor_and_its_journal_say_of_themselves_is_out_of_order() -> None:
+    told = facts()
+    status: dict[str, Any] = {
+        **told.status,
+        "supervisor": {**told.status["supervisor"], "trouble": "little room"},
+        "journal": {"pending": 0, "trouble": "removed"},
+    }
+    page = page_of(replace(told, status=status))
+    assert [trouble.text for trouble in page.troubles] == ["Supervisor: little room", "Journal: removed"]

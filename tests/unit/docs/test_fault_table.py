@@ -1,4 +1,4 @@
-"""The table of faults names proofs that exist, for each of the battery's thirty-two."""
+"""The table of faults names proofs that exist, for each of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ SUITES = {
     "D": "test_disk.py",
     "H": "test_hygiene.py",
     "K": "test_clocks.py",
+    "N": "test_many.py",
     "S": "test_service.py",
 }
 
@@ -22,7 +23,8 @@ def test_every_fault_is_injected_by_tests_that_exist() -> None:
     for letter, suite in SUITES.items():
         assert f"{letter} `{suite}`" in page
     rows = dict(re.findall(r"^\| (F\d+) \|.*\| ([^|]*) \|$", page, re.MULTILINE))
-    assert list(rows) == [f"F{number}" for number in range(1, 33)]
+    assert len(rows) >= 32
+    assert list(rows) == [f"F{number}" for number in range(1, len(rows) + 1)]
     suites = list(ROOT.glob("tests/**/test_*.py"))
     tests = {name for suite in suites for name in re.findall(r"def (test_\w+)\(", suite.read_text())}
     files = {suite.name for suite in suites}
@@ -45,7 +47,7 @@ def test_every_fault_is_injected_by_tests_that_exist() -> None:
 
 def _cases(row: str) -> set[str]:
     """The numbered cases of a row, with those between the ends of a range."""
-    found = set(re.findall(r"\b([EBCDHKS]\d\d)\b", row))
-    for letter, first, last in re.findall(r"\b([EBCDHKS])(\d\d) to \1(\d\d)\b", row):
+    found = set(re.findall(r"\b([EBCDHKNS]\d\d)\b", row))
+    for letter, first, last in re.findall(r"\b([EBCDHKNS])(\d\d) to \1(\d\d)\b", row):
         found |= {f"{letter}{number:02}" for number in range(int(first), int(last) + 1)}
     return found

@@ -41,6 +41,7 @@ def test_the_unit_is_restarted_when_it_fails_or_hangs_but_not_for_its_configurat
     assert unit["KillMode"] == "mixed"
     assert unit["OOMPolicy"] == "continue"
     assert unit["Delegate"] == "yes"
+    assert unit["LimitNOFILE"] == "1024:524288"
 
 
 def test_nothing_in_a_path_is_taken_for_more_than_text() -> None:

@@ -21,7 +21,7 @@ POLICY = Policy()
 
 
 def die(
-    record: Record, now_s: float, *, lived_s: float = 0, code: int = 1, chance: float = 0.5
+    record: Record, now_s: float, *, lived_s: float = 0, code: int | None = 1, chance: float = 0.5
 ) -> tuple[Record, Verdict]:
     return after_death(POLICY, record, now_s=now_s, lived_s=lived_s, exit_code=code, rng=lambda: chance)
 
@@ -49,6 +49,17 @@ def test_the_fifth_death_within_ten_minutes_quarantines_and_is_news_once() -> No
         Quarantine(600, news=False),
         Quarantine(600, news=False),
     ]
+
+
+def test_a_start_for_which_there_was_no_room_is_no_death() -> None:
+    record = Record()
+    verdicts = []
+    for second in range(20):
+        record, verdict = die(record, float(second), code=None, chance=1.0)
+        verdicts.append(verdict)
+    assert verdicts[:3] == [Again(2), Again(4), Again(8)]
+    assert verdicts[-1] == Again(60)
+    assert not record.deaths
 
 
 def test_what_the_disk_ended_is_tried_again_within_a_minute() -> None:

@@ -73,3 +73,11 @@ def test_who_ends_does_not_go_to_sleep_besides() -> None:
 def test_it_lives_from_when_it_is_ready() -> None:
     assert begun().lived_s(200) == 0
     assert running().lived_s(200) == 90
+
+
+def test_who_has_nothing_to_do_makes_room_at_once_where_it_is_wanted() -> None:
+    for vitals in (running(), running(idle_sleep_s=60)):
+        assert not vitals.may_sleep(111, busy=False)
+        assert not vitals.may_sleep(111, busy=True, wanted=True)
+        assert vitals.may_sleep(111, busy=False, wanted=True)
+    assert not begun().may_sleep(111, busy=False, wanted=True)
