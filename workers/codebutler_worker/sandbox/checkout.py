@@ -85,8 +85,9 @@ class Checkout:
         return frozenset((*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed)))
 
 
-def inspect_checkout(workdir: Path) -> Checkout:
+def inspect_checkout(workdir: Path, *, filling: bool = False) -> Checkout:
     """Look at ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be fixed.
+    ``filling``: see SandboxPolicy.
 
     Raises SandboxUnavailableError if it cannot be walled in.
     """
@@ -97,7 +98,7 @@ def inspect_checkout(workdir: Path) -> Checkout:
         pinned, fixed, closed = _git(workdir)
         private, shared = _private(workdir)
         index = _git_directory_of(workdir) / "index" if pinned else None
-        own = _pointed(workdir, (*fixed, *closed), *pinned[:1])
+        own = () if filling else _pointed(workdir, (*fixed, *closed), *pinned[:1])
         sockets = sockets_in((workdir, *pinned[:1]), shared, hidden=workdir / PRIVATE)
     except UnsafePathError as error:
         raise SandboxUnavailableError(

@@ -16,6 +16,7 @@ from codebutler_worker.sandbox import gitconfig
 from codebutler_worker.sandbox.destinations import make_directory, read_regular, status_beneath
 
 CONFIG_BYTES = 2**20
+FILES_AT_MOST = 200
 DIRECTORIES = ("core.hookspath", "init.templatedir")
 HUSKY = "_"
 """husky has git look for hooks in `.husky/_`, which run the ones in `.husky`."""
@@ -64,6 +65,10 @@ class Pointed:
         if file in self._read:
             return
         self._read.add(file)
+        if len(self._read) > FILES_AT_MOST:
+            raise SandboxUnavailableError(
+                f"git's configuration includes more than {FILES_AT_MOST} files: {file}"
+            )
         try:
             text = self._text(file)
             found = [Setting(file, key, value) for key, value in gitconfig.settings(text)]
@@ -87,8 +92,8 @@ class Pointed:
         try:
             if area is not None:
                 return read_regular(area, str(file.relative_to(area)), CONFIG_BYTES).decode(errors="replace")
-            real = file.resolve()
-            return read_regular(Path("/"), str(real).lstrip("/"), CONFIG_BYTES).decode(errors="replace")
+            real = os.path.realpath(file)
+            return read_regular(Path("/"), real.lstrip("/"), CONFIG_BYTES).decode(errors="replace")
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return ""
 
