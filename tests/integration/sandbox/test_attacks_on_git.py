@@ -171,13 +171,37 @@ async def test_a30_a_worktrees_own_configuration_counts_too(attacker: Attacker) 
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("core.pager", "$HOME/bin/pager"),
+        ("core.editor", "TERM=x/y vim"),
+        ("core.sshCommand", "ssh -o ControlPath=~/.ssh/%C"),
+        ("filter.lfs.clean", "git-lfs clean -- %f"),
+        ("alias.x", "!rm -rf ./build > out/log 2>&1; cat linked/y README.md/z"),
+        ("alias.x", "log -- src/gone"),
+        ("diff.x.command", "x" * 300),
+        ("remote.origin.url", "./gone"),
+        ("branch.a/b.merge", "refs/heads/a/b"),
+        ("credential.https://github.com.helper", "!/usr/bin/gh auth git-credential"),
+    ],
+)
+async def test_everyday_configuration_stops_nobody(attacker: Attacker, key: str, value: str) -> None:
+    (attacker.repo / "linked").symlink_to("src")
+    configure(attacker, (key, value))
+    assert inspect_checkout(attacker.repo).pointed == ()
+
+
+@pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("core.hooksPath", ".", "where agents work"),
         ("core.hooksPath", ".git", "where agents work"),
         ("core.hooksPath", ".codebutler/files/hooks", "where agents work"),
         ("core.fsmonitor", "tools/gone", "which is not there"),
+        ("core.fsmonitor", "README.md/gone", "which is not there"),
+        ("alias.x", "!f() { ./gone; }; f", "which is not there"),
         ("core.hooksPath", "linked/hooks", "symbolic link"),
+        ("core.hooksPath", "README.md/hooks", "cannot be used as a directory"),
         ("include.path", "../gone", "which is not there"),
     ],
 )

@@ -91,6 +91,8 @@ def test_what_is_more_configuration() -> None:
         ("tools/clean %f", [("tools/clean", True), ("%f", False)]),
         ("!cd x && ./go; 'a b'/c", [("cd", True), ("x", False), ("./go", True), ("a b/c", True)]),
         ("it's", [("it's", True)]),
+        ("A=b/c d/e > f/g", [("b/c", False), ("d/e", True), ("f/g", False)]),
+        ("!f() { ./x; }; f", [("f", True), ("./x", True), ("}", True), ("f", True)]),
         (
             "python -u x.py # y",
             [("python", True), ("-u", False), ("x.py", False), ("#", False), ("y", False)],

@@ -19,6 +19,8 @@ _PROGRAM = re.compile(
     r"|fsmonitor|uploadpack|receivepack|difffilter)$|^pager\.|tool\..*\.path$"
 )
 _SEPARATORS = frozenset("();<>|&\n")
+_KEYWORDS = frozenset({"{", "!", "if", "then", "else", "while", "do", "exec", "env"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class MalformedError(ValueError):
@@ -93,6 +95,10 @@ def words(value: str) -> Iterator[tuple[str, bool]]:
     first = True
     for word in found:
         if set(word) <= _SEPARATORS:
+            first = not {"<", ">"} & set(word)
+        elif first and (assigned := _ASSIGNMENT.match(word)):
+            yield word[assigned.end() :], False
+        elif word in _KEYWORDS:
             first = True
         else:
             yield word, first

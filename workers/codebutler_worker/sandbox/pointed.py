@@ -13,7 +13,12 @@ from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import gitconfig
-from codebutler_worker.sandbox.destinations import make_directory, read_regular, status_beneath
+from codebutler_worker.sandbox.destinations import (
+    UnsafePathError,
+    make_directory,
+    read_regular,
+    status_beneath,
+)
 
 CONFIG_BYTES = 2**20
 FILES_AT_MOST = 200
@@ -106,26 +111,46 @@ class Pointed:
             raise SandboxUnavailableError(_said(TOO_WIDE, setting, path))
         if self._hidden(setting, path):
             return
-        for step in (*reversed(path.relative_to(area).parents[:-1]), path.relative_to(area)):
-            if status_beneath(area, str(step)) is None:
-                make_directory(area / step.parent, step.name, 0o755)
+        found = self._made(setting, area, path)
         self.fixed.add(path)
-        for entry in sorted(path.iterdir()):
+        for entry in found:
             if entry.is_symlink():
                 self._pin(setting, Path(os.path.realpath(entry)), required=True)
 
+    def _made(self, setting: Setting, area: Path, path: Path) -> list[Path]:
+        """What is in the directory, which is made if it is not there."""
+        try:
+            for step in (*reversed(path.relative_to(area).parents[:-1]), path.relative_to(area)):
+                if status_beneath(area, str(step)) is None:
+                    make_directory(area / step.parent, step.name, 0o755)
+            return sorted(path.iterdir())
+        except UnsafePathError:
+            raise
+        except OSError as error:
+            told = f"cannot be used as a directory ({error.strerror})"
+            raise SandboxUnavailableError(f"{path}, {setting.key} in {setting.file}, {told}") from error
+
     def _program(self, setting: Setting, base: Path | None) -> None:
         for word, first in gitconfig.words(setting.value):
-            if word.startswith("-") or (first and "/" not in word):
+            named = word.partition("=")[2] if word.startswith("-") else word
+            # What a shell makes of a variable, nobody knows here.
+            if not named or (first and "/" not in named) or "$" in named or "`" in named:
                 continue
-            if (path := self._located(word, base)) is not None:
-                self._pin(setting, path, required=first or word.startswith(("./", "/", "~/")))
+            if (path := self._located(named, base)) is not None:
+                self._pin(setting, path, required=first)
 
     def _pin(self, setting: Setting, path: Path, *, required: bool) -> None:
-        """``path`` is one file. Missing, it could be made."""
+        """``path`` is one file. Missing, it could be made; what goes through a link could be made another one."""
         if (area := self._area(path)) is None or path == area or self._hidden(setting, path):
             return
-        found = status_beneath(area, str(path.relative_to(area)))
+        try:
+            found = status_beneath(area, str(path.relative_to(area)))
+        except UnsafePathError:
+            if required or path.is_file():
+                raise
+            return
+        except OSError:  # a file on the way, or a name that can be none
+            found = None
         if found is None and required:
             raise SandboxUnavailableError(_said(MISSING, setting, path))
         if found is not None and stat.S_ISREG(found.st_mode):
