@@ -11,7 +11,8 @@ import msgspec
 
 from codebutler.config.explain import explain, shown_key
 from codebutler.config.merge import leaves
-from codebutler.config.schema import Config
+from codebutler.config.schema import AuthorizationSection, Config
+from codebutler.config.shells import pattern_fault
 from codebutler.config.zones import zone_of
 from codebutler.errors import ConfigError, LegacyConfigError
 
@@ -115,12 +116,11 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
         yield "slack.botToken", fault
     if slack.app_token and (fault := app_token_fault(slack.app_token)):
         yield "slack.appToken", fault
+    usual = AuthorizationSection().blocklist
     for name in ("blocklist", "allowlist"):
         for index, pattern in enumerate(getattr(config.authorization, name)):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                yield f"authorization.{name}[{index}]", f"expected a regular expression ({error.msg})"
+            if pattern not in usual and (fault := pattern_fault(pattern)):
+                yield f"authorization.{name}[{index}]", fault
     try:
         zone_of(config.budget.timezone or "UTC")
     except ValueError as error:

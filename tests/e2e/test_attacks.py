@@ -15,6 +15,7 @@
 | A11 | garbage on the control socket |
 | A12 | the workspace's endpoints from another site, another name, without a token |
 | A13 | files of ours that others could read |
+| A14 | hooks in the work tree (husky), written by an agent for the owner's next commit |
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -371,3 +373,38 @@ def button(built: House, channel: str, ts: str) -> dict[str, str] | None:
                 if element.get("action_id") == "codebutler.stop":
                     return {"message_ts": message["ts"], "value": element["value"]}
     return None
+
+
+def owners_git(repo: Path, *words: str) -> None:
+    own = ("-c", "safe.directory=*", "-c", "user.name=o", "-c", "user.email=o@example.org")
+    subprocess.run(("git", *own, *words), cwd=repo, check=True)
+
+
+async def test_a14_hooks_in_the_work_tree_run_nothing_of_an_agents(tmp_path: Path, git_repo: Path) -> None:
+    """Husky's layout; the owner's hook runs, and the agent goes on working and committing."""
+    hooks = git_repo / ".husky" / "_"
+    hooks.mkdir(parents=True)
+    (hooks / "pre-commit").write_text('#!/bin/sh\nsh -e "$(dirname "$0")/../pre-commit"\n')
+    (hooks / "pre-commit").chmod(0o755)
+    (hooks.parent / "pre-commit").write_text("touch checked\n")
+    owners_git(git_repo, "config", "core.hooksPath", ".husky/_")
+    async with house(tmp_path, "sample") as built:
+        channel = await served(built, git_repo)
+        told = json.loads(await built.run("doctor", "--json"))
+        assert any(
+            each["subject"] == "sample" and ".husky: read-only for agents" in each["text"]
+            for each in told["findings"]
+        ), told
+        await built.supervise()
+        for place in (".husky/pre-commit", ".husky/_/pre-commit", ".husky/_/commit-msg"):
+            ts = built.workspace.say(channel, f"run: echo touch pwned >> {place}")
+            await built.answer(channel, ts, "Read-only file system")
+        ts = built.workspace.say(
+            channel,
+            "run: echo x > new && git add new && git -c user.name=a -c user.email=a@x.org commit -qm new && ls",
+        )
+        await built.answer(channel, ts, "checked")
+    (git_repo / "checked").unlink()
+    owners_git(git_repo, "commit", "-q", "--allow-empty", "-m", "the owner's")
+    assert (git_repo / "checked").exists()
+    assert not (git_repo / "pwned").exists()

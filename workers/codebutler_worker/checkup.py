@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +33,7 @@ from codebutler_worker.egress.trial import try_way_out
 from codebutler_worker.memory.endpoint import memory_finding
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
+from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.limits import Limiter, Limits
 from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.sandbox.port import Lasting, Sandbox
@@ -119,6 +120,8 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
         )
     else:
         yield walls_finding(sandbox.name)
+        for found in await asyncio.to_thread(_checkouts, checkup.group):
+            yield found
     if section.readable:
         yield _readable(section)
     for found in served_findings(sandbox.name, checkup.group, home):
@@ -131,6 +134,32 @@ async def _walls(settings: RepoSettings, checkup: Checkup, home: Path) -> AsyncI
     if isinstance(sandbox, BwrapSandbox):
         yield _filter(sandbox)
     yield await _network(sandbox, section)
+
+
+def _checkouts(group: Sequence[RepoSettings]) -> list[Finding]:
+    """Which repositories cannot be walled in, and in which git's configuration points into the work tree."""
+    found = []
+    for each in group:
+        root = Path(each.path)
+        if not each.path or not root.is_dir():
+            continue
+        try:
+            checkout = inspect_checkout(root)
+        except SandboxUnavailableError as error:
+            found.append(fail("sandbox", each.name, str(error)))
+            continue
+        if checkout.pointed:
+            names = ", ".join(
+                str(path.relative_to(root)) for path in checkout.pointed if path.is_relative_to(root)
+            )
+            told = f"git's configuration runs or reads {names or 'files in .git'}: read-only for agents; "
+            found.append(
+                ok("sandbox", each.name, f"{told}what that calls in the work tree, agents can change")
+            )
+        for path in checkout.sockets:
+            told = f"{path} is a socket of a program of yours: agents cannot reach it"
+            found.append(ok("sandbox", each.name, told))
+    return found
 
 
 def _readable(section: SandboxSection) -> Finding:

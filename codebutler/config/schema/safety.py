@@ -41,14 +41,14 @@ class AuthorizationRule(Section, frozen=True):
 
 
 class AuthorizationSection(Section, frozen=True):
-    """Who may use which agents, and patterns tried on what a shell is given: what fits ``blocklist`` is refused, and if
-    there is an ``allowlist``, what does not fit that."""
+    """Who may use which agents, and RE2 patterns tried on what a shell is given: what fits ``blocklist`` is refused,
+    and if there is an ``allowlist``, what does not fit that."""
 
     rules: tuple[AuthorizationRule, ...] = ()
     blocklist: tuple[str, ...] = (
-        r"\brm\s+(-\S+\s+)*-(?=[a-z]*[rR])[a-zA-Z]+\s+(-\S+\s+)*(/|~|\$HOME)/?\*?(\s|$)",
+        r"\brm\s+(-\S+\s+)*-[a-z]*[rR][a-zA-Z]*\s+(-\S+\s+)*(/|~|\$HOME)/?\*?(\s|$)",
         r"\bmkfs(\.\w+)?\b",
-        r"\bdd\b.*\bof=/dev/(?!null\b|stdout\b)",
+        r"\bdd\b.*\bof=/dev/([^ns]|n[^u]|s[^t]|st[^d]|std[^o]|(null|stdout)\w)",
         r":\(\)\s*\{.*\};\s*:",
         r"(^|[;&|(]|\bsudo|\bsystemctl)\s*(shutdown|reboot|halt|poweroff)\b",
         r">\s*/dev/(sd|nvme|vd)",

@@ -51,6 +51,18 @@ MALFORMED = (
     b"GET /api/x HTTP/1.1\r\nA: " + b"b" * 70_000 + b"\r\n\r\n",
     b"GET /api/x HTTP/1.1\r\n" + b"A: b\r\n" * 12_000 + b"\r\n",
 )
+SECOND = b"GET /secret HTTP/1.1\r\nHost: x\r\n\r\n"
+BESIDE = (
+    b"GET /api/x HTTP/1.1\r\n" + OURS + b"\r\n" + SECOND,
+    b"GET /api/x HTTP/1.0\r\nConnection: keep-alive\r\n" + OURS + b"\r\n" + SECOND,
+    b"GET /api/x HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n" + OURS + b"\r\n" + SECOND,
+    b"GET /api/x HTTP/1.1\r\nConnection: content-length\r\nContent-Length: 3\r\n" + OURS + b"\r\nabc" + SECOND,
+    b"POST /api/x HTTP/1.1\r\nContent-Length: 3\r\n" + OURS + b"\r\nabc" + SECOND,
+    b"POST /api/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + OURS + b"\r\n0\r\n\r\n" + SECOND,
+    b"POST /api/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + OURS + b"\r\n3;a=\"b;\r\nabc\r\n0;\r\n\r\n" + SECOND,
+    b"POST /api/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + OURS + b"\r\n0\r\nContent-Length: 99\r\n\r\n" + SECOND,
+    b"GET http://docs.example.org/api/x HTTP/1.1\r\nHost: evil.example\r\nHost: other\r\n\r\n" + SECOND,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -63,7 +75,7 @@ async def seen() -> list[str]:
 async def way(seen: list[str]) -> AsyncIterator[Way]:
     async def answer(request: web.Request) -> web.Response:
         seen.append(request.path_qs)
-        return web.Response(text="well")
+        return web.Response(text="well", headers={"X-Host": request.host})
 
     async def resolve(_host: str, _port: int) -> tuple[str, ...]:
         return ("93.184.216.34",)
@@ -110,3 +122,31 @@ async def test_what_is_malformed_reaches_nobody_and_is_no_surprise(
     assert seen == ["/api/x"]
     assert surprises == []
     record_property("attacks", len(MALFORMED))
+
+
+async def test_what_is_said_after_a_request_reaches_nobody(
+    way: Way, seen: list[str], record_property: Any
+) -> None:
+    for request in BESIDE:
+        answer = await ask(way, request)
+        assert answer.endswith(b"well"), request
+        assert answer.count(b"HTTP/1.1 200") == 1
+        assert b"evil.example" not in answer
+    assert seen == ["/api/x"] * len(BESIDE)
+    record_property("attacks", len(BESIDE))
+
+
+async def test_a_tunnel_has_no_body_and_leads_where_it_names(way: Way, seen: list[str]) -> None:
+    head = b"CONNECT docs.example.org:443 HTTP/1.1\r\nHost: evil.example:443\r\nContent-Length: 4\r\n\r\n"
+    answer = await ask(way, head + b"GET /a HTTP/1.1\r\nHost: docs.example.org\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK")
+    assert seen == ["/a"]
+    for target in (
+        "http://docs.example.org:443/",
+        "docs.example.org:443/x",
+        "x@docs.example.org:443",
+        ":443",
+    ):
+        answer = await ask(way, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 4"), target
+    assert seen == ["/a"]

@@ -218,3 +218,27 @@ async def test_what_runs_in_another_thread_is_not_disturbed(
         assert await worktrees.tidy(ONE) == ""
         await asyncio.to_thread((two / "go").write_text, "alive")
         assert await running == "alive"
+
+
+async def test_hooks_and_scripts_that_git_tracks_are_filled_in_and_then_stay(
+    repo: Path, sandbox: Sandbox, worktrees: Worktrees, tmp_path: Path
+) -> None:
+    (repo / ".husky").mkdir()
+    (repo / "tools").mkdir()
+    (repo / ".husky" / "pre-commit").write_text("exit 0\n")
+    (repo / "tools" / "clean").write_text("cat\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "hooks")
+    git(repo, "config", "core.hooksPath", ".husky")
+    git(repo, "config", "filter.x.clean", "tools/clean %f")
+    tree = await worktrees.ensure(ONE, TASK)
+    assert (tree / ".husky" / "pre-commit").read_text() == "exit 0\n"
+    home = tmp_path / "home"
+    if sandbox.name != "none":
+        for place in (".husky/pre-commit", ".husky/commit-msg", "tools/clean"):
+            with pytest.raises(GitError, match="Read-only"):
+                await inside(sandbox, tree, home, f"echo evil >> {place}")
+    assert (
+        await inside(sandbox, tree, home, "echo two > a.txt; git commit -qam two; git status --short") == ""
+    )
+    assert git(repo, "log", "-1", "--format=%s", branch(repo)) == "two\n"

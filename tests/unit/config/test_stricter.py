@@ -217,12 +217,12 @@ def test_what_limits_are_without_a_word_is_what_they_are() -> None:
         )
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)(a|a)", "a*a*", r"(?=x)", r"a{9}b{9}"])
+@pytest.mark.parametrize("pattern", ["a{9}", ".{1000}x", "(a|b)*" * 40])
 def test_a_strangers_pattern_that_may_take_for_ever_is_not_tried(pattern: str) -> None:
     claimed = {"authorization": {"blocklist": [pattern], "allowlist": [pattern]}}
     result = typed(stricter(whole({}), whole(claimed)))
     assert pattern not in result.authorization.blocklist
-    assert result.authorization.allowlist == (r"(?!)",)
+    assert result.authorization.allowlist == (r"[^\s\S]",)
 
 
 def test_a_list_of_hosts_narrows_an_open_network() -> None:

@@ -207,7 +207,10 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
     assert authorise(with_python, ask_of(event, Prompt(text="rm -rf /"), "claude")).allowed
 
 
-@pytest.mark.parametrize("hostile", ["rm -" + "r" * 1900, "dd " * 600, ":(){" * 450, "rm " * 13_000])
+@pytest.mark.parametrize(
+    "hostile",
+    ["rm -" + "r" * 1900, "dd " * 600, ":(){" * 450, "rm " * 13_000, "-rm " * 499, "rm -r " * 300],
+)
 def test_judging_a_command_takes_little_time(hostile: str) -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
     started_s = time.monotonic()

@@ -15,11 +15,15 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
     O_PATH,
     UnsafePathError,
+    make_directory,
     open_beneath,
     read_regular,
     status_beneath,
 )
 from codebutler_worker.sandbox.gitlinks import refuse_links
+from codebutler_worker.sandbox.person import home_of_agents
+from codebutler_worker.sandbox.pointed import Pointed
+from codebutler_worker.sandbox.sockets import sockets_in
 
 PRIVATE = ".codebutler"
 SHARED = ("files", "images")
@@ -35,7 +39,8 @@ class Checkout:
     ``pinned`` are bound onto themselves, so that they cannot be renamed away; ``fixed`` are read-only; ``closed`` are
     directories in which nothing can be made or taken away, but what is pinned there can be written. ``private`` is
     hidden but for ``shared``. ``shared_git``: git gives what it makes to a group (core.sharedRepository). ``index``:
-    where git's index is or will be, None without git.
+    where git's index is or will be, None without git. ``pointed``: what of ``fixed`` is git's because its configuration
+    says so. ``sockets``: of programs outside, to be covered; they may go at any time.
 
     Whatever is named here is named for every program in the directory, also while another one is started: else the
     first could put a link into its place between our look and the mount.
@@ -50,11 +55,20 @@ class Checkout:
     shared: tuple[Path, ...] = ()
     shared_git: bool = False
     index: Path | None = None
+    pointed: tuple[Path, ...] = ()
+    sockets: tuple[Path, ...] = ()
 
     @property
     def hides_tracked(self) -> bool:
         """Whether what is hidden may be something that git tracks: then it is a place to write in."""
         return self.private is not None and self.index is not None
+
+    @property
+    def ways(self) -> tuple[Path, ...]:
+        """The directories of ``sockets``, to be bound onto themselves: so none is moved to where nobody looks."""
+        named = {self.root, *self.pinned, *self.shared, self.private}
+        read_only = (*self.fixed, *self.closed)
+        return tuple(sorted(_between(self.sockets, (self.root, *self.pinned[:1]), read_only) - named))
 
     @property
     def lasting(self) -> frozenset[Path]:
@@ -71,8 +85,9 @@ class Checkout:
         return frozenset((*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed)))
 
 
-def inspect_checkout(workdir: Path) -> Checkout:
+def inspect_checkout(workdir: Path, *, filling: bool = False) -> Checkout:
     """Look at ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be fixed.
+    ``filling``: see SandboxPolicy.
 
     Raises SandboxUnavailableError if it cannot be walled in.
     """
@@ -81,8 +96,10 @@ def inspect_checkout(workdir: Path) -> Checkout:
     owner = workdir.stat()
     try:
         pinned, fixed, closed = _git(workdir)
-        index = _git_directory_of(workdir) / "index" if pinned else None
         private, shared = _private(workdir)
+        index = _git_directory_of(workdir) / "index" if pinned else None
+        own = () if filling else _pointed(workdir, (*fixed, *closed), *pinned[:1])
+        sockets = sockets_in((workdir, *pinned[:1]), shared, hidden=workdir / PRIVATE)
     except UnsafePathError as error:
         raise SandboxUnavailableError(
             f"{error.filename} in {workdir}: {error.strerror}; remove it or make it a real directory"
@@ -90,14 +107,40 @@ def inspect_checkout(workdir: Path) -> Checkout:
     return Checkout(
         root=workdir,
         owner=Owner.of(owner),
-        pinned=pinned,
-        fixed=fixed,
+        pinned=(
+            *pinned,
+            *sorted(_between(own, (workdir, *pinned[:1]), (*fixed, *closed, *own)) - {workdir, *pinned}),
+        ),
+        fixed=(*fixed, *own),
         closed=closed,
         private=private,
         shared=shared,
         shared_git=any(path.stat().st_mode & stat.S_ISGID for path in pinned[:1]),
         index=index,
+        pointed=own,
+        sockets=sockets,
     )
+
+
+def _pointed(root: Path, fixed: Paths, git: Path | None = None) -> Paths:
+    """What the configuration of git leads to and is not ``fixed`` yet; nothing without git."""
+    if git is None:
+        return ()
+    found = Pointed(root, git, home_of_agents(root, Path.home()), root / PRIVATE)
+    found.read_all()
+    return tuple(sorted(path for path in found.fixed if not any(path.is_relative_to(one) for one in fixed)))
+
+
+def _between(paths: Paths, areas: Paths, read_only: Paths) -> set[Path]:
+    """The directories on the way to ``paths`` that can be renamed: those in a read-only one cannot, and bound onto
+    themselves they could be written."""
+    return {
+        parent
+        for path in paths
+        for parent in path.parents
+        if any(parent.is_relative_to(area) for area in areas)
+        and not any(parent.is_relative_to(one) for one in read_only)
+    }
 
 
 def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
@@ -105,7 +148,7 @@ def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
         if status_beneath(root, ".git") is None:
             return None, ()
         # In a repository without one the agent could make it, with a configuration and a store of its own.
-        _make_directory(root, PRIVATE, 0o700)
+        make_directory(root, PRIVATE, 0o700)
     _require_directory(root, PRIVATE)
     shared = [name for name in SHARED if status_beneath(root, f"{PRIVATE}/{name}")]
     for name in shared:
@@ -151,22 +194,11 @@ def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[st
     nothing: git reads a ``config.worktree`` only where the configuration says so."""
     for name in directories:
         if status_beneath(root, name) is None:
-            _make_directory(root, name, 0o755)
+            make_directory(root, name, 0o755)
         _require_directory(root, name)
     for name in files:
         if status_beneath(root, name) is None:
             _make_file(root, name)
-
-
-def _make_directory(root: Path, name: str, mode: int) -> None:
-    """An empty directory that belongs to whom ``root`` belongs."""
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        owner = os.fstat(directory)
-        os.mkdir(name, mode, dir_fd=directory)
-        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=directory, follow_symlinks=False)
-    finally:
-        os.close(directory)
 
 
 def _make_file(root: Path, name: str) -> None:

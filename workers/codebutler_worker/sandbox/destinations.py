@@ -67,6 +67,17 @@ def make_beneath(root: Path, relative: str, *names: str) -> int:
     return at
 
 
+def make_directory(root: Path, name: str, mode: int) -> None:
+    """An empty directory that belongs to whom ``root`` belongs. Raises OSError as mkdir(2)."""
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        owner = os.fstat(directory)
+        os.mkdir(name, mode, dir_fd=directory)
+        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=directory, follow_symlinks=False)
+    finally:
+        os.close(directory)
+
+
 def remove_old(directory: int, suffix: str, before_s: float) -> None:
     """Remove the files of the directory whose names end so and that nobody has written since (Unix time). What
     cannot be removed stays. Raises OSError if the directory cannot be read."""

@@ -75,7 +75,7 @@ class DockerSandbox:
         """See the port. Starts nothing yet: the container is made when the launch is."""
         if "=" in argv[0]:
             raise SandboxUnavailableError(f"{argv[0]} cannot be started in docker: it has a = in its name")
-        checkout = inspect_checkout(policy.workdir)
+        checkout = inspect_checkout(policy.workdir, filling=policy.filling)
         inside = self._view.inside(argv, policy, checkout)
         # Who else could write there? Root is refused.
         who = Identity.of(checkout.owner.uid, checkout.owner.gid)

@@ -169,7 +169,9 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path, identity: Identit
     hidden = [path for path in inside.hidden if path.is_relative_to(checkout.root)]
     private = [checkout.private] if checkout.private else []
     options: list[str | Bind] = [Bind(checkout.root, place)]
-    options += [Bind(path, to) for path, to in _moved(checkout.pinned, checkout.root, place)]
+    options += [
+        Bind(path, to) for path, to in _moved((*checkout.pinned, *checkout.ways), checkout.root, place)
+    ]
     read_only = (*checkout.closed, *checkout.fixed)  # docker mounts what lies deeper later
     options += [Bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
     options += [_empty(to, identity) for _, to in _moved(hidden, checkout.root, place)]
@@ -178,6 +180,8 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path, identity: Identit
         for _, to in _moved(private, checkout.root, place)
     ]
     options += [Bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
+    nothing = Path("/dev/null")
+    options += [Bind(nothing, to, read_only=True) for _, to in _moved(checkout.sockets, checkout.root, place)]
     return options
 
 

@@ -38,7 +38,8 @@ class SandboxPolicy:
     that stay visible and writable. ``env`` is the whole environment: nothing is inherited. ``own_terminal``: it
     is started on a terminal made for it alone, and may control that one. ``conversation``: whose turn it belongs to, ""
     = none; walls that last longer than a program are one conversation's. ``scratch_bytes``: how much fits into each
-    directory that is made for it alone, which lies in memory (0 = as much as the kernel lets).
+    directory that is made for it alone, which lies in memory (0 = as much as the kernel lets). ``filling``: it is git
+    of ours that fills an empty ``workdir``, also with what git's configuration names there, which is not pinned yet.
     """
 
     workdir: Path
@@ -50,6 +51,7 @@ class SandboxPolicy:
     own_terminal: bool = False
     conversation: str = ""
     scratch_bytes: int = 0
+    filling: bool = False
 
 
 class Enclosure(Protocol):

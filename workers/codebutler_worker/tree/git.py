@@ -38,13 +38,14 @@ class Said:
 
 
 class Git:
-    """Runs shell scripts of git commands in ``workdir``; ``home`` is where the sandbox's HOME is."""
+    """Runs shell scripts of git commands in ``workdir``; ``home`` is where the sandbox's HOME is; ``filling``: see
+    SandboxPolicy."""
 
-    def __init__(self, sandbox: Sandbox, workdir: Path, home: Path) -> None:
+    def __init__(self, sandbox: Sandbox, workdir: Path, home: Path, *, filling: bool = False) -> None:
         self._sandbox = sandbox
         self.workdir = workdir
         self._policy = SandboxPolicy(
-            workdir=workdir, home=home, env={**environment(), **OURS}, network="none"
+            workdir=workdir, home=home, env={**environment(), **OURS}, network="none", filling=filling
         )
 
     def has_repository(self) -> bool:

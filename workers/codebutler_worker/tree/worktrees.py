@@ -93,7 +93,8 @@ class Worktrees:
                 # Without a record: what earlier versions called the branch.
                 had = known.branch if known else f"{BRANCHES}{name_of(conversation)}"
                 names = (had, *names_of(conversation, task))
-                said = await Git(self._sandbox, tree, self._home).run(FILL, *names, limit_s=FILL_S)
+                git = Git(self._sandbox, tree, self._home, filling=True)
+                said = await git.run(FILL, *names, limit_s=FILL_S)
                 branch = said.output.decode(errors="replace").strip()
                 if known is None or known.branch != branch:
                     await asyncio.to_thread(_record, self._repo, conversation, f"{branch} {commit}\n")
