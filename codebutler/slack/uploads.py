@@ -8,65 +8,62 @@ file is asked for; what was brought to Slack and never shared is seen by nobody,
 from __future__ import annotations
 
 import logging
-from typing import Protocol
 
 from codebutler.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.notes import Notes
 from codebutler.model import Upload
 from codebutler.process.killpoints import reached
 from codebutler.slack.items import Item
+from codebutler.slack.port import ChatPort
 
 NOT_FOUND = "file_not_found"
 
 log = logging.getLogger("codebutler.slack.sender")
 
 
-class Files(Protocol):
-    """The chat, as far as files go."""
-
-    async def upload(self, upload: Upload) -> str:
-        """See ChatPort."""
-
-    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
-        """See ChatPort."""
-
-    async def shared_in(self, file_id: str) -> frozenset[str] | None:
-        """See ChatPort."""
-
-
 class Uploads:
     """Without ``notes`` a file's id is known for this life only."""
 
-    def __init__(self, chat: Files, notes: Notes | None) -> None:
+    def __init__(self, chat: ChatPort, notes: Notes | None) -> None:
         self._chat = chat
         self._notes = notes
 
     async def send(self, item: Item, upload: Upload) -> str:
-        """One attempt; returns the file's id. Raises ChatError, ChatOutcomeUnknownError if it may be shared now."""
-        if item.unsure and not item.file_id:
-            item.file_id = await self._noted(item)
-        if item.file_id:
-            if item.unsure and item.channel in (await self._known(item.file_id) or ()):
-                return item.file_id
-            try:
-                return await self._share(item, upload)
-            except ChatError as error:
-                if error.code != NOT_FOUND:
-                    raise
-            if item.unsure and await self._known(item.file_id) is not None:
-                # Shared before, as it can be done only once; Slack is slow to show it.
-                return item.file_id
+        """One attempt; returns the file's id. Raises ChatError: ChatOutcomeUnknownError if it may be shared now."""
+        try:
+            if item.unsure and not item.file_id:
+                item.file_id = await self._noted(item)
+            if not item.file_id or not await self._share_again(item, upload):
+                await self._begin(item, upload)
+        except StoreError as error:
+            raise ChatUnreachableError(f"an upload waits: {error}") from error
+        return item.file_id
+
+    async def _begin(self, item: Item, upload: Upload) -> None:
         file_id = await self._chat.upload(upload)
         reached("upload.stored")
-        await self._note(item, file_id)
+        if self._notes is not None:
+            await self._notes.keep_note(_name(item), file_id)
         reached("upload.noted")
         item.file_id = file_id
-        return await self._share(item, upload)
+        await self._share(item, upload)
 
-    async def _share(self, item: Item, upload: Upload) -> str:
+    async def _share_again(self, item: Item, upload: Upload) -> bool:
+        """Share what an earlier attempt has brought to Slack, unless that did so; False if Slack has discarded it."""
+        if item.unsure and item.channel in (await self._known(item.file_id) or ()):
+            return True
+        try:
+            await self._share(item, upload)
+        except ChatError as error:
+            if error.code != NOT_FOUND:
+                raise
+            # A file can be shared once only: if it is still there it was, and Slack is slow to show where.
+            return item.unsure and await self._known(item.file_id) is not None
+        return True
+
+    async def _share(self, item: Item, upload: Upload) -> None:
         await self._chat.share(item.channel, upload, item.file_id)
         reached("upload.shared")
-        return item.file_id
 
     async def _known(self, file_id: str) -> frozenset[str] | None:
         """As in the port; where Slack refuses to tell, nothing is known of the file."""
@@ -79,20 +76,7 @@ class Uploads:
             return None
 
     async def _noted(self, item: Item) -> str:
-        if self._notes is None:
-            return ""
-        try:
-            return await self._notes.note(_name(item))
-        except StoreError as error:
-            raise ChatUnreachableError(f"an upload waits: {error}") from error
-
-    async def _note(self, item: Item, file_id: str) -> None:
-        if self._notes is None:
-            return
-        try:
-            await self._notes.keep_note(_name(item), file_id)
-        except StoreError as error:
-            raise ChatUnreachableError(f"an upload waits: {error}") from error
+        return await self._notes.note(_name(item)) if self._notes is not None else ""
 
 
 def _name(item: Item) -> str:
