@@ -25,12 +25,11 @@ from codebutler.process.killpoints import reached
 from codebutler.slack.gate import Gate
 from codebutler.slack.items import Item, Items
 from codebutler.slack.outgoing import (
-    TOO_MUCH,
     Lane,
     in_order,
+    instead,
     lane_of,
     method_of,
-    plainer,
     redacted,
     supersedes,
 )
@@ -188,8 +187,8 @@ class Lanes:
         return True
 
     def _simplify(self, item: Item, error: ChatError) -> bool:
-        """Too long, or blocks that Slack dislikes: once more as short plain text, so that an answer comes."""
-        simple = plainer(item.operation) if error.code in TOO_MUCH and not item.simplified else None
+        """Too long, blocks or a file that Slack dislikes: once more as short plain text, so that people are told."""
+        simple = None if item.simplified else instead(item.operation, error.code)
         if simple is None:
             log.warning("Slack refused an operation in %s: %s", item.channel, error.code)
             self._items.refuse(item, error)

@@ -91,6 +91,16 @@ async def test_slack_asks_to_complete_an_upload_again(stage: Stage) -> None:
     assert len(stage.server.workspace.files) == 1
 
 
+@pytest.mark.parametrize("call", ["files.getUploadURLExternal", "files.completeUploadExternal"])
+async def test_a_refusal_is_told_in_the_thread(stage: Stage, call: str) -> None:
+    stage.server.faults.add(Fault(method=call, kind="error", error="file_type_not_allowed"))
+    async with stage.life() as sender:
+        ts = await stage.send(sender, 1)
+    line = stage.server.thread("general", stage.root)[-1]
+    assert (line["ts"], stage.shown()) == (ts, [])
+    assert "`report.csv` was not sent: Slack refused it (file_type_not_allowed)" in line["text"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_faults_and_deaths_lose_none_and_double_none(stage: Stage, seed: int) -> None:
     rng = Random(seed)

@@ -191,15 +191,30 @@ async def test_where_slack_refuses_to_tell_the_file_is_shared_all_the_same() -> 
     await b.over()
 
 
-async def test_a_refusal_is_final_and_a_file_that_is_never_there_is_not_tried_for_ever() -> None:
+@pytest.mark.parametrize("method", ["upload", "share"])
+async def test_a_file_that_slack_refuses_is_told_in_its_thread(method: str) -> None:
     b = Bench()
     sender = await b.life()
-    for code in ("is_archived", "file_not_found"):
-        b.chat.fail_next("share", ChatError(code=code))
-        with pytest.raises(ChatError, match=code):
-            await b.sent(sender, code, b"one")
+    b.chat.fail_next(method, ChatError(code="file_type_not_allowed"), times=2)
+    ts = await b.sent(sender, "op", b"one")
+    line = b.chat.messages(C)[-1]
+    assert (line["ts"], line["thread_ts"]) == (ts, b.root)
+    assert line["text"] == "📎 `report.csv` was not sent: Slack refused it (file_type_not_allowed)."
+    assert await b.sent(await b.life(), "op", b"one", unsure=True) == ts
+    assert len(b.chat.texts(C)) == 1
     assert b.shown() == []
-    assert b.uploads() == 2
+    await b.over()
+
+
+async def test_a_file_that_is_never_there_is_not_tried_for_ever_nor_a_channel_that_takes_nothing() -> None:
+    b = Bench()
+    sender = await b.life()
+    b.chat.fail_next("share", ChatError(code="file_not_found"))
+    b.chat.fail_next("post", ChatError(code="is_archived"))
+    with pytest.raises(ChatError, match="is_archived"):
+        await b.sent(sender, "op", b"one")
+    assert b.shown() == []
+    assert b.uploads() == 1
     await b.over()
 
 
