@@ -31,8 +31,10 @@ class Uploads:
     async def send(self, item: Item, upload: Upload) -> str:
         """One attempt; returns the file's id. Raises ChatError: ChatOutcomeUnknownError if it may be shared now."""
         try:
-            if item.unsure and not item.file_id:
-                item.file_id = await self._noted(item)
+            if not item.file_id and self._notes is not None:
+                # Noted in an earlier life, or before the channel was closed to us: then it may be shared.
+                item.file_id = await self._notes.note(_name(item))
+                item.unsure = item.unsure or bool(item.file_id)
             if not item.file_id or not await self._share_again(item, upload):
                 await self._begin(item, upload)
         except StoreError as error:
@@ -74,9 +76,6 @@ class Uploads:
                 raise
             log.warning("cannot look for an earlier upload: %s", error.code)
             return None
-
-    async def _noted(self, item: Item) -> str:
-        return await self._notes.note(_name(item)) if self._notes is not None else ""
 
 
 def _name(item: Item) -> str:

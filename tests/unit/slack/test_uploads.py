@@ -124,14 +124,15 @@ async def test_a_file_whose_bytes_did_not_arrive_is_brought_again() -> None:
     await b.over()
 
 
-async def test_killed_after_the_share_the_next_life_finds_that_file() -> None:
+@pytest.mark.parametrize("unsure", [True, False])
+async def test_killed_after_the_share_the_next_life_finds_that_file(unsure: bool) -> None:
     b = Bench()
     first = await b.sent(await b.life(), "op-1", b"one")
     b.chat.deliver_then_fail("share", LOST)
     b.chat.hold("shared_in")
     await died_at(b, "shared_in", "op-2", b"two")
     assert len(b.shown()) == 2
-    second = await b.sent(await b.life(), "op-2", b"two", unsure=True)
+    second = await b.sent(await b.life(), "op-2", b"two", unsure=unsure)
     assert b.shown() == [first, second]
     await b.over()
 
