@@ -78,6 +78,9 @@ REMEMBERED_S = 7 * 86400
 # So many events are looked through for what came late.
 LATEST = 5000
 
+# So many uploads are known by their file.
+KEPT_UPLOADS = 10_000
+
 # So many messages and files of direct conversations are known to belong somewhere.
 KEPT_DIRECT = 10_000
 
@@ -254,6 +257,11 @@ def forget_old(connection: sqlite3.Connection) -> None:
     connection.execute(
         "DELETE FROM direct WHERE rowid <= (SELECT rowid FROM direct ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
         (KEPT_DIRECT,),
+    )
+    connection.execute(
+        "DELETE FROM notes WHERE name LIKE 'upload:%' AND rowid <= ("
+        "SELECT rowid FROM notes WHERE name LIKE 'upload:%' ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
+        (KEPT_UPLOADS,),
     )
     connection.execute(
         "DELETE FROM recent WHERE CAST(ts AS REAL) < ("

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from codebutler.errors import ChatError
+from codebutler.slack.fields import section
 from codebutler.slack.port import Identity, Page
 
 
@@ -69,6 +70,17 @@ def reactions_in(answer: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     listed = message.get("reactions") if isinstance(message, Mapping) else None
     rows = [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
     return {text_in(row, "name"): frozenset(map(str, row.get("users") or ())) for row in rows}
+
+
+def shares_in(info: Mapping[str, Any]) -> frozenset[str]:
+    """The channels a file was shared in. Slack: the file object's channels, groups, ims and shares."""
+    found: set[str] = set()
+    for name in ("channels", "groups", "ims"):
+        listed = info.get(name)
+        found.update(each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, str))
+    for places in section(info, "shares").values():
+        found.update(places if isinstance(places, Mapping) else ())
+    return frozenset(found)
 
 
 def channel_of(data: object) -> ChannelInfo:

@@ -12,6 +12,7 @@ from yarl import URL
 
 from codebutler.errors import ChatError
 from codebutler.model import Post, React, Update, Upload
+from codebutler.process.killpoints import reached
 from codebutler.slack.answers import (
     ChannelInfo,
     Person,
@@ -21,6 +22,7 @@ from codebutler.slack.answers import (
     page_in,
     person_of,
     reactions_in,
+    shares_in,
     text_in,
 )
 from codebutler.slack.endpoint import check_app_token
@@ -117,13 +119,16 @@ class SlackApi:
         answer = await self._http.call(Call("reactions.get"), channel=channel, timestamp=ts, full=True)
         return reactions_in(answer)
 
-    async def upload(self, channel: str, upload: Upload) -> str:
-        """Slack: files.getUploadURLExternal, the bytes, files.completeUploadExternal. Nothing shows before
-        the last of the three, so a failure of the first two never leaves the outcome open."""
+    async def upload(self, upload: Upload) -> str:
+        """Slack: files.getUploadURLExternal and the bytes. Nothing shows, so a failure leaves no outcome open."""
         begin = Call("files.getUploadURLExternal")
         ticket = await self._http.call(begin, filename=upload.filename, length=len(upload.content))
+        reached("upload.begun")
         await self._http.put(begin, text_in(ticket, "upload_url"), upload.content)
-        file_id = text_in(ticket, "file_id")
+        return text_in(ticket, "file_id")
+
+    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
+        """Slack: files.completeUploadExternal, which "can only be called once"."""
         await self._http.call(
             Call("files.completeUploadExternal", write=True),
             files=[{"id": file_id, "title": upload.title or upload.filename}],
@@ -131,7 +136,17 @@ class SlackApi:
             thread_ts=upload.thread_ts,
             initial_comment=upload.comment or None,
         )
-        return file_id
+
+    async def shared_in(self, file_id: str) -> frozenset[str] | None:
+        """Slack: files.info."""
+        try:
+            return shares_in(await self.file_info(file_id))
+        except ChatError as error:
+            if error.code == "file_not_found":
+                return None
+            if error.code == "file_deleted":
+                return frozenset()
+            raise
 
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """Slack: assistant.threads.setStatus (needs chat:write only); dropped after two minutes."""

@@ -20,7 +20,7 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
-from codebutler.slack.answers import text_in
+from codebutler.slack.answers import shares_in, text_in
 from codebutler.slack.fields import section
 from codebutler.slack.port import Download
 from codebutler.slack.vtt import spoken
@@ -92,7 +92,7 @@ class Downloads:
             if attempt == ATTEMPTS - 1:
                 raise ChatError(code="unreachable")
             await self._clock.sleep(wait_s)
-        if channel not in shared_in(info):
+        if channel not in shares_in(info):
             raise ChatError(code="file_not_found")
         return info
 
@@ -156,17 +156,6 @@ class Downloads:
         if _is_slack(home):
             return _is_slack(url)
         return bool(url.host) and (url.scheme, url.host, url.port) == (home.scheme, home.host, home.port)
-
-
-def shared_in(info: Mapping[str, Any]) -> set[str]:
-    """The channels a file was shared in. Slack: the file object's channels, groups, ims and shares."""
-    found: set[str] = set()
-    for name in ("channels", "groups", "ims"):
-        listed = info.get(name)
-        found.update(each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, str))
-    for places in section(info, "shares").values():
-        found.update(places if isinstance(places, Mapping) else ())
-    return found
 
 
 def _check(answer: aiohttp.ClientResponse, max_bytes: int, *, html_expected: bool) -> None:

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 @dataclass(slots=True, eq=False)
 class Item:
     """An operation on its way. ``submitted`` is as it came, ``operation`` as it leaves; ``unsure``: it may have
-    been done before."""
+    been done before. ``file_id`` is an upload's, once there is one."""
 
     channel: str
     op_id: str
@@ -28,6 +28,7 @@ class Item:
     result: asyncio.Future[str]
     failures: int = 0
     simplified: bool = False
+    file_id: str = ""
 
     @property
     def key(self) -> Key:

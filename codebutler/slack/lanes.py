@@ -25,16 +25,16 @@ from codebutler.process.killpoints import reached
 from codebutler.slack.gate import Gate
 from codebutler.slack.items import Item, Items
 from codebutler.slack.outgoing import (
-    TOO_MUCH,
     Lane,
     in_order,
+    instead,
     lane_of,
     method_of,
-    plainer,
     redacted,
     supersedes,
 )
 from codebutler.slack.reading import Reader
+from codebutler.slack.uploads import Uploads
 
 # From here on redacting a file takes long enough to be felt by the loop.
 LARGE_BYTES = 64 * 1024
@@ -51,8 +51,8 @@ class Outlet(Protocol):
     async def update(self, channel: str, update: Update, op_id: str) -> None:
         """See ChatPort."""
 
-    async def upload(self, channel: str, upload: Upload) -> str:
-        """See ChatPort."""
+    def passed(self, channel: str, thread_ts: str) -> None:
+        """A file was put into the thread."""
 
 
 @dataclass(slots=True)
@@ -65,12 +65,19 @@ class Lanes:
     """Sends items, each channel's posts and edits by themselves. ``redact`` sees every text last."""
 
     def __init__(
-        self, chat: Outlet, gate: Gate, items: Items, reader: Reader, redact: Callable[[str], str]
+        self,
+        chat: Outlet,
+        gate: Gate,
+        items: Items,
+        reader: Reader,
+        uploads: Uploads,
+        redact: Callable[[str], str],
     ) -> None:
         self._chat = chat
         self._gate = gate
         self._items = items
         self._reader = reader
+        self._uploads = uploads
         self._redact = redact
         self._queues: dict[tuple[str, Lane], _Queue] = {}
 
@@ -139,7 +146,7 @@ class Lanes:
 
     async def _attempt(self, item: Item) -> str:
         operation = item.operation
-        if item.unsure and isinstance(operation, Post | Upload):
+        if item.unsure and isinstance(operation, Post):
             if (found := await self._find(item, operation)) is not None:
                 return found
             item.unsure = False
@@ -149,10 +156,12 @@ class Lanes:
             case Update():
                 await self._chat.update(item.channel, operation, item.op_id)
             case Upload():
-                return await self._chat.upload(item.channel, operation)
+                file_id = await self._uploads.send(item, operation)
+                self._chat.passed(item.channel, operation.thread_ts or "")
+                return file_id
         return ""
 
-    async def _find(self, item: Item, operation: Post | Upload) -> str | None:
+    async def _find(self, item: Item, operation: Post) -> str | None:
         """Raises ChatError when Slack cannot be asked now; where it refuses to tell, nothing is found."""
         try:
             return await self._reader.find(item.channel, item.op_id, operation)
@@ -178,8 +187,8 @@ class Lanes:
         return True
 
     def _simplify(self, item: Item, error: ChatError) -> bool:
-        """Too long, or blocks that Slack dislikes: once more as short plain text, so that an answer comes."""
-        simple = plainer(item.operation) if error.code in TOO_MUCH and not item.simplified else None
+        """Too long, blocks or a file that Slack dislikes: once more as short plain text, so that people are told."""
+        simple = None if item.simplified else instead(item.operation, error.code)
         if simple is None:
             log.warning("Slack refused an operation in %s: %s", item.channel, error.code)
             self._items.refuse(item, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from codebutler.errors import (
     ChatUnreachableError,
     StoreError,
 )
+from codebutler.intake.notes import Notes
 from codebutler.slack.gate import LOOK_DELAY_S, Gate
 from codebutler.slack.metadata import op_id_of
 from codebutler.slack.port import ChatPort
@@ -36,16 +37,6 @@ Thread = tuple[str, str]
 """A conversation, and the ts of the first message of a thread there."""
 
 log = logging.getLogger("codebutler.slack.streams")
-
-
-class Notes(Protocol):
-    """What outlives us: the journal. Both raise StoreError."""
-
-    async def note(self, name: str) -> str:
-        """What was last kept under a name; "" if nothing was."""
-
-    async def keep_note(self, name: str, value: str) -> None:
-        """Keep a value under a name, in place of what was there."""
 
 
 class Leftovers:

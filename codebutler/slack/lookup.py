@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from codebutler.model import Post, Upload
 from codebutler.slack.metadata import op_id_of
 from codebutler.slack.port import Page
 
@@ -16,8 +15,8 @@ MAX_PAGES = 50
 ReadPage = Callable[[str], Awaitable[Page]]
 
 
-async def find_result(read: ReadPage, op_id: str, operation: Post | Upload, bot_id: str) -> str | None:
-    """The ts of the message (or the id of the file) that ``operation`` made, None if there is none.
+async def find_result(read: ReadPage, op_id: str, bot_id: str) -> str | None:
+    """The ts of the message that the operation made, None if there is none.
 
     ``read`` gives the page at a cursor; what it raises passes through.
     """
@@ -25,30 +24,15 @@ async def find_result(read: ReadPage, op_id: str, operation: Post | Upload, bot_
     for _page in range(MAX_PAGES):
         page = await read(cursor)
         for message in page.messages:
-            if (result := _result_in(message, op_id, operation, bot_id)) is not None:
+            if (result := _result_in(message, op_id, bot_id)) is not None:
                 return result
         if not (cursor := page.next_cursor):
             return None
     return None
 
 
-def _result_in(message: Mapping[str, Any], op_id: str, operation: Post | Upload, bot_id: str) -> str | None:
-    if isinstance(operation, Post):
-        ts = message.get("ts")
-        # Anybody with a token can write metadata; only our own message is the answer to our own call.
-        ours = not bot_id or message.get("bot_id") == bot_id
-        return ts if ours and op_id_of(message) == op_id and isinstance(ts, str) else None
-    files = message.get("files")
-    for file in files if isinstance(files, list) else ():
-        if isinstance(file, Mapping) and _same_file(file, operation) and isinstance(file.get("id"), str):
-            return str(file["id"])
-    return None
-
-
-def _same_file(file: Mapping[str, Any], upload: Upload) -> bool:
-    """Slack takes no metadata with a file: name, title and exact size have to tell."""
-    return (
-        file.get("name") == upload.filename
-        and file.get("title") in (upload.title or upload.filename, None)
-        and file.get("size") == len(upload.content)
-    )
+def _result_in(message: Mapping[str, Any], op_id: str, bot_id: str) -> str | None:
+    ts = message.get("ts")
+    # Anybody with a token can write metadata; only our own message is the answer to our own call.
+    ours = not bot_id or message.get("bot_id") == bot_id
+    return ts if ours and op_id_of(message) == op_id and isinstance(ts, str) else None

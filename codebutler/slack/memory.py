@@ -32,6 +32,13 @@ class _Fault:
 
 
 @dataclass(slots=True)
+class _File:
+    name: str
+    size_bytes: int
+    shown_in: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class _Channel:
     messages: list[dict[str, Any]] = field(default_factory=list)
     reactions: set[tuple[str, str]] = field(default_factory=set)
@@ -39,7 +46,7 @@ class _Channel:
 
 class MemoryChat:
     """ChatPort without a network. Methods are named as in the port: identity, post, update, react, reactions,
-    upload, history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
+    upload, share, shared_in, history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
 
     def __init__(self, identity: Identity = ME, page_size: int = 200) -> None:
         self.me = identity
@@ -51,6 +58,7 @@ class MemoryChat:
         self.forms: dict[str, dict[str, Any]] = {}
         self.statuses: dict[tuple[str, str], str] = {}
         self.streaming: set[str] = set()
+        self._files: dict[str, _File] = {}
         self._channels: dict[str, _Channel] = {}
         self._faults: dict[str, list[_Fault]] = {}
         self._held: dict[str, asyncio.Event] = {}
@@ -97,6 +105,10 @@ class MemoryChat:
             with suppress(ChatError):
                 return self._find(channel, ts)
         raise ChatError(code="message_not_found")
+
+    def discard_uploads(self) -> None:
+        """What was uploaded and not shared is gone, as in Slack after a while."""
+        self._files = {file_id: stored for file_id, stored in self._files.items() if stored.shown_in}
 
     def forget(self, ts: str) -> None:
         """Somebody deletes a message."""
@@ -163,22 +175,35 @@ class MemoryChat:
         self._end(fault)
         return {name: frozenset({self.me.user_id}) for name in self.marks(channel, ts)}
 
-    async def upload(self, channel: str, upload: Upload) -> str:
+    async def upload(self, upload: Upload) -> str:
         """See the port."""
         fault = await self._begin("upload")
         self._counter += 1
         file_id = f"F{self._counter:08d}"
-        file = {
-            "id": file_id,
-            "name": upload.filename,
-            "title": upload.title or upload.filename,
-            "size": len(upload.content),
-        }
-        message = self._own(text=upload.comment, files=[file], subtype="file_share")
-        self._append(channel, message, upload.thread_ts)
-        self.done.append(Done(channel, upload, file_id))
+        self._files[file_id] = _File(upload.filename, len(upload.content))
         self._end(fault)
         return file_id
+
+    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
+        """See the port."""
+        fault = await self._begin("share")
+        stored = self._files.get(file_id)
+        if stored is None or stored.shown_in:
+            raise ChatError(code="file_not_found")
+        title = upload.title or stored.name
+        file = {"id": file_id, "name": stored.name, "title": title, "size": stored.size_bytes}
+        message = self._own(text=upload.comment, files=[file], subtype="file_share")
+        self._append(channel, message, upload.thread_ts)
+        stored.shown_in.add(channel)
+        self.done.append(Done(channel, upload, file_id))
+        self._end(fault)
+
+    async def shared_in(self, file_id: str) -> frozenset[str] | None:
+        """See the port."""
+        fault = await self._begin("shared_in")
+        stored = self._files.get(file_id)
+        self._end(fault)
+        return None if stored is None else frozenset(stored.shown_in)
 
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """See the port. What is shown now is in ``statuses``."""

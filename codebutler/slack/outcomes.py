@@ -31,7 +31,10 @@ TOKEN_REFUSED = frozenset(
     }
 )
 # Slack: "it's possible some aspect of the operation succeeded before the error was raised".
-HALF_DONE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+# file_update_failed: files.completeUploadExternal is to be called again.
+HALF_DONE = frozenset(
+    {"fatal_error", "file_update_failed", "internal_error", "request_timeout", "service_unavailable"}
+)
 RATE_LIMITED = frozenset({"ratelimited", "rate_limited"})
 
 

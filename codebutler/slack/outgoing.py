@@ -22,6 +22,7 @@ PLAIN_LIMIT = 3_900
 TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
 )
+NAME_CHARS = 120
 MAX_DEPTH = 40
 SECTION_CHARS = 3000
 _TOLD = re.compile(f"<{ZERO_WIDTH_SPACE}@([UW][A-Z0-9]{{1,30}})>")
@@ -190,9 +191,14 @@ def linked(operation: Operation, workspace_url: str, relinked: Callable[[str], s
     return operation
 
 
-def plainer(operation: Operation) -> Operation | None:
-    """A form that Slack will take when it refused the length or the blocks; None if there is none."""
-    if not isinstance(operation, Post | Update):
+def instead(operation: Operation, code: str) -> Operation | None:
+    """What Slack will take after it refused the operation with ``code``: short plain text for a message that is too
+    much, a line for a file; None if there is nothing."""
+    if isinstance(operation, Upload):
+        name = escape(neutralise(" ".join(operation.filename.replace("`", "'").split())[:NAME_CHARS]))
+        line = f"📎 `{name}` was not sent: Slack refused it ({code})."
+        return Post(text=line, thread_ts=operation.thread_ts)
+    if code not in TOO_MUCH or not isinstance(operation, Post | Update):
         return None
     text = operation.text or "(this message cannot be shown)"
     if len(text) > PLAIN_LIMIT:

@@ -61,8 +61,14 @@ class ChatPort(Protocol):
     async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
         """A message's reactions by name, and the IDs of those who set them."""
 
-    async def upload(self, channel: str, upload: Upload) -> str:
-        """Returns the file's id."""
+    async def upload(self, upload: Upload) -> str:
+        """Bring a file's bytes to the chat; returns the file's id. Nobody sees it until it is shared."""
+
+    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
+        """Show an uploaded file. Works once for each: file_not_found if it was shared, or discarded, before."""
+
+    async def shared_in(self, file_id: str) -> frozenset[str] | None:
+        """The channels that show a file; None if there is no such file."""
 
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """Show what is done in a thread, under it; "" shows nothing any more. Our next message there ends it."""

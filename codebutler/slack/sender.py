@@ -10,25 +10,27 @@ from typing import Self
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatUnreachableError
+from codebutler.intake.notes import Notes
 from codebutler.model import Operation, React
 from codebutler.slack.authority import Authority
 from codebutler.slack.detour import Detour, NoDetour
 from codebutler.slack.gate import Gate
 from codebutler.slack.items import Items
 from codebutler.slack.lanes import Lanes
-from codebutler.slack.leftovers import Leftovers, Notes
+from codebutler.slack.leftovers import Leftovers
 from codebutler.slack.marking import Marking
 from codebutler.slack.outgoing import item_of
 from codebutler.slack.port import ChatPort, Page
 from codebutler.slack.reading import Reader
 from codebutler.slack.streams import Streams
+from codebutler.slack.uploads import Uploads
 
 
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
     ``redact`` sees every text last. ``detour`` says what stands in another place than the channel it was meant for;
-    there an answer is streamed while it is written, if ``notes`` keep where.
+    there an answer is streamed while it is written, if ``notes`` keep where. They also keep which file an upload is.
     While the token is refused everything waits, and ``trouble`` says so.
     """
 
@@ -49,7 +51,7 @@ class Sender:
         self._items = Items()
         leftovers = Leftovers(chat, gate, self._reader, notes, clock) if notes else None
         self._streams = Streams(chat, gate, clock, redact, leftovers)
-        self._lanes = Lanes(self._streams, gate, self._items, self._reader, redact)
+        self._lanes = Lanes(self._streams, gate, self._items, self._reader, Uploads(chat, notes), redact)
         self._marking = Marking(chat, gate, self._items)
 
     async def __aenter__(self) -> Self:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
-from codebutler.model import Post, Update, Upload
+from codebutler.model import Post, Update
 from codebutler.process.killpoints import reached
 from codebutler.process.tasks import Tasks
 from codebutler.process.waiting import wait_for
@@ -65,7 +65,7 @@ class _Stream:
 
 
 class Streams:
-    """The chat for posts, edits and files, and what is streamed beside them. ``redact`` sees every text last.
+    """The chat for posts and edits, and what is streamed beside them. ``redact`` sees every text last.
 
     Without ``leftovers`` nothing is streamed.
     """
@@ -141,12 +141,10 @@ class Streams:
         """As in the port."""
         await self._chat.update(channel, update, op_id)
 
-    async def upload(self, channel: str, upload: Upload) -> str:
-        """As in the port."""
-        file_id = await self._chat.upload(channel, upload)
-        if (stream := self._open.get((channel, upload.thread_ts or ""))) is not None:
+    def passed(self, channel: str, thread_ts: str) -> None:
+        """Something that is no answer was put into the thread."""
+        if (stream := self._open.get((channel, thread_ts))) is not None:
             self._pass(stream, answered=False)
-        return file_id
 
     def _clean(self, text: str) -> str:
         """Without secrets and without calls to anybody."""

@@ -28,7 +28,9 @@ METHODS = {
     "update": "chat.update",
     "react": "reactions.add",
     "reactions": "reactions.get",
-    "upload": "files.completeUploadExternal",
+    "upload": "files.getUploadURLExternal",
+    "share": "files.completeUploadExternal",
+    "shared_in": "files.info",
     "history": "conversations.history",
     "replace": "chat.update",
 }

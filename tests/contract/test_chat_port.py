@@ -98,11 +98,26 @@ async def test_a_status_is_shown_under_a_thread_until_we_speak_there(rig: Rig) -
 async def test_an_upload_shows_in_its_thread_with_name_title_and_size(rig: Rig) -> None:
     root = rig.say("question")
     upload = Upload(filename="a.md", content="zwölf".encode(), title="A", comment="see", thread_ts=root)
-    file_id = await rig.chat.upload(rig.channel, upload)
+    file_id = await rig.chat.upload(upload)
+    assert [m for m in await everything(rig, root) if m.get("files")] == []
+    await rig.chat.share(rig.channel, upload, file_id)
     (message,) = [m for m in await everything(rig, root) if m.get("files")]
     (file,) = message["files"]
     assert (file["id"], file["name"], file["title"], file["size"]) == (file_id, "a.md", "A", 6)
     assert message["text"] == "see"
+
+
+async def test_a_file_is_shared_once_and_tells_where(rig: Rig) -> None:
+    upload = Upload(filename="a.md", content=b"a")
+    file_id = await rig.chat.upload(upload)
+    assert not await rig.chat.shared_in(file_id)
+    await rig.chat.share(rig.channel, upload, file_id)
+    assert await rig.chat.shared_in(file_id) == frozenset({rig.channel})
+    with pytest.raises(ChatError, match="file_not_found"):
+        await rig.chat.share(rig.channel, upload, file_id)
+    with pytest.raises(ChatError, match="file_not_found"):
+        await rig.chat.share(rig.channel, upload, "F0000000000")
+    assert await rig.chat.shared_in("F0000000000") is None
 
 
 async def test_history_begins_after_oldest_newest_first_threads_oldest_first(rig: Rig) -> None:

@@ -87,10 +87,20 @@ async def test_a_lost_answer_leaves_the_outcome_open_and_the_post_findable(rig: 
     assert [op_id_of(m) for m in await everything(rig) if m["text"] == "once"] == ["op-1"]
 
 
+async def test_an_upload_whose_bytes_may_be_lost_shows_nothing_and_may_be_done_again(rig: Rig) -> None:
+    rig.trouble("upload", "unreachable")
+    with pytest.raises(ChatUnreachableError):
+        await rig.chat.upload(Upload(filename="a.txt", content=b"x"))
+    assert [m for m in await everything(rig) if m.get("files")] == []
+
+
 async def test_a_lost_answer_to_an_upload_leaves_the_outcome_open(rig: Rig) -> None:
-    rig.trouble("upload", "lost")
+    upload = Upload(filename="a.txt", content=b"x")
+    file_id = await rig.chat.upload(upload)
+    rig.trouble("share", "lost")
     with pytest.raises(ChatOutcomeUnknownError):
-        await rig.chat.upload(rig.channel, Upload(filename="a.txt", content=b"x"))
+        await rig.chat.share(rig.channel, upload, file_id)
+    assert await rig.chat.shared_in(file_id) == frozenset({rig.channel})
     assert [m["files"][0]["name"] for m in await everything(rig) if m.get("files")] == ["a.txt"]
 
 

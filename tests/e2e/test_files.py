@@ -11,6 +11,7 @@
 | L07 | a stranger's file is neither fetched nor stored |
 | L08 | the offline agent shows an attached text |
 | L09 | a session's log of 20 MB comes as one file; a longer one in parts, each once, also if the supervisor is killed |
+| L10 | a log is sent again and again into one thread, whoever is killed wherever meanwhile: each comes once |
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from codebutler.process import killpoints
 from tests.e2e.house import House, Message, house, whole_text
 from tests.e2e.test_matrix import QUICK, claude, model_env, rehearsal
 from tests.mediaserver.server import KEY, MediaServer, png
@@ -199,3 +201,40 @@ async def test_l09_a_long_log_comes_whole(tmp_path: Path, git_repo: Path) -> Non
         names = [file["name"] for file in files_of(built.answers(channel, ts))]
         assert names == [f"long.part-{number:02}-of-02.log" for number in (1, 2)]
         assert b"".join(sent("long.part")) == lines
+
+
+async def test_l10_each_file_of_one_name_comes_once_whoever_dies_where(
+    tmp_path: Path, git_repo: Path
+) -> None:
+    plans = tmp_path / "plans"
+    plans.mkdir()
+    async with house(tmp_path, "sample", extra_env={killpoints.VARIABLE: str(plans)}) as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        logs = git_repo / ".codebutler" / "logs" / "sessions"
+        logs.mkdir(parents=True)
+        (logs / "short.log").write_bytes(b"a line\n" * 100)
+        await built.supervise()
+        root = await built.say(channel, "!logs short")
+        await sent_files(built, channel, root, 1)
+        for number, point in enumerate(("begun", "stored", "noted", "shared"), start=2):
+            (plans / "parent.plan").write_text(f"upload.{point} 1\n")
+            await built.say(channel, "!logs short", thread_ts=root)
+            assert built.supervisor is not None
+            assert await built.supervisor.wait() == -signal.SIGKILL
+            await built.supervise()
+            await sent_files(built, channel, root, number)
+        (plans / "worker:sample.plan").write_text("mark.before 1\n")
+        await built.say(channel, "!logs short", thread_ts=root)
+        await sent_files(built, channel, root, 6)
+        assert not (plans / "worker:sample.plan").read_text()
+
+
+async def sent_files(built: House, channel: str, root: str, number: int) -> None:
+    """Until so many files stand in the thread and nothing is left to be sent: then each stands there once."""
+
+    def ids() -> list[str]:
+        return [file["id"] for file in files_of(built.answers(channel, root))]
+
+    await built.until(f"{number} files", lambda: len(ids()) >= number or None)
+    await built.until_status(lambda status: status["outbox"]["pending"] == 0)
+    assert len(ids()) == len(set(ids())) == number

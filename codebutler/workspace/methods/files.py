@@ -125,7 +125,7 @@ def _uploaded(call: Call, given: Json) -> StoredFile:
     if stored is None or stored.owner != call.actor.id or stored.content is None:
         raise MethodError("file_not_found")
     if stored.completed:
-        raise MethodError("file_already_completed")
+        raise MethodError("file_not_found")
     if given.get("title"):
         stored.title = str(given["title"])
     return stored

@@ -341,3 +341,16 @@ async def test_a_note_outlives_the_journal_that_took_it(path: Path) -> None:
         await journal.keep_note("alive", "twice")
     async with Journal.open(path, ManualClock()) as journal:
         assert await journal.note("alive") == "twice"
+
+
+async def test_the_files_of_the_latest_uploads_are_known_and_other_notes_stay(path: Path) -> None:
+    async with Journal.open(path, ManualClock()) as journal:
+        await journal.keep_note("alive", "once")
+    rows = [(f"upload:C1:op-{number}", f"F{number}") for number in range(journal_file.KEPT_UPLOADS + 2)]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany("INSERT INTO notes (name, value) VALUES (?, ?)", rows)
+    async with Journal.open(path, ManualClock()) as journal:
+        await journal.forget_old(ManualClock().now())
+        assert [await journal.note(name) for name, _ in rows[:4]] == ["", "", "F2", "F3"]
+        assert await journal.note(rows[-1][0]) == rows[-1][1]
+        assert await journal.note("alive") == "once"

@@ -189,7 +189,7 @@ async def test_an_upload_whose_bytes_fail_may_simply_be_done_again(status: int) 
         server.says("files.getUploadURLExternal", where)
         server.raw("bytes", b"no", "text/plain", status)
         with pytest.raises(ChatUnreachableError):
-            await api.upload("C1", Upload(filename="a", content=b"x"))
+            await api.upload(Upload(filename="a", content=b"x"))
 
 
 async def test_an_upload_sends_the_token_to_slack_only() -> None:
@@ -198,7 +198,9 @@ async def test_an_upload_sends_the_token_to_slack_only() -> None:
         server.says("files.getUploadURLExternal", where)
         server.raw("bytes", b"OK - 1", "text/plain")
         server.says("files.completeUploadExternal", {"ok": True, "files": [{"id": "F1"}]})
-        assert await api.upload("C1", Upload(filename="a", content=b"x", thread_ts="1.1")) == "F1"
+        upload = Upload(filename="a", content=b"x", thread_ts="1.1")
+        assert await api.upload(upload) == "F1"
+        await api.share("C1", upload, "F1")
         assert server.tokens == [f"Bearer {TOKEN}", "", f"Bearer {TOKEN}"]
 
 

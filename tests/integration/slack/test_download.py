@@ -13,8 +13,9 @@ from aiohttp import web
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError
 from codebutler.model import File
+from codebutler.slack.answers import shares_in
 from codebutler.slack.api import SlackApi
-from codebutler.slack.download import Downloads, shared_in
+from codebutler.slack.download import Downloads
 from tests.loopback import on_loopback
 
 TOKEN = "xoxb-download-test"
@@ -112,7 +113,7 @@ def test_every_kind_of_sharing_counts() -> None:
         "ims": ["D1"],
         "shares": {"private": {"C2": []}, "public": {"C3": []}},
     }
-    assert shared_in(info) == {"C1", "G1", "D1", "C2", "C3"}
+    assert shares_in(info) == {"C1", "G1", "D1", "C2", "C3"}
 
 
 @pytest.mark.parametrize("file_id", ["", "F", "f01", "F01/..", "F01&x=1", "C01", "F" * 99])

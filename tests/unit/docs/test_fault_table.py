@@ -1,4 +1,4 @@
-"""The table of faults names proofs that exist, for each of them."""
+"""The table of faults names proofs that exist, for each of its rows."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from codebutler.errors import ChatOutcomeUnknownError, ChatRateLimitedError, Cha
 from codebutler.model import Post, Upload
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.sender import Sender
+from tests.notes import Notes
 
 UNKNOWNS = 1000
 CHANNELS = 25
@@ -32,7 +33,7 @@ class Ledger:
             root = chat.say(channel, "U1", "question") if rng.random() < 0.7 else None
             operation: Post | Upload = Post(text=f"answer {number}", thread_ts=root)
             if number % 50 == 0:
-                operation = Upload(filename=f"{number}.md", content=b"long", thread_ts=root)
+                operation = Upload(filename="long.md", content=b"%04d" % number, thread_ts=root)
             self.wanted[f"op-{number}"] = (channel, operation)
 
     async def send(self, sender: Sender, op_id: str, *, unsure: bool) -> None:
@@ -43,7 +44,7 @@ class Ledger:
 def script(chat: MemoryChat, rng: Random) -> None:
     """The first call for each operation: its outcome stays unknown. Some look-ups fail, too."""
     for _ in range(UNKNOWNS):
-        for method in ("post", "upload"):
+        for method in ("post", "share"):
             if rng.random() < 0.6:
                 chat.deliver_then_fail(method, LOST)
             else:
@@ -55,10 +56,10 @@ def script(chat: MemoryChat, rng: Random) -> None:
 
 
 async def one_life(
-    ledger: Ledger, chat: MemoryChat, clock: ManualClock, *, first: bool, lasts_s: float
+    ledger: Ledger, chat: MemoryChat, notes: Notes, clock: ManualClock, *, first: bool, lasts_s: float
 ) -> None:
     """A sender that is killed after a while, with whatever it was doing."""
-    async with Sender(chat, clock, lambda text: text, rng=Random(7)) as sender:
+    async with Sender(chat, clock, lambda text: text, rng=Random(7), notes=notes) as sender:
         left = [op_id for op_id in ledger.wanted if op_id not in ledger.marked]
         tasks = [asyncio.create_task(ledger.send(sender, op_id, unsure=not first)) for op_id in left]
         spent_s = 0.0
@@ -73,15 +74,17 @@ async def one_life(
 
 async def test_a_thousand_unknown_outcomes_make_no_duplicate_and_lose_nothing() -> None:
     rng, chat, clock = Random(20261120), MemoryChat(), ManualClock()
-    ledger = Ledger(chat, rng)
+    ledger, notes = Ledger(chat, rng), Notes()
     script(chat, rng)
     lives = 0
     while len(ledger.marked) < UNKNOWNS:
-        await one_life(ledger, chat, clock, first=lives == 0, lasts_s=rng.uniform(20, 90))
+        await one_life(ledger, chat, notes, clock, first=lives == 0, lasts_s=rng.uniform(20, 90))
         lives += 1
         assert lives < 200, f"{len(ledger.marked)} of {UNKNOWNS} were sent"
     effects = Counter(done.operation.text for done in chat.done if isinstance(done.operation, Post))
-    files = Counter(done.operation.filename for done in chat.done if isinstance(done.operation, Upload))
+    files = Counter(
+        done.operation.content.decode() for done in chat.done if isinstance(done.operation, Upload)
+    )
     assert [said for said, times in (effects + files).items() if times > 1] == []
     assert len(effects) + len(files) == UNKNOWNS
     assert lives > 3

@@ -202,21 +202,6 @@ async def test_metadata_written_by_another_app_is_not_our_answer() -> None:
         assert b.chat.texts(C) == ["answer"]
 
 
-async def test_a_lost_upload_is_recognised_by_name_and_size() -> None:
-    async with bench() as b:
-        root = b.chat.say(C, "U1", "question")
-        upload = Upload(filename="answer.md", content=b"long", thread_ts=root)
-        b.chat.deliver_then_fail("upload", LOST)
-        task = b.submit("op", upload)
-        await b.passes(10)
-        assert await task == b.chat.messages(C)[-1]["files"][0]["id"]
-        assert b.chat.calls.count("upload") == 1
-        other = Upload(filename="answer.md", content=b"longer", thread_ts=root)
-        b.submit("op2", other, unsure=True)
-        await b.passes(5)
-        assert b.chat.calls.count("upload") == 2
-
-
 async def test_the_same_operation_twice_is_done_once() -> None:
     async with bench() as b:
         b.chat.hold("post")

@@ -16,7 +16,6 @@ from codebutler.errors import (
     ChatOutcomeUnknownError,
     ChatRateLimitedError,
     ChatUnreachableError,
-    StoreError,
 )
 from codebutler.model import Post
 from codebutler.slack.leftovers import NOTE
@@ -24,26 +23,11 @@ from codebutler.slack.memory import MemoryChat
 from codebutler.slack.metadata import op_id_of
 from codebutler.slack.sender import Sender
 from codebutler.slack.streams import LIFE_S, LINGER_S, PACE_S
+from tests.notes import Notes
 
 HOME, DIRECT = "C1", "D1"
 WHOLE = "It is all fine and well."
 LOST = ChatOutcomeUnknownError("lost", "outcome_unknown")
-
-
-class Notes:
-    """What outlives a sender."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-        self.is_full = False
-
-    async def note(self, name: str) -> str:
-        return self.kept.get(name, "")
-
-    async def keep_note(self, name: str, value: str) -> None:
-        if self.is_full:
-            raise StoreError("the disk is full")
-        self.kept[name] = value
 
 
 class Detour:
