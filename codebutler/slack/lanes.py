@@ -113,6 +113,8 @@ class Lanes:
             except Exception as error:  # a lane must survive whatever one operation brings
                 log.exception("an operation could not be sent")
                 self._items.refuse(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
+        if lane == "posts":
+            self._reader.forget(channel)
         queue.task = None
         del self._queues[channel, lane]
 
@@ -171,7 +173,9 @@ class Lanes:
                 self._gate.authority.lost(error)
             case ChatUnreachableError() | ChatOutcomeUnknownError():
                 item.failures += 1
-                item.unsure = item.unsure or isinstance(error, ChatOutcomeUnknownError)
+                if isinstance(error, ChatOutcomeUnknownError):
+                    item.unsure = True
+                    self._reader.forget(item.channel)
                 await self._gate.back_off(item.failures, error)
             case _:
                 return self._simplify(item, error)

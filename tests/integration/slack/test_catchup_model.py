@@ -116,7 +116,7 @@ class Town:
             life = Told(journal, self.clock, self.chat, self.config)
             life.repos = {channel: Repo(channel, self.config) for channel in CHANNELS}
             shelf = Shelf(intake=life.intake, journal=journal, router=HoldingRouter(life))
-            catch_up = CatchUp(sender, shelf, self.clock, Random(1), lambda: life.repos)
+            catch_up = CatchUp(sender.background, shelf, self.clock, Random(1), lambda: life.repos)
             catch_up.lost()
             await settle()
             await life.intake.resume()

@@ -33,7 +33,7 @@ class Busy:
         self.life = Life(journal, clock, chat, config)
         self.life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(CHANNELS)}
         shelf = Shelf(intake=self.life.intake, journal=journal, router=HoldingRouter(self.life))
-        self.catch_up = CatchUp(sender, shelf, clock, Random(1), lambda: self.life.repos)
+        self.catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: self.life.repos)
 
     def said(self, channel: str, root: str | None = None) -> MessagePosted:
         """Somebody writes; returns the message as the socket would bring it."""
