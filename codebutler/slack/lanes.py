@@ -103,7 +103,8 @@ class Lanes:
         """Empty one lane, then end: a quiet channel costs nothing."""
         while queue.waiting:
             head = queue.waiting[0]
-            await self._gate.claim(method_of(head.operation), channel)
+            if not head.must_look:
+                await self._gate.claim(method_of(head.operation), channel)
             # Taken only now: what waits for its turn can still be superseded.
             if method_of(queue.waiting[0].operation) != method_of(head.operation):
                 continue  # what comes next needs a claim of its own
@@ -134,7 +135,8 @@ class Lanes:
             except ChatError as error:
                 if not await self._recover(item, error):
                     return
-                await self._gate.claim(method_of(item.operation), item.channel)
+                if not item.must_look:
+                    await self._gate.claim(method_of(item.operation), item.channel)
             else:
                 self._gate.authority.proved()
                 self._items.settle(item, result)
@@ -145,6 +147,9 @@ class Lanes:
             if (found := await self._find(item, operation)) is not None:
                 return found
             item.unsure = False
+            if isinstance(operation, Post) and operation.outdated:
+                return ""
+            await self._gate.claim(method_of(operation), item.channel)
         match operation:
             case Post():
                 return await self._chat.post(item.channel, operation, item.op_id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from codebutler.clock import settle
 from tests.unit.slack.test_sender import LOST, C, bench, post
 
@@ -67,3 +69,32 @@ async def test_what_can_wait_goes_in_its_order_first_pages_first() -> None:
         await b.passes(10)
         assert order == ["C2", "C11"]
         await asyncio.gather(*reading)
+
+
+async def test_what_is_outdated_is_left_unsent_unless_it_stands_there_already() -> None:
+    async with bench() as b:
+        root = b.chat.say(C, "U1", "question")
+        progress = replace(post("working", root), can_wait=True)
+        there = await b.chat.post(C, progress, "sent")
+        b.sender = b.another()
+        sent = b.submit("sent", replace(progress, outdated=True), unsure=True)
+        unsent = b.submit("unsent", replace(progress, outdated=True), unsure=True)
+        answer = b.submit("answer", post("answer", root), unsure=True)
+        await b.passes(5)
+        assert (await sent, await unsent) == (there, "")
+        assert await answer
+        assert b.chat.texts(C) == ["working", "answer"]
+
+
+async def test_what_was_sent_before_spends_nothing_of_the_limit_for_posts() -> None:
+    async with bench() as b:
+        root = b.chat.say(C, "U1", "question")
+        for number in range(30):
+            await b.chat.post(C, post(f"{number}", root), f"op{number}")
+        b.sender = b.another()
+        tasks = [b.submit(f"op{number}", post(f"{number}", root), unsure=True) for number in range(30)]
+        await b.passes(3)
+        assert all(task.done() for task in tasks)
+        new = b.submit("new", post("new", root))
+        await settle()
+        assert new.done()
