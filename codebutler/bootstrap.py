@@ -82,7 +82,7 @@ async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | Non
 
 async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping) -> None:
     slack = around.resolved.config.slack
-    api = await stack.enter_async_context(SlackApi(slack.bot_token, slack.api_base_url))
+    api = await stack.enter_async_context(SlackApi(slack.bot_token, slack.api_base_url, clock=around.clock))
     people = People(api, around.clock)
     listeners = Listeners(people.called)
     table = RepoTable.read(around.home, around.env)

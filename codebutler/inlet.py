@@ -64,7 +64,7 @@ def connect(
     """Our presence in the workspace, with what sees to it that no event is missed."""
     clock, rng = around.clock, random.Random()  # noqa: S311 - back-off
     shelf = Shelf(intake=inlet.intake, journal=parts.journal, router=inlet.router)
-    catch_up = CatchUp(parts.sender, shelf, clock, rng, parent.listened)
+    catch_up = CatchUp(parts.sender.background, shelf, api.clock, rng, parent.listened)
     echo = Echo(parts.sender, parts.journal, catch_up.channels, clock)
     homecoming = Homecoming(
         parts.sender,

@@ -165,6 +165,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     ``mention``: a user to be called at its top, by the parent and only if allowed to talk to us.
     ``in_place``: it is what was streamed in its thread, now whole: it may stand where that stands.
     ``can_wait``: it tells how things stand, and answers nobody: answers in other threads go first.
+    ``outdated``: nobody needs it any more; if it was sent before, its ts is wanted, else it is left unsent.
     """
 
     text: str
@@ -174,6 +175,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     mention: str = ""
     in_place: bool = False
     can_wait: bool = False
+    outdated: bool = False
 
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):

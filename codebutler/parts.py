@@ -120,7 +120,7 @@ async def open_parts(
         tasks=tasks,
     )
     if restored is not None:
-        await journal.open_gaps(table.by_channel(), since=restored.taken_at)
+        await journal.open_gaps(table.by_channel(), restored.taken_at)
         services.restored(restored, table.by_channel())
     kit = Kit(spawner, services, clock, random.random, places=Places(around.descriptors.workers))
     supervisor = await stack.enter_async_context(Supervisor(kit))
@@ -136,7 +136,7 @@ async def open_parts(
         sender=sender,
         book=book,
         people=people,
-        acquaintance=Acquaintance(api, book, journal, clock),
+        acquaintance=Acquaintance(api, book, journal, api.clock),
         services=services,
         channels=channels,
         supervisor=supervisor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from datetime import datetime
 from typing import Protocol
 
 from codebutler.clock import Clock
@@ -27,15 +28,15 @@ class Board(Protocol):
 class Gaps(Protocol):
     """The journal, as far as it knows from when on a channel is followed. Both raise StoreError."""
 
-    async def open_gaps(self, channels: Collection[str]) -> None:
-        """From now on messages in these channels may be missed, and are looked for."""
+    async def open_gaps(self, channels: Collection[str], now: datetime) -> None:
+        """From ``now`` on (the chat's time) messages in these channels may be missed, and are looked for."""
 
     async def close_gap(self, channel: str) -> None:
         """All that was missed in the channel has been taken in."""
 
 
 class Acquaintance:
-    """``meet`` whoever may talk to us now."""
+    """``meet`` whoever may talk to us now. ``clock`` tells the chat's time."""
 
     def __init__(self, board: Board, book: Book, gaps: Gaps, clock: Clock) -> None:
         self._board = board
@@ -56,7 +57,7 @@ class Acquaintance:
             try:
                 channel = await self._board.open_direct(user)
                 # What is written from now on is ours, also what we do not hear of.
-                await self._gaps.open_gaps((channel,))
+                await self._gaps.open_gaps((channel,), self._clock.now())
                 await self._gaps.close_gap(channel)
                 await self._book.meet(user, channel)
                 return

@@ -63,10 +63,12 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is to be fetched: messages after ``oldest_ts``. Replies and new messages count after ``look_ts``."""
+    """What is to be fetched: messages after ``oldest_ts``. Replies and new messages count after ``look_ts``;
+    those up to ``near_ts`` came, as far as is known."""
 
     oldest_ts: str
     look_ts: str
+    near_ts: str = ""
 
 
 def window(gap: Gap, now: datetime) -> Window:
@@ -76,7 +78,7 @@ def window(gap: Gap, now: datetime) -> Window:
     alive = [seen.root_ts for seen in gap.known if float(seen.ts) > since_s - LIVE_THREAD_S]
     # Just before the oldest of them: history tells what is newer than ``oldest``.
     oldest_s = min([look_s, *(float(ts) - 0.000001 for ts in alive)])
-    return Window(stamp(max(oldest_s, limit_s)), stamp(look_s))
+    return Window(stamp(max(oldest_s, limit_s)), stamp(look_s), stamp(since_s - OVERLAP_S))
 
 
 def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
@@ -86,7 +88,13 @@ def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
     before the fetched window: there we have to look.
     """
     since_s = float(gap.since_ts)
-    wanted = {each.ts: each.latest_reply for each in shown if _is_after(each.latest_reply, since_s)}
+    wanted: dict[str, str] = {}
+    for each in shown:
+        if _is_after(each.latest_reply, since_s):
+            wanted[each.ts] = each.latest_reply
+        elif each.event is not None and each.event.thread_ts and each.ts > frame.look_ts:
+            # A reply that was sent to the channel too.
+            wanted[each.event.thread_ts] = max(each.ts, wanted.get(each.event.thread_ts, ""))
     for seen in gap.known:
         if float(seen.ts) > since_s - LIVE_THREAD_S and seen.root_ts <= frame.oldest_ts:
             wanted[seen.root_ts] = max(seen.ts, wanted.get(seen.root_ts, ""))

@@ -131,11 +131,9 @@ class Journal:
         """Forget where every other channel stood: should it come back, it begins anew. Raises StoreError."""
         await self._change(partial(journal_file.keep_channels, channels=tuple(channels)))
 
-    async def open_gaps(self, channels: Collection[str], since: datetime | None = None) -> None:
-        """From now on messages of ``channels`` may be missed; of a channel that is new here, those from
-        ``since`` (default: now) on. Raises StoreError."""
-        now_ts = f"{(since or self._clock.now()).timestamp():.6f}"
-        await self._change(partial(_open_gaps, channels=tuple(channels), now_ts=now_ts))
+    async def open_gaps(self, channels: Collection[str], now: datetime) -> None:
+        """From ``now`` on (the chat's time) messages of ``channels`` may be missed. Raises StoreError."""
+        await self._change(partial(_open_gaps, channels=tuple(channels), now_ts=f"{now.timestamp():.6f}"))
 
     async def gap(self, channel: str) -> Gap | None:
         """What may have been missed, None if nothing. Raises StoreError."""

@@ -72,6 +72,11 @@ COLUMNS = {
     "direct": frozenset({"home", "item", "channel"}),
 }
 
+# The chat's time is known to a second or two: a mark so far beyond it was set by a wrong clock,
+AHEAD_S = 60
+# and where nothing else is known, so much is compared.
+LAST_MINUTES_S = 600
+
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
 REMEMBERED_S = 7 * 86400
 
@@ -141,7 +146,14 @@ def keep_channels(connection: sqlite3.Connection, channels: Collection[str]) -> 
 
 def open_gap(connection: sqlite3.Connection, channel: str, now_ts: str) -> None:
     """From here on messages may be missed, until ``close_gap``. A gap that is open stays as wide as it is; a
-    channel of which nothing is known begins now."""
+    channel of which nothing is known begins now. Marks of the future were set by a wrong clock: they become now,
+    and the beginning of the channel the last minutes."""
+    now_s = float(now_ts)
+    connection.execute(
+        "UPDATE channels SET newest_ts = min(newest_ts, ?2), gap_ts = min(gap_ts, ?2), "
+        "floor_ts = CASE WHEN floor_ts > ?3 THEN ?4 ELSE floor_ts END WHERE channel = ?1",
+        (channel, now_ts, f"{now_s + AHEAD_S:.6f}", f"{now_s - LAST_MINUTES_S:.6f}"),
+    )
     connection.execute(
         "INSERT INTO channels (channel, newest_ts, floor_ts, gap_ts) VALUES (?1, ?2, ?2, ?2) "
         "ON CONFLICT (channel) DO UPDATE SET gap_ts = coalesce(gap_ts, newest_ts)",

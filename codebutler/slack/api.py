@@ -10,6 +10,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
+from codebutler.clock import Clock, SystemClock
 from codebutler.errors import ChatError
 from codebutler.model import Post, React, Update, Upload
 from codebutler.process.killpoints import reached
@@ -25,6 +26,7 @@ from codebutler.slack.answers import (
     shares_in,
     text_in,
 )
+from codebutler.slack.chatclock import ChatClock
 from codebutler.slack.endpoint import check_app_token
 from codebutler.slack.http import SlackHttp
 from codebutler.slack.metadata import operation_metadata
@@ -33,17 +35,26 @@ from codebutler.slack.port import Identity, Page
 
 DEFAULT_BASE_URL = "https://slack.com/api/"
 PAGE_SIZE = 200
+# The most that conversations.history gives: each page costs one of 50 calls a minute.
+HISTORY_PAGE_SIZE = 999
 MAX_PAGES = 50
 
 
 class SlackApi:
     """The workspace behind one bot token. An async context manager: closing it closes its connections.
 
-    Raises ChatAuthError at once for a token of the wrong kind.
+    ``clock`` tells Slack's time of day. Raises ChatAuthError at once for a token of the wrong kind.
     """
 
-    def __init__(self, token: str, base_url: str = DEFAULT_BASE_URL, timeout_s: float = 30.0) -> None:
-        self._http = SlackHttp(token, base_url, timeout_s)
+    def __init__(
+        self,
+        token: str,
+        base_url: str = DEFAULT_BASE_URL,
+        timeout_s: float = 30.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = ChatClock(clock or SystemClock())
+        self._http = SlackHttp(token, base_url, timeout_s, self.clock.heard)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
@@ -202,7 +213,7 @@ class SlackApi:
             ts=thread_ts,
             oldest=oldest or None,
             cursor=cursor or None,
-            limit=PAGE_SIZE,
+            limit=HISTORY_PAGE_SIZE,
             include_all_metadata=True,
         )
         return page_in(answer)

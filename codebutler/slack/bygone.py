@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 
 from codebutler.clock import Clock
@@ -18,7 +20,7 @@ from codebutler.slack.fields import PayloadError
 from codebutler.slack.payloads import shown
 from codebutler.slack.port import History, Identity, Page
 
-MAX_PAGES = 50
+MOST_MESSAGES = 10_000
 BACKOFF_BASE_S = 1.0
 BACKOFF_CAP_S = 60.0
 PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, ChatAuthError)
@@ -27,28 +29,49 @@ PASSING = (ChatRateLimitedError, ChatUnreachableError, ChatOutcomeUnknownError, 
 log = logging.getLogger("codebutler.slack.catchup")
 
 
+class Pages:
+    """One channel's or thread's messages, page by page."""
+
+    def __init__(self, page: Callable[[str], Awaitable[Page]], channel: str, me: Identity) -> None:
+        self._page = page
+        self._channel = channel
+        self._me = me
+        self._cursor = ""
+        self._count = 0
+        self.ended = False
+        self.cut_off = False
+        """There is more than MOST_MESSAGES: the rest is not read."""
+
+    async def more(self) -> list[Shown]:
+        """The next page. Raises ChatError for what Slack refuses for good."""
+        page = await self._page(self._cursor)
+        self._cursor = page.next_cursor
+        self._count += len(page.messages)
+        self.cut_off = bool(self._cursor) and self._count >= MOST_MESSAGES
+        self.ended = self.cut_off or not self._cursor
+        return _readable(page, self._channel, self._me)
+
+
 class Bygone:
-    """``read`` is patient; ``glance`` is not."""
+    """``pages`` and ``read`` are patient; ``glance`` is not."""
 
     def __init__(self, reader: History, clock: Clock, rng: Random) -> None:
         self._reader = reader
         self._clock = clock
         self._rng = rng
 
-    async def read(
-        self, channel: str, thread_ts: str | None, oldest: str, me: Identity
-    ) -> tuple[list[Shown], bool]:
-        """The messages after ``oldest``, and whether that is all of them. Raises ChatError for what Slack
-        refuses for good."""
+    def pages(self, channel: str, oldest: str, me: Identity) -> Pages:
+        """The channel's messages after ``oldest``, the newest first."""
+        return Pages(partial(self._page, channel, None, oldest), channel, me)
+
+    async def read(self, channel: str, thread_ts: str, oldest: str, me: Identity) -> tuple[list[Shown], bool]:
+        """The thread's messages after ``oldest``, and whether that is all of them. Raises ChatError for what
+        Slack refuses for good."""
+        pages = Pages(partial(self._page, channel, thread_ts, oldest), channel, me)
         found: list[Shown] = []
-        cursor = ""
-        for _ in range(MAX_PAGES):
-            page = await self._page(channel, thread_ts, oldest, cursor)
-            found += _readable(page, channel, me)
-            cursor = page.next_cursor
-            if not cursor:
-                return found, True
-        return found, False
+        while not pages.ended:
+            found += await pages.more()
+        return found, not pages.cut_off
 
     async def glance(self, channel: str, oldest: str, me: Identity) -> list[Shown]:
         """The first page of them. Raises ChatError."""

@@ -1,6 +1,8 @@
 """Fetches what was said while we did not listen, and hands it to the intake in order.
 
-A gap is on disk before the first event after it can be, so a catch-up that is cut short is done again.
+First, in every channel, the newest messages down to the last one that came. Then older messages, page by page: they
+show in which of their threads somebody wrote. Last, what was edited or deleted. A gap is on disk before the first
+event after it can be, so a catch-up that is cut short is done again.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -20,7 +22,7 @@ from codebutler.intake.catchup import Gap, Shown, Window, earlier, missed, threa
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.routing.holding import HoldingRouter
-from codebutler.slack.bygone import PASSING, Bygone
+from codebutler.slack.bygone import PASSING, Bygone, Pages
 from codebutler.slack.link import cancel
 from codebutler.slack.port import History, Identity
 
@@ -46,12 +48,19 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What was fetched of a channel so far; ``complete`` names what of it was fetched to its end."""
+    """What was fetched of a channel so far; ``complete`` names what of it was fetched to its end. ``losses``: how
+    many times the connection had been lost when it began."""
 
     gap: Gap
     frame: Window
-    fetched: list[Shown]
-    complete: set[str | None]
+    pages: Pages
+    losses: int
+    fetched: list[Shown] = field(default_factory=list)
+    complete: set[str | None] = field(default_factory=set)
+    roots: set[str] = field(default_factory=set)
+    """First messages of the threads that were read."""
+    accepted: set[str] = field(default_factory=set)
+    """Keys of the events that were taken in."""
 
     @property
     def latest(self) -> dict[str, str]:
@@ -148,7 +157,7 @@ class CatchUp:
         failures = 0
         while True:
             try:
-                await self._shelf.journal.open_gaps(self._repos())
+                await self._shelf.journal.open_gaps(self._repos(), self._clock.now())
                 return
             except StoreError as error:
                 failures += 1
@@ -156,16 +165,15 @@ class CatchUp:
                 await self._bygone.pause(failures)
 
     async def _all(self, me: Identity) -> None:
-        """What is new first, in every channel: what was changed takes many more calls, and nobody waits for
-        it. In any order, so that no channel is always the last of a round that is cut short."""
+        """What is new first, in every channel: old threads and what was changed take many more calls, and few
+        wait for it. In any order, so that no channel is always the last of a round that is cut short."""
         rounds: dict[str, _Round] = {}
         channels = list(self._repos())
         self._rng.shuffle(channels)
         await asyncio.gather(*(self._one(each, partial(self._news, each, me, rounds)) for each in channels))
         found = list(rounds.values())
-        await asyncio.gather(
-            *(self._one(each.gap.channel, partial(self._changes, each, me)) for each in found)
-        )
+        for step in (self._older, self._changes):
+            await asyncio.gather(*(self._one(each.gap.channel, partial(step, each, me)) for each in found))
 
     async def _lose_patience(self) -> None:
         await self._clock.sleep(HOLD_S)
@@ -196,30 +204,56 @@ class CatchUp:
             self._shelf.router.release(channel)
 
     async def _news(self, channel: str, me: Identity, rounds: dict[str, _Round]) -> None:
-        """Take in what was said, and leave in ``rounds`` what remains to be looked at."""
+        """Take in what was said since the last message that came, and leave in ``rounds`` what remains."""
         losses = self._losses
         gap = await self._shelf.journal.gap(channel)
         if gap is None:
             return
         frame = window(gap, self._clock.now())
-        complete: set[str | None] = set()
-        fetched, whole = await self._bygone.read(channel, None, frame.oldest_ts, me)
-        if whole:
-            complete.add(None)
-        else:
-            log.warning("%s: so much was written that only the latest is read", self._name(channel))
-        found = _Round(gap, frame, fetched, complete)
-        unread = self._unread(found, threads(gap, frame, fetched))
-        for root in unread:
-            replies = await self._replies(found, root, me)
-            found.fetched.extend(replies or ())
-        await self._accept(found)
-        self._keep(found, unread)
+        found = _Round(gap, frame, self._bygone.pages(channel, frame.oldest_ts, me), losses)
+        near: list[Shown] = []
+        # All of it before any of it: in a channel that is one conversation the oldest comes first.
+        while not found.pages.ended and not any(each.ts <= frame.near_ts for each in near):
+            near += await found.pages.more()
+        await self._take(found, near, me)
         rounds[channel] = found
-        if losses == self._losses:
+
+    async def _older(self, found: _Round, me: Identity) -> None:
+        """Take in what is left: above all answers in threads that began before the gap. Then it is closed."""
+        channel = found.gap.channel
+        while not found.pages.ended:
+            if self._wanted.is_set():
+                return  # something may be missing since, which matters more; the gap stays
+            await self._take(found, await found.pages.more(), me)
+        if found.pages.cut_off:
+            log.warning("%s: so much was written that only the latest is read", self._name(channel))
+        else:
+            found.complete.add(None)
+        await self._accept(found)
+        if found.losses == self._losses:
             # Otherwise something may be missing since: the gap stays, and another round is on its way. What
             # remains lies before the gap, where the next round looks, too.
             await self._shelf.journal.close_gap(channel)
+
+    async def _take(self, found: _Round, part: list[Shown], me: Identity) -> None:
+        """Take in some messages of the channel and what was written in their threads. Nobody's first message
+        waits for other threads to be read, unless the whole channel is one conversation."""
+        found.fetched.extend(part)
+        repo = self._repos().get(found.gap.channel)
+        in_one = repo is not None and repo.config.agent.scope == "channel"
+        if not in_one:
+            firsts = [each for each in part if each.event is None or each.event.thread_ts is None]
+            await self._accept(replace(found, fetched=firsts, complete=set()))
+        unread = self._unread(found, threads(found.gap, found.frame, part))
+        for root in unread:
+            replies = await self._replies(found, root, me) or []
+            found.roots.add(root)
+            found.fetched.extend(replies)
+            if not in_one:
+                await self._accept(replace(found, fetched=replies, complete=set()))
+        if in_one:
+            await self._accept(replace(found, complete=set()))
+        self._keep(found, unread)
 
     async def _changes(self, found: _Round, me: Identity) -> None:
         """Take in what came to threads before the gap and never to us, then what was edited or deleted
@@ -236,11 +270,16 @@ class CatchUp:
                 self._keep(found, [root])
 
     def _unread(self, found: _Round, roots: Sequence[str]) -> list[str]:
-        """A gap may stay open for several rounds; a thread with nothing new is not read in each of them."""
+        """A gap may stay open for several rounds; a thread with nothing new, as far as history tells, is not read
+        in each of them."""
         latest, channel = found.latest, found.gap.channel
+        room = max(0, MAX_THREADS - len(found.roots))
         return [
-            root for root in roots[:MAX_THREADS] if self._read.get((channel, root)) != latest.get(root, "")
-        ]
+            root
+            for root in roots
+            if root not in found.roots
+            and (root not in latest or self._read.get((channel, root)) != latest[root])
+        ][:room]
 
     def _keep(self, found: _Round, roots: Sequence[str]) -> None:
         """What was said in these threads is on disk."""
@@ -251,8 +290,11 @@ class CatchUp:
                 self._read.popitem(last=False)
 
     async def _accept(self, found: _Round) -> None:
-        events = missed(found.gap, found.frame, found.fetched, found.complete)
-        outcomes = [await self._shelf.intake.accept(event, missed=True) for event in events]
+        outcomes = []
+        for event in missed(found.gap, found.frame, found.fetched, found.complete):
+            if event.key not in found.accepted:
+                outcomes.append(await self._shelf.intake.accept(event, missed=True))
+                found.accepted.add(event.key)
         if count := outcomes.count("accepted"):
             log.info("caught up %d message(s) in %s", count, self._name(found.gap.channel))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from heapq import heapify, heappush
+from itertools import count
 from random import Random
 
 from codebutler.clock import Clock
@@ -15,6 +17,8 @@ BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 30.0
 # A request that timed out may still be under way inside Slack: looking at once would see too little.
 LOOK_DELAY_S = 2.0
+# Who can wait looks again after so long, at least.
+LOOK_AGAIN_S = 0.05
 
 log = logging.getLogger("codebutler.slack.sender")
 
@@ -27,11 +31,26 @@ class Gate:
         self._clock = clock
         self._rng = rng
         self._limits = Limits()
+        self._patient: dict[str, list[tuple[int, int]]] = {}
+        self._numbers = count()
         self._look_from_s = clock.monotonic() + LOOK_DELAY_S
 
     async def promised(self, method: str, channel: str) -> None:
         """Wait until the rate limits allow the call."""
         await self.waited(method, channel, self.take_s(method, channel))
+
+    async def spared(self, method: str, channel: str, rank: int) -> None:
+        """The same for what can wait: all that was promised goes before it, also what is promised meanwhile. Of
+        those who can wait the lowest ``rank`` goes first."""
+        waiting, me = self._patient.setdefault(method, []), (rank, next(self._numbers))
+        heappush(waiting, me)
+        try:
+            while waiting[0] != me or not self._limits.take_free(method, channel, self._clock.monotonic()):
+                wait_s = self._limits.wait_s(method, channel, self._clock.monotonic())
+                await self._clock.sleep(max(wait_s, LOOK_AGAIN_S))
+        finally:
+            waiting.remove(me)
+            heapify(waiting)
 
     async def claim(self, method: str, channel: str) -> None:
         """Wait until the rate limits and the token allow the call."""

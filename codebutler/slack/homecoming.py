@@ -60,6 +60,7 @@ class Homecoming:
         self._back_at: datetime | None = None
         self._interrupted: list[str] = []
         self._absence: Absence | None = None
+        self._remembered = ""
         self._listening = False
         # From the loss until it is known what it left: a turn that is found interrupted then is its work.
         self._open = True
@@ -110,6 +111,7 @@ class Homecoming:
                 self._away_since = datetime.fromisoformat(alive)
             if absence:
                 self._absence = msgspec.json.decode(absence, type=Absence)
+                self._remembered = self._absence.id
         except (StoreError, ValueError, msgspec.DecodeError) as error:
             log.warning("how long nobody listened is not known: %s", error)
 
@@ -162,7 +164,9 @@ class Homecoming:
         if not text:
             return absence
         try:
-            await self._sender.submit(channel, f"back-{absence.id}-{channel}", Post(text=text), unsure=True)
+            # Only an earlier life can have said it before.
+            unsure = absence.id == self._remembered
+            await self._sender.submit(channel, f"back-{absence.id}-{channel}", Post(text=text), unsure=unsure)
         except ChatError as error:
             log.warning("%s could not be told that we are back: %s", channel, error)
         absence = replace(absence, told=(*absence.told, channel))

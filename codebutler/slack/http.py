@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -32,11 +32,12 @@ SILENCE_S = 30.0
 class SlackHttp:
     """An async context manager: closing it closes its connections.
 
-    Raises ChatAuthError at once for a token of the wrong kind.
+    ``on_date`` is told the Date of every answer. Raises ChatAuthError at once for a token of the wrong kind.
     """
 
-    def __init__(self, token: str, base_url: str, timeout_s: float) -> None:
+    def __init__(self, token: str, base_url: str, timeout_s: float, on_date: Callable[[str], None]) -> None:
         self.base_url = base_url
+        self._on_date = on_date
         self._token = check_bot_token(token)
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, connect=min(CONNECT_S, timeout_s))
         self._session: aiohttp.ClientSession | None = None
@@ -82,6 +83,7 @@ class SlackHttp:
         except (aiohttp.ClientError, OSError, ValueError, AttributeError) as error:
             # AttributeError: the SDK stumbles over a body that is not an object.
             raise interrupted(call, type(error).__name__) from None
+        self._on_date(str(answer.headers.get("Date", "")))
         return answer.data if isinstance(answer.data, Mapping) else {}
 
     async def put(self, call: Call, url: str, content: bytes) -> None:

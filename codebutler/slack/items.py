@@ -31,6 +31,11 @@ class Item:
     file_id: str = ""
 
     @property
+    def must_look(self) -> bool:
+        """Whether to look for it before it is sent: done twice, an edit or a reaction is the same."""
+        return self.unsure and isinstance(self.operation, Post | Upload)
+
+    @property
     def key(self) -> Key:
         """What makes it the same operation when it comes again."""
         return self.channel, self.op_id

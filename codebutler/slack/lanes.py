@@ -110,7 +110,8 @@ class Lanes:
         """Empty one lane, then end: a quiet channel costs nothing."""
         while queue.waiting:
             head = queue.waiting[0]
-            await self._gate.claim(method_of(head.operation), channel)
+            if not head.must_look:
+                await self._gate.claim(method_of(head.operation), channel)
             # Taken only now: what waits for its turn can still be superseded.
             if method_of(queue.waiting[0].operation) != method_of(head.operation):
                 continue  # what comes next needs a claim of its own
@@ -120,6 +121,8 @@ class Lanes:
             except Exception as error:  # a lane must survive whatever one operation brings
                 log.exception("an operation could not be sent")
                 self._items.refuse(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
+        if lane == "posts":
+            self._reader.forget(channel)
         queue.task = None
         del self._queues[channel, lane]
 
@@ -139,7 +142,8 @@ class Lanes:
             except ChatError as error:
                 if not await self._recover(item, error):
                     return
-                await self._gate.claim(method_of(item.operation), item.channel)
+                if not item.must_look:
+                    await self._gate.claim(method_of(item.operation), item.channel)
             else:
                 self._gate.authority.proved()
                 self._items.settle(item, result)
@@ -150,6 +154,9 @@ class Lanes:
             if (found := await self._find(item, operation)) is not None:
                 return found
             item.unsure = False
+            if isinstance(operation, Post) and operation.outdated:
+                return ""
+            await self._gate.claim(method_of(operation), item.channel)
         match operation:
             case Post():
                 return await self._chat.post(item.channel, operation, item.op_id)
@@ -180,7 +187,9 @@ class Lanes:
                 self._gate.authority.lost(error)
             case ChatUnreachableError() | ChatOutcomeUnknownError():
                 item.failures += 1
-                item.unsure = item.unsure or isinstance(error, ChatOutcomeUnknownError)
+                if isinstance(error, ChatOutcomeUnknownError):
+                    item.unsure = True
+                    self._reader.forget(item.channel)
                 await self._gate.back_off(item.failures, error)
             case _:
                 return self._simplify(item, error)

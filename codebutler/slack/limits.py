@@ -88,14 +88,17 @@ class Limits:
             waits.append(wait_s)
         return max(waits)
 
+    def wait_s(self, method: str, channel: str, now_s: float) -> float:
+        """Seconds until ``method`` may be called for ``channel``; nothing is promised."""
+        keys = self._keys(method, channel)
+        waits = (take(self._buckets.get(key) or full(limit, now_s), limit, now_s)[1] for key, limit in keys)
+        return max([0.0, *waits])
+
     def take_free(self, method: str, channel: str, now_s: float) -> bool:
         """Whether ``method`` may be called for ``channel`` at once; only then the call is promised."""
-        taken: dict[tuple[str, str], Bucket] = {}
-        for key, limit in self._keys(method, channel):
-            taken[key], wait_s = take(self._buckets.get(key) or full(limit, now_s), limit, now_s)
-            if wait_s > 0:
-                return False
-        self._buckets.update(taken)
+        if self.wait_s(method, channel, now_s) > 0:
+            return False
+        self.take(method, channel, now_s)
         return True
 
     def pause(self, method: str, channel: str, seconds: float, now_s: float) -> None:

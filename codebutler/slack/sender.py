@@ -21,7 +21,7 @@ from codebutler.slack.leftovers import Leftovers
 from codebutler.slack.marking import Marking
 from codebutler.slack.outgoing import item_of
 from codebutler.slack.port import ChatPort, Page
-from codebutler.slack.reading import Reader
+from codebutler.slack.reading import Background, Reader
 from codebutler.slack.streams import Streams
 from codebutler.slack.uploads import Uploads
 
@@ -48,6 +48,8 @@ class Sender:
         self._authority = Authority(chat, clock)
         gate = Gate(self._authority, clock, rng or Random())  # noqa: S311 - spreads retries, guards nothing
         self._reader = Reader(chat, gate, clock)
+        self.background = Background(self._reader)
+        """What was said, for those who can wait: whatever is sent or looked up goes first."""
         self._items = Items()
         leftovers = Leftovers(chat, gate, self._reader, notes, clock) if notes else None
         self._streams = Streams(chat, gate, clock, redact, leftovers)

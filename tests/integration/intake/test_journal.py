@@ -246,7 +246,7 @@ async def test_a_channel_known_from_before_takes_nothing_older_than_its_newest(p
     runner.downgrade("journal", path, "0001")
     async with Journal.open(path, ManualClock()) as journal:
         assert await journal.high_water("C1") == a_message(1).ts
-        await journal.open_gaps(["C1"])
+        await journal.open_gaps(["C1"], ManualClock().now())
         gap = await journal.gap("C1")
         assert gap is not None
         assert (gap.since_ts, gap.floor_ts, gap.known) == (a_message(1).ts, a_message(1).ts, ())
@@ -259,7 +259,7 @@ async def test_messages_are_remembered_for_a_week_back_from_the_newest_or_from_t
     for channel in ("C1", "C2"):
         for ts in days[:5]:
             await journal.append(MessagePosted(channel=channel, ts=ts, user="U1", text="x"), NoRequest())
-    await journal.open_gaps(["C2"])
+    await journal.open_gaps(["C2"], ManualClock().now())
     for channel in ("C1", "C2"):
         for ts in days[5:]:
             await journal.append(MessagePosted(channel=channel, ts=ts, user="U1", text="x"), NoRequest())
@@ -271,10 +271,10 @@ async def test_messages_are_remembered_for_a_week_back_from_the_newest_or_from_t
 async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> None:
     async with Journal.open(path, ManualClock()) as journal:
         await put(journal, 1)
-        await journal.open_gaps(["C1"])
+        await journal.open_gaps(["C1"], ManualClock().now())
         await put(journal, 2)
     async with Journal.open(path, ManualClock()) as journal:
-        await journal.open_gaps(["C1"])
+        await journal.open_gaps(["C1"], ManualClock().now())
         gap = await journal.gap("C1")
         assert gap is not None
         assert gap.since_ts == a_message(1).ts

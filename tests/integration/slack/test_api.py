@@ -8,10 +8,12 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
 
+from codebutler.clock import Clock, ManualClock
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -57,13 +59,15 @@ class Scripted:
 
 
 @asynccontextmanager
-async def serving(timeout_s: float = 5) -> AsyncIterator[tuple[Scripted, SlackApi]]:
+async def serving(
+    timeout_s: float = 5, clock: Clock | None = None
+) -> AsyncIterator[tuple[Scripted, SlackApi]]:
     scripted = Scripted()
     app = web.Application()
     app.router.add_route("*", "/api/{method}", scripted.handle)
     async with on_loopback(app) as port:
         scripted.url = f"http://127.0.0.1:{port}/api/"
-        async with SlackApi(TOKEN, base_url=scripted.url, timeout_s=timeout_s) as api:
+        async with SlackApi(TOKEN, base_url=scripted.url, timeout_s=timeout_s, clock=clock) as api:
             yield scripted, api
 
 
@@ -281,3 +285,15 @@ async def test_a_user_has_the_name_they_chose(user: object, name: str) -> None:
         server.says("users.info", {"ok": True, "user": user})
         assert (await api.person("U1")).names[:1] == ((name,) if name else ())
         assert server.forms[0]["user"] == "U1"
+
+
+async def test_the_time_of_day_is_what_slack_said_with_its_last_answer() -> None:
+    clock = ManualClock()
+    async with serving(clock=clock) as (server, api):
+        assert api.clock.now() == clock.now()
+        for date in ("Tue, 03 Feb 2026 04:05:06 GMT", "yesterday"):
+            server.says("auth.test", {"ok": True, "user_id": "U1"}, Date=date)
+            await api.identity()
+            assert api.clock.now() == datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
+        await clock.advance(60)
+        assert api.clock.now() == datetime(2026, 2, 3, 4, 6, 6, tzinfo=UTC)

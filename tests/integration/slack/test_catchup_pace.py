@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from random import Random
 
@@ -33,7 +33,7 @@ class Busy:
         self.life = Life(journal, clock, chat, config)
         self.life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(CHANNELS)}
         shelf = Shelf(intake=self.life.intake, journal=journal, router=HoldingRouter(self.life))
-        self.catch_up = CatchUp(sender, shelf, clock, Random(1), lambda: self.life.repos)
+        self.catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: self.life.repos)
 
     def said(self, channel: str, root: str | None = None) -> MessagePosted:
         """Somebody writes; returns the message as the socket would bring it."""
@@ -128,3 +128,29 @@ async def test_an_answer_that_slack_gave_up_while_other_messages_came_is_found(t
         await b.outage()
         b.catch_up.back()
         await b.until_routed({given_up.key})
+
+
+async def test_what_is_new_does_not_wait_for_a_long_history(tmp_path: Path) -> None:
+    """A line that was cut for a moment, 20 channels of 2,000 messages in the last days, one missed in each."""
+    clock, chat = ManualClock(START), MemoryChat(page_size=200)
+    async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
+        b = Busy(journal, chat, clock, sender)
+        running = asyncio.create_task(b.catch_up.run(ME))
+        b.catch_up.lost()
+        b.catch_up.back()
+        await b.until(lambda: not b.catch_up.is_busy)
+        began_s = clock.now().timestamp()
+        await clock.advance(2000 * 60)
+        for number, channel in product(range(2000), b.life.repos):
+            ts = f"{began_s + number * 60:.6f}"
+            chat.say(channel, OWNER, "x", ts=ts)
+            # What the journal knows of those in between decides nothing here.
+            if number == 0 or number > 1930:
+                message = MessagePosted(channel=channel, ts=ts, user=OWNER, text="x")
+                assert await b.life.intake.accept(message) == "accepted"
+        b.catch_up.lost()
+        missed = {b.said(channel).key for channel in b.life.repos}
+        b.catch_up.back()
+        assert await b.until_routed(missed) < 15
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -121,7 +121,7 @@ async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> 
         life = Life(journal, clock, chat, config)
         life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(100)}
         shelf = Shelf(intake=life.intake, journal=journal, router=HoldingRouter(life))
-        catch_up = CatchUp(sender, shelf, clock, Random(1), lambda: life.repos)
+        catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: life.repos)
         catch_up.lost()
         catch_up.back()
         running = asyncio.create_task(catch_up.run(ME))

@@ -166,6 +166,23 @@ async def test_what_was_not_taken_is_sent_again_as_unsure_with_its_id(tmp_path: 
         assert not any(send.unsure for send in parent.said(Send))
 
 
+async def test_the_progress_of_a_turn_that_is_over_is_sent_no_more(tmp_path: Path) -> None:
+    """It may have been sent before, so the parent looks for it; what is not there stays away."""
+    async with worker(settings(tmp_path, verbosity="normal"), mute=True) as parent:
+        parent.says("hello", "100.1")
+        (await parent.run(0)).finish("Hi.")
+        await parent.post_with("Hi.")
+    async with worker(settings(tmp_path, verbosity="normal"), mute=True) as parent:
+        await parent.post_with("Hi.")
+        again = {send.op_id: send.operation for send in parent.said(Send) if send.unsure}
+        progress = [each for each in again.values() if isinstance(each, Post) and each.can_wait]
+        assert progress
+        assert progress[0].outdated
+        assert not any(
+            each.outdated for each in again.values() if isinstance(each, Post) and not each.can_wait
+        )
+
+
 async def test_queued_messages_run_after_a_death(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         await parent.stored(parent.says("later", "100.1"))

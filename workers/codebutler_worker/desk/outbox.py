@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from codebutler.errors import FrameTooLargeError
-from codebutler.model import Operation, React, Update
+from codebutler.model import Operation, Post, React, Update
 from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import Send
 from codebutler_worker.store.rows import OutboxRow
@@ -27,6 +27,8 @@ MARKS_WINDOW = 100
 REMEMBERED = 1024
 TARGET_FAILED = "target_failed"
 TOO_LARGE = "too_large"
+# Turns in these states go on after a restart.
+WAITING = frozenset({"queued", "parked"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +88,10 @@ class Outbox:
 
     async def restore(self) -> int:
         """Send again what an earlier life of this worker left behind. Returns how many there were."""
-        rows, targets = await self._store.run(_left_behind)
+        rows, targets, over = await self._store.run(_left_behind)
         for op_id, ts in targets.items():
             self._remember(op_id, ts)
-        self._accept(rows, unsure=True)
+        self._accept(rows, unsure=True, over=over)
         await self.pump()
         return len(rows)
 
@@ -130,9 +132,14 @@ class Outbox:
         for op_id, code in self._send_ready():
             await self.failed(op_id, code)
 
-    def _accept(self, rows: Iterable[OutboxRow], *, unsure: bool) -> None:
+    def _accept(
+        self, rows: Iterable[OutboxRow], *, unsure: bool, over: Collection[str] = frozenset()
+    ) -> None:
+        """``over``: turns whose progress nobody follows any more."""
         for row in rows:
             operation = self._decoder.decode(row.payload)
+            if isinstance(operation, Post) and operation.can_wait and row.turn_id in over:
+                operation = msgspec.structs.replace(operation, outdated=True)
             self._unsettled[row.op_id] = asyncio.Event()
             self._count += 1
             parcel = Parcel(row.op_id, row.conversation, operation, self._count, row.target_op_id, unsure)
@@ -223,11 +230,15 @@ def _in_line(before: Parcel, after: Parcel) -> bool:
     return not isinstance(first, Update | React) and before.conversation == after.conversation
 
 
-def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str]]:
+def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str], frozenset[str]]:
+    """What is pending, where the targets of that are, and which of its turns are over, or soon will be: what ran is
+    interrupted now."""
     rows = uow.outbox.pending()
     targets = {}
     for row in rows:
         target = uow.outbox.get(row.target_op_id) if row.target_op_id else None
         if target is not None and target.state != "pending":
             targets[target.op_id] = target.ts or ""
-    return rows, targets
+    turns = [uow.turns.get(turn_id) for turn_id in {row.turn_id for row in rows if row.turn_id}]
+    over = frozenset(turn.id for turn in turns if turn is not None and turn.state not in WAITING)
+    return rows, targets, over
