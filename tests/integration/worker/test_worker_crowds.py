@@ -27,12 +27,12 @@ async def test_one_too_many_is_kept_and_goes_on_when_there_is_room(tmp_path: Pat
     async with worker(settings(tmp_path, queue_per_user=2)) as parent:
         await fills(parent, 2)
         await parent.stored(parent.says("one too many", "200.1"))
-        card = await parent.post_with("Too many messages of yours")
+        card = await parent.post_with("Too many of your messages")
         assert card.thread_ts == "200.1"
         assert list(buttons(card)) == ["Continue", "Drop"]
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 2)
         press(parent, buttons(card)["Continue"])
-        await parent.post_with("There is no room for it yet")
+        await parent.post_with("There is still no room for it")
         for number in range(3):
             (await parent.run(number)).finish()
         await parent.until(lambda: parent.reactions("102.1") == ["white_check_mark"], flow=True)
@@ -77,21 +77,21 @@ async def test_what_was_kept_can_be_dropped_or_continued_by_a_word(tmp_path: Pat
     async with worker(settings(tmp_path, queue_per_user=1)) as parent:
         await fills(parent, 1)
         await parent.stored(parent.says("one too many", "200.1"))
-        card = await parent.post_with("Too many messages of yours")
+        card = await parent.post_with("Too many of your messages")
         if way == "button":
             press(parent, buttons(card)["Drop"])
             await parent.until(lambda: parent.reactions("200.1") == ["octagonal_sign"])
             return
         said = MessagePosted(channel=CHANNEL, ts="201.1", user=USER, text="!continue", thread_ts="200.1")
         await parent.stored(parent.deliver(said, Command(name="continue")))
-        await parent.post_with("There is no room for it yet")
+        await parent.post_with("There is still no room for it")
 
 
 async def test_a_click_of_somebody_else_counts_on_their_own_line(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, queue_per_user=1)) as parent:
         await fills(parent, 1)
         await parent.stored(parent.says("one too many", "200.1"))
-        card = await parent.post_with("Too many messages of yours")
+        card = await parent.post_with("Too many of your messages")
         action_id, value = buttons(card)["Continue"]
         click = ButtonClicked(
             channel=CHANNEL,

@@ -25,11 +25,15 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 SYSTEM = {"cat", "cd", "chmod", "cp", "debootstrap", "export", "git", "mv", "pipx", "rm", "tar"}
 # What is code and no command: pictures of something, held by the named tests.
 PICTURES = {
+    "docs/reference/chat.md": "the figures below an answer, held by tests/unit/present/test_answer.py",
     "docs/explanation/delivery.md": "arrows between processes",
     "docs/how-to/use-docker.md": "flags, held by tests/unit/sandbox/test_docker_argv.py",
 }
 HOOK_ENV = {"CI_HOOK_SECRET": "s" * 16}
-KEYS = {".".join(path) for path, _ in leaves(msgspec.to_builtins(Config()))} | {"native.prices"}
+KEYS = {".".join(path) for path, _ in leaves(msgspec.to_builtins(Config()))} | {
+    "native.prices",
+    "approvals.quorum",
+}
 SECTIONS = {key.partition(".")[0] for key in KEYS}
 ids = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

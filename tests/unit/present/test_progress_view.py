@@ -36,7 +36,7 @@ def seen(*events: object) -> View:
 
 def test_who_is_waited_for_is_said_first() -> None:
     view = View(activity="Bash: ls", is_tool=True, tools=1, waits="approval")
-    assert running(view, 5, "t", "claude").text == "✋ claude is waiting for your approval · 5s · 1 tool"
+    assert running(view, 5, "t", "claude").text == "✋ claude is waiting for your approval · 5s · 1 tool call"
 
 
 def test_tools_are_counted_and_the_last_is_remembered() -> None:
