@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +25,9 @@ from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
 from codebutler.config.resolve import CHANNEL_KEY, resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
+from codebutler.doctor.machine import programs_path
 from codebutler.errors import ConfigError
+from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, look_up
 from codebutler.skills.shelf import find_skills
 
 if TYPE_CHECKING:
@@ -102,12 +103,14 @@ def _warn_of_skills(entry: RepoEntry) -> None:
 
 def _warn_without_agent(entry: RepoEntry) -> None:
     """Who registers a repository learns now, not at the first message, that nobody would answer in it."""
-    config = resolve_repo(home(), entry, environment()).config
-    if config.agent.default == "claude" and shutil.which(config.claude.binary) is None:
-        notice(
-            f"warning: {config.claude.binary} is not installed: run "
-            "`npm install -g @anthropic-ai/claude-code`, then `claude` once to log in"
-        )
+    where, env = home(), environment()
+    config = resolve_repo(where, entry, env).config
+    agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
+    if config.agent.default not in agents:
+        return
+    agent, binary = agents[config.agent.default]
+    if look_up(binary, asyncio.run(programs_path(where, env))) is None:
+        notice(f"warning: {agent.missing(binary, Path.home())}")
 
 
 def _refuse_roots_own(root: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -15,11 +15,18 @@ from codebutler.errors import CodeButlerError, LockHeldError
 from codebutler.intake import journal_file
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler.repos import RepoTable
-from codebutler.supervisor.lock import SupervisorLock
+from codebutler.service.search_path import login_shell, noted, search_path
+from codebutler.supervisor.lock import SupervisorLock, is_held
 
 # Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
 SCARCE_BYTES = 2**30
 FULL_BYTES = 100 * 2**20
+
+
+async def programs_path(home: Home, env: Mapping[str, str]) -> str:
+    """What the supervisor looks for programs in: the one that runs, or the one that would run."""
+    running = is_held(home.lock) and noted(home)
+    return running or await search_path(env, login_shell())
 
 
 def check_home(home: Home) -> Iterator[Finding]:

@@ -58,8 +58,8 @@ async def test_a_flood_in_one_thread_is_told_once_and_kept_whole(tmp_path: Path)
             await parent.stored(parent.says(f"more {number}", f"{400 + number}.1", "400.0"))
         status = MessagePosted(channel=CHANNEL, ts="450.1", user=USER, text="!status")
         parent.deliver(status, Command(name="status"))
-        # What is kept apart has not run.
-        await parent.post_with("Today (UTC): 0 turns")
+        # What is on hold has not run.
+        await parent.post_with("Today: 1 run ·")
         edited = MessageEdited(channel=CHANNEL, ts="402.1", user=USER, text="better", edited_ts="9.9")
         await parent.stored(parent.deliver(edited, Prompt(text="better")))
         cards = [post for post in parent.posts if "Too many" in post.text]
