@@ -42,8 +42,9 @@ def run(
     invite: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="USER",
             help="Whom to invite to the new channel: a name, e-mail or user ID, or `none`; may be repeated. "
-            "All allowed users if left out."
+            "All allowed users if left out.",
         ),
     ] = None,
     agent: Annotated[AgentName | None, typer.Option(help="Who answers plain messages.")] = None,
@@ -65,7 +66,8 @@ def run(
     slack = resolve_global(where, environment()).config.slack
     if not slack.bot_token:
         raise ConfigError("no bot token yet: run `codebutler setup` first")
-    known = channel or _own_channel(_looked_at(root, where, entry), create_channel)
+    present = _looked_at(root, where, entry)
+    known = channel or _own_channel(present, create_channel)
     wanted, wish = _wanted(slack, known, channels.Wish(create_channel, entry.name, invite))
     chosen = _channel(slack, registry, entry, wanted, wish)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)

@@ -16,7 +16,7 @@ from tests.integration.cli.repos import git
 from tests.integration.cli.slack_server import SlackServer
 from tests.ordinary import give_away
 
-READING = {"auth.test", "conversations.info", "conversations.list"}
+READING = {"auth.test", "conversations.info", "conversations.list", "users.info"}
 MINE = ("--channel", "C0MINE000")
 
 
