@@ -68,7 +68,7 @@ ALL = (
     Word(
         "continue",
         "resume interrupted or stopped work",
-        more="In a thread, its last turn. Outside threads, the newest ones that can go on, to choose from.",
+        more="In a thread, its last run. Outside threads, the newest ones that can continue, to choose from.",
         shown=True,
     ),
     Word(
@@ -88,7 +88,7 @@ ALL = (
     Word(
         "output",
         "repeat the full answer",
-        more="The full text of the last turn of the thread, or of the channel; as a file when it is long.",
+        more="The full text of the last run in the thread, or of the channel; as a file when it is long.",
     ),
     Word(
         "agent",
@@ -169,13 +169,13 @@ ALL = (
     Word(
         "diff",
         "show what has changed in the working tree",
-        "[turn]",
-        "(turn)?",
-        "Against the last commit, new files included. With `turn`, what the last turn here changed.",
+        "[run]",
+        "(run|turn)?",
+        "Against the last commit, new files included. With `run`, what the last run here changed.",
     ),
     Word(
         "undo",
-        "undo the last turn's changes",
+        "undo the last run's changes",
         more="Shows what would be put back, and asks. What was changed since stays, and so do commits; ignored "
         "files and files above 20 MB are not covered. Say it again to redo it.",
         shown=True,

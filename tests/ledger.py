@@ -14,7 +14,7 @@ from typing import Any
 
 MARKS = {"done": "white_check_mark", "failed": "x", "stopped": "octagonal_sign"}
 FOOTER = "_tokens:"
-QUESTIONS = ("The machine stopped", "It goes on by itself")
+QUESTIONS = ("The machine stopped", "Resumes automatically")
 # A button that is pressed again after a death: whoever did is told, and nobody else sees it.
 FOR_ALL = "kind = 'post' AND coalesce(json_extract(payload, '$.only_for'), '') = ''"
 Row = tuple[Any, ...]

@@ -82,7 +82,7 @@ def home(cards: Sequence[RepoCard], slack_trouble: str, now: datetime) -> list[d
     return [
         _header("What needs you"),
         *_needs(needs, now),
-        *([_header("Out of order"), *_lines(troubles, MAX_REPOS, "")] if troubles else []),
+        *([_header("Problems"), *_lines(troubles, MAX_REPOS, "")] if troubles else []),
         _header("Recent work"),
         *_lines(
             [done_line(card, turn, now) for card, turn in recent],
@@ -200,7 +200,7 @@ def _need(turn: TurnNote) -> str:
         case _ if turn.asked and all(asked.is_question for asked in turn.asked):
             return "🤔 Needs your answer"
         case _:
-            return "🔐 Needs your approval" if turn.asked else "✋ Waits for you"
+            return "🔐 Needs your approval" if turn.asked else "✋ Needs you"
 
 
 def done_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:

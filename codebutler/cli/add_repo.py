@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +25,9 @@ from codebutler.config.provenance import JOBS_NAME, Provenance, read_jobs
 from codebutler.config.registry import Registry, RepoEntry, add, name_for
 from codebutler.config.resolve import CHANNEL_KEY, resolve_global, resolve_repo
 from codebutler.config.schema import AgentName, SlackSection
+from codebutler.doctor.machine import programs_path
 from codebutler.errors import ConfigError
+from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, look_up
 from codebutler.skills.shelf import find_skills
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def run(
     invite: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="USER",
             help="Whom to invite to the new channel: a name, e-mail or user ID, or `none`; may be repeated. "
-            "All allowed users if left out."
+            "All allowed users if left out.",
         ),
     ] = None,
     agent: Annotated[AgentName | None, typer.Option(help="Who answers plain messages.")] = None,
@@ -64,8 +66,9 @@ def run(
     slack = resolve_global(where, environment()).config.slack
     if not slack.bot_token:
         raise ConfigError("no bot token yet: run `codebutler setup` first")
-    own = _own_channel(_looked_at(root, where, entry), create_channel)
-    wanted, wish = _wanted(slack, channel or own, channels.Wish(create_channel, entry.name, invite))
+    present = _looked_at(root, where, entry)
+    known = channel or _own_channel(present, create_channel)
+    wanted, wish = _wanted(slack, known, channels.Wish(create_channel, entry.name, invite))
     chosen = _channel(slack, registry, entry, wanted, wish)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
     where.ensure()
@@ -102,12 +105,14 @@ def _warn_of_skills(entry: RepoEntry) -> None:
 
 def _warn_without_agent(entry: RepoEntry) -> None:
     """Who registers a repository learns now, not at the first message, that nobody would answer in it."""
-    config = resolve_repo(home(), entry, environment()).config
-    if config.agent.default == "claude" and shutil.which(config.claude.binary) is None:
-        notice(
-            f"warning: {config.claude.binary} is not installed: run "
-            "`npm install -g @anthropic-ai/claude-code`, then `claude` once to log in"
-        )
+    where, env = home(), environment()
+    config = resolve_repo(where, entry, env).config
+    agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
+    if config.agent.default not in agents:
+        return
+    agent, binary = agents[config.agent.default]
+    if look_up(binary, asyncio.run(programs_path(where, env))) is None:
+        notice(f"warning: {agent.missing(binary, Path.home())}")
 
 
 def _refuse_roots_own(root: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from codebutler.cli import home_config, people
-from codebutler.cli.home_config import ALLOWED_USERS as KEY
+from codebutler.cli import config_files, people
+from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.output import notice, print_json, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
@@ -27,7 +27,7 @@ def run(
     users: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[USER]...", help="A Slack name, e-mail address or user ID; without it, list them."
+            metavar="[USER]", help="A Slack name, e-mail address or user ID; without it, list them."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print who is allowed as JSON.")] = False,
@@ -38,7 +38,7 @@ def run(
     if users:
         _require_token(slack)
         added = asyncio.run(_found(slack, users))
-        home_config.change(where, partial(home_config.allow, users=[one.id for one in added]), "allow")
+        config_files.change(where, partial(config_files.allow, users=[one.id for one in added]), "allow")
         _tell("Allowed", added, where)
         slack = resolve_global(where, environment()).config.slack
     if as_json or not users:
@@ -47,14 +47,14 @@ def run(
 
 def deny(
     users: Annotated[
-        list[str], typer.Argument(metavar="USER...", help="A Slack name, e-mail address or user ID.")
+        list[str], typer.Argument(metavar="USER", help="A Slack name, e-mail address or user ID.")
     ],
 ) -> None:
     """Take people off the list of those who may use the agents."""
     where = home().ensure()
     slack = resolve_global(where, environment()).config.slack
     gone = [_allowed_one(slack, user) for user in users]
-    home_config.change(where, partial(home_config.deny, users=[one.id for one in gone]), "deny")
+    config_files.change(where, partial(config_files.deny, users=[one.id for one in gone]), "deny")
     resolved = resolve_global(where, environment())
     left = resolved.config.slack.allowed_users
     if still := [one for one in gone if one.id in left]:
@@ -108,15 +108,13 @@ def _list(slack: SlackSection, *, as_json: bool) -> None:
     for one in known:
         say(str(one))
     if not known:
-        notice(
-            "Nobody is allowed yet: run `codebutler allow USER` with a Slack name, e-mail address or user ID."
-        )
+        notice(people.NOBODY_ALLOWED)
 
 
 def _tell(done: str, who: list[Person], where: Home) -> None:
     for one in who:
         say(f"{done}: {one}")
-    home_config.warn_of_overrides(where, [KEY])
+    config_files.warn_of_overrides(where, resolve_global(where, environment()), [KEY])
     reload_supervisor()
 
 

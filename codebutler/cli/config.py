@@ -5,33 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from typer._click import Context
 
+from codebutler.cli import config_files
 from codebutler.cli.command import HELP_NAMES, App, Group
 from codebutler.cli.output import is_interactive, notice, print_json, say
 from codebutler.cli.prompts import Terminal, ask
 from codebutler.cli.reload import reload_supervisor
-from codebutler.cli.repo_files import encode, prepare
 from codebutler.cli.surroundings import environment, home
 from codebutler.cli.which import known_repositories
-from codebutler.config.files import PrivateDir
-from codebutler.config.load import check_layer, parse_layer
+from codebutler.config.load import check_layer
 from codebutler.config.mask import is_secret, mask_value, masked
 from codebutler.config.merge import default_layer, leaves, put
-from codebutler.config.paths import CONFIG_NAME, RepoPaths
-from codebutler.config.registry import Registry, find, replace
+from codebutler.config.registry import Registry, find
 from codebutler.config.resolve import Resolved, resolve_global, resolve_repo
-from codebutler.config.trust import HOME_ONLY, digest
+from codebutler.config.trust import HOME_ONLY
 from codebutler.errors import ConfigError
 
-Layer = dict[str, Any]
+Layer = config_files.Layer
+NOT_SET = "not set"
 
 
 class ConfigGroup(Group):
@@ -103,7 +100,7 @@ def set_(
     if repo and key in HOME_ONLY:
         raise ConfigError(f"{key} is set once for all repositories: leave --repo out")
     text = _asked(key) if value is None else value
-    values = dict(leaves(change(repo, partial(with_value, key=key, text=text))))
+    values = dict(leaves(_change(repo, partial(with_value, key=key, text=text))))
     value_now = mask_value(key, values.get(tuple(key.split("."))))
     shown = msgspec.json.encode(value_now).decode() if value_now is not None else text
     say(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
@@ -113,7 +110,7 @@ def set_(
 @app.command()
 def unset(key: Annotated[str, KEY], repo: Annotated[str, REPO] = "") -> None:
     """Remove one value, so that its default applies again."""
-    change(repo, partial(without, key=key))
+    _change(repo, partial(without, key=key))
     say(f"Unset {key}{f' for {repo}' if repo else ''}.")
     _after(key, repo)
 
@@ -157,7 +154,7 @@ def _with(layer: Layer, key: str, value: object) -> Layer:
         put(changed, tuple(key.split(".")), value)
     except (AttributeError, TypeError):
         raise ConfigError(f"there is no key {key}: see `codebutler config`") from None
-    check_layer(changed, "not set")
+    check_layer(changed, NOT_SET)
     return changed
 
 
@@ -172,34 +169,13 @@ def without(layer: Layer, key: str) -> Layer:
     return kept
 
 
-def change(repo: str, edit: Callable[[Layer], Layer]) -> Layer:
-    """Write the edited file, the home's or the one of the repository of that name, and return what is in it now.
-
-    A repository's file that was trusted stays so: the owner makes the change. Raises ConfigError.
-    """
-    if not repo:
-        with home().ensure().open() as directory:
-            return _rewrite(directory, edit)[1]
-    registry = Registry(home())
-    entry = find(registry.load(), repo)
-    with prepare(RepoPaths(Path(entry.path))) as directory:
-        before, layer = _rewrite(directory, edit)
-    if before is not None and digest(before) != entry.digest:
-        notice(f"warning: its file was not trusted before: read it, then run `codebutler trust {repo}`")
-        return layer
-    # The digest of what we wrote, not of what is there by now: an agent may write, too.
-    channel = layer.get("slack", {}).get("channelID") or entry.channel_id
-    trusted = msgspec.structs.replace(entry, digest=digest(encode(layer)), channel_id=channel)
-    registry.update(partial(replace, entry=trusted))
-    return layer
-
-
-def _rewrite(directory: PrivateDir, edit: Callable[[Layer], Layer]) -> tuple[bytes | None, Layer]:
-    """What was in the file, None if it was absent, and what is in it now."""
-    before = directory.read(CONFIG_NAME)
-    layer = edit(parse_layer(before, str(directory.path / CONFIG_NAME)) if before is not None else {})
-    directory.write(CONFIG_NAME, encode(layer))
-    return before, layer
+def _change(repo: str, edit: config_files.Edit) -> Layer:
+    where = home().ensure()
+    return (
+        config_files.change_repo(where, repo, edit, NOT_SET)
+        if repo
+        else config_files.change(where, edit, NOT_SET)
+    )
 
 
 def _after(key: str, repo: str) -> None:
@@ -207,9 +183,7 @@ def _after(key: str, repo: str) -> None:
     where = home()
     entry = find(Registry(where).load(), repo) if repo else None
     resolved = resolve_repo(where, entry, environment()) if entry else resolve_global(where, environment())
-    source = resolved.provenance.get(key, "")
-    if source.startswith("environment") or source == str(where.env_file):
-        notice(f"warning: {key} is overridden by {source}")
+    config_files.warn_of_overrides(where, resolved, [key])
     reload_supervisor()
 
 

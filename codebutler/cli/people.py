@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_NAMED = 5
 NOBODY = {"user_not_found", "users_not_found", "user_not_visible"}
+NOBODY_ALLOWED = (
+    "Nobody is allowed yet: run `codebutler allow USER` with a Slack name, e-mail address or user ID."
+)
 INSTALL_AGAIN = "update the app from `codebutler manifest` and install it again"
 
 

@@ -16,9 +16,9 @@ from codebutler.errors import EXIT_FAILED
 def run(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
     text: Annotated[str, typer.Argument(help="What to say; `-` reads it from standard input.")],
-    wait: Annotated[bool, typer.Option("--wait", help="Print the answer; fail if the turn fails.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Print the answer; fail if the run fails.")] = False,
 ) -> None:
-    """Say something in a repository's channel as the operator; it starts a turn like anybody's message."""
+    """Post a message in a repository's channel as the operator; it is answered like anybody's message."""
     message = sys.stdin.read() if text == "-" else text
     if not message.strip():
         raise typer.BadParameter("there is nothing to send", param_hint="TEXT")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from codebutler.cli import home_config, people
-from codebutler.cli.home_config import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
+from codebutler.cli import config_files, people
+from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN, Layer
 from codebutler.cli.output import is_interactive, notice, say
 from codebutler.cli.reload import reload_supervisor
 from codebutler.cli.surroundings import environment, home
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 TOKENS = frozenset({BOT_TOKEN, APP_TOKEN})
 API_URL, OPENAI_KEY, KIMI_KEY = "slack.apiBaseUrl", "openai.apiKey", "kimi.apiKey"
-NOBODY = "Nobody is allowed yet: run `codebutler allow USER` with a Slack name, e-mail address or user ID."
 
 
 def run(
@@ -59,10 +58,10 @@ def run(
         _ask(answers, given, users)
     else:
         _take(answers, given, users)
-    home_config.warn_of_overrides(where, answers.saved)
-    slack = resolve_global(where, environment()).config.slack
-    if not slack.allowed_users:
-        notice(NOBODY)
+    resolved = resolve_global(where, environment())
+    config_files.warn_of_overrides(where, resolved, answers.saved)
+    if not resolved.config.slack.allowed_users:
+        notice(people.NOBODY_ALLOWED)
     reload_supervisor()
     say("Next: `codebutler add-repo PATH`, then `codebutler supervise`.")
 
@@ -80,17 +79,18 @@ class Answers:
 
     def save_all(self, answers: Mapping[str, str | list[str]]) -> None:
         """Keep several, or none of them."""
-        home_config.change(self.where, partial(_put, answers=answers), "setup")
+        config_files.change(self.where, partial(_put, answers=answers), "setup")
         self.saved |= dict.fromkeys(answers)
 
 
-def _put(layer: dict[str, Any], answers: Mapping[str, str | list[str]]) -> None:
+def _put(layer: Layer, answers: Mapping[str, str | list[str]]) -> Layer:
     for key, value in answers.items():
         if isinstance(value, list):
-            home_config.allow(layer, value)
+            layer = config_files.allow(layer, value)
         else:
             section, _, name = key.partition(".")
             put(layer, (section, name), value)
+    return layer
 
 
 def _take(answers: Answers, given: Mapping[str, str], users: list[str]) -> None:
@@ -147,9 +147,7 @@ def _with(present: SlackSection, given: Mapping[str, str]) -> SlackSection:
 
 
 def _check(given: Mapping[str, str]) -> None:
-    layer: dict[str, Any] = {}
-    _put(layer, given)
-    check_layer(layer, "setup")
+    check_layer(_put({}, given), "setup")
 
 
 async def _verify(slack: SlackSection, users: list[str]) -> tuple[Identity, list[str]]:

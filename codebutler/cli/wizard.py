@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from codebutler.cli import people
-from codebutler.cli.home_config import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
+from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
 from codebutler.cli.output import notice
 from codebutler.cli.prompts import Terminal
 from codebutler.config.load import app_token_fault, bot_token_fault

@@ -193,14 +193,12 @@ def page_of(facts: Facts) -> Page:
 def verdict(troubles: int, waiting: int) -> Verdict:
     """What matters most, in a line."""
     if troubles:
-        things = "One thing is" if troubles == 1 else f"{troubles} things are"
-        besides = (
-            "" if not waiting else ", one waits for you" if waiting == 1 else f", {waiting} wait for you"
-        )
-        return Verdict(state="trouble", text=f"{things} out of order{besides}", waiting=waiting)
+        problems = "1 problem" if troubles == 1 else f"{troubles} problems"
+        besides = "" if not waiting else ", 1 needs you" if waiting == 1 else f", {waiting} need you"
+        return Verdict(state="trouble", text=f"{problems}{besides}", waiting=waiting)
     if waiting:
-        things = "One thing waits" if waiting == 1 else f"{waiting} things wait"
-        return Verdict(state="waits", text=f"{things} for you", waiting=waiting)
+        what = "1 thing needs" if waiting == 1 else f"{waiting} things need"
+        return Verdict(state="waits", text=f"{what} you", waiting=waiting)
     return Verdict(state="well", text="All is well", waiting=0)
 
 

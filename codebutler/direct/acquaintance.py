@@ -66,6 +66,6 @@ class Acquaintance:
             except ChatUnreachableError:
                 log.debug("Slack is not reached: %s is met later", user)
             except (ChatError, StoreError) as error:
-                log.info("the direct messages of %s are not known before the first one: %s", user, error)
+                log.info("no direct message from %s yet: %s", user, error)
                 return
             await self._clock.sleep(wait_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, closing
 from pathlib import Path
 
@@ -17,13 +17,20 @@ from codebutler.errors import CodeButlerError, LockHeldError, NotRunningError
 from codebutler.intake import journal_file
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler.repos import RepoTable
-from codebutler.supervisor.lock import SupervisorLock
+from codebutler.service.search_path import login_shell, noted, search_path
+from codebutler.supervisor.lock import SupervisorLock, is_held
 
 # Below the first there is hardly room for a day's work, below the second nothing can be accepted soon.
 SCARCE_BYTES = 2**30
 FULL_BYTES = 100 * 2**20
 # The parts of the status that say what is wrong with them.
 RUNNING = ("supervisor", "journal", "slack")
+
+
+async def programs_path(home: Home, env: Mapping[str, str]) -> str:
+    """What the supervisor looks for programs in: the one that runs, or the one that would run."""
+    running = is_held(home.lock) and noted(home)
+    return running or await search_path(env, login_shell())
 
 
 def check_home(home: Home) -> Iterator[Finding]:

@@ -10,14 +10,13 @@ from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings, SlackSection
-from codebutler.doctor.machine import check_home, check_repos, check_running
+from codebutler.doctor.machine import check_home, check_repos, check_running, programs_path
 from codebutler.doctor.slack import check_slack
 from codebutler.doctor.worker import check_worker, groups
 from codebutler.errors import ConfigError
+from codebutler.process.lookup import TERMINAL_PATH
 from codebutler.protocol.findings import Finding, fail, ok
 from codebutler.repos import AGENT_VARIABLES, RepoTable, with_env_file
-from codebutler.service.search_path import TERMINAL_PATH, login_shell, noted, search_path
-from codebutler.supervisor.lock import is_held
 
 # What of a repository is its own; the rest is the same for all with the same configuration.
 OWN = frozenset({"store"})
@@ -59,9 +58,7 @@ async def examine(home: Home, env: Mapping[str, str], clock: Clock, *, live: boo
 
 async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
     """The environment with the PATH of the supervisor: of the one that runs, or that would run."""
-    own = env.get("PATH", "")
-    running = is_held(home.lock) and noted(home)
-    return {**env, "PATH": running or await search_path(env, login_shell()), TERMINAL_PATH: own}
+    return {**env, "PATH": await programs_path(home, env), TERMINAL_PATH: env.get("PATH", "")}
 
 
 def _without_slack(config: Config) -> Config:

@@ -120,13 +120,13 @@ def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | 
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}" if key else f"{source}: {SHAPE}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{source} is no YAML: {_first_line(error)}{_hint(error)}") from None
+        raise ConfigError(f"{source} is not valid YAML: {_first_line(error)}{_hint(error)}") from None
     parsed = parsed or _File()
     specs = parsed.jobs
     if len(specs) > MAX_JOBS:
         raise ConfigError(f"{source}: {len(specs)} jobs, at most {MAX_JOBS} are taken")
     if parsed.hooks and env is None:
-        raise ConfigError(f"{source}: hooks belong into the jobs.yaml of the home")
+        raise ConfigError(f"{source}: hooks belong in the jobs.yaml of the home")
     _refuse_twins([*specs], source)
     _refuse_twins([*parsed.hooks], source)
     jobs = tuple(_job(spec, f"{source}: jobs[{number}]", where) for number, spec in enumerate(specs))

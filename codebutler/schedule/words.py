@@ -61,7 +61,9 @@ def listing(book: Book, jobs: Mapping[str, Job], repo: str, now: datetime, zone:
     timers = [timer for timer in book.timers if timer.repo == repo]
     lines += [f"• timer `{timer.id}` {when(timer.at, now, zone)}: {brief(timer)}" for timer in timers]
     if not lines:
-        return "Nothing is scheduled. Jobs stand in `.codebutler/jobs.yaml`; `!in 2h TEXT` sets a timer."
+        return (
+            "Nothing is scheduled. Jobs are defined in `.codebutler/jobs.yaml`; `!in 2h TEXT` sets a timer."
+        )
     return "\n".join(lines)
 
 

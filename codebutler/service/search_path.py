@@ -24,8 +24,6 @@ from codebutler.errors import CodeButlerError
 ANSWER_S = 10.0
 MOST_BYTES = 2**20
 NOTE = "search-path"
-# A terminal's PATH, as `codebutler doctor` tells it to a worker: what is there need not be on the supervisor's.
-TERMINAL_PATH = "CODEBUTLER_TERMINAL_PATH"
 MARK = "codebutler-asks-for-the-path"
 # What works in every shell that knows -ilc: sh, bash, zsh, fish.
 QUESTION = f"echo; echo {MARK}; printenv PATH; echo {MARK}"

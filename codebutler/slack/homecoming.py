@@ -113,7 +113,7 @@ class Homecoming:
                 self._absence = msgspec.json.decode(absence, type=Absence)
                 self._remembered = self._absence.id
         except (StoreError, ValueError, msgspec.DecodeError) as error:
-            log.warning("how long nobody listened is not known: %s", error)
+            log.warning("unknown how long we were offline: %s", error)
 
     async def _pulse(self) -> None:
         while True:

@@ -21,6 +21,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
 from codebutler.process import allocator, descriptors, killpoints
+from codebutler.process.lookup import TERMINAL_PATH
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
@@ -49,7 +50,7 @@ KEPT_VARIABLES = frozenset(
         "TMPDIR",
         "TERM",
         "CODEBUTLER_HOME",
-        "CODEBUTLER_TERMINAL_PATH",
+        TERMINAL_PATH,
         "DOCKER_HOST",
         killpoints.VARIABLE,
     }

@@ -1,4 +1,4 @@
-"""Faults on order: what the next calls of a method meet instead of an answer. Pure.
+"""Fault injection: what the next calls of a method meet instead of an answer. Pure.
 
 ``kind``: ``rate_limit`` (429 with Retry-After), ``status`` (that HTTP status), ``error`` (ok:false with that
 code), ``delay`` (answers ``delay_s`` late), ``reset`` (connection dropped, nothing done), ``lost`` (done,

@@ -21,7 +21,7 @@ class Goodbye(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Panel:
-    """Faults on order, ends of connections, limits on and off, and the counts of it all."""
+    """Fault injection, ends of connections, limits on and off, and the counts of it all."""
 
     def __init__(self, hub: Hub, faults: Faults, limits: RateLimits) -> None:
         self._hub = hub

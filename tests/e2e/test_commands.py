@@ -66,7 +66,7 @@ async def test_k01_words_in_a_thread(tmp_path: Path, git_repo: Path) -> None:
         ts = await built.say(channel, "create notes.txt with bread and milk", root)
         assert await built.outcome(channel, ts) == "white_check_mark"
         assert "+bread and milk" in await answered(built, channel, root, "diff", "1 file changed")
-        assert "notes.txt" in await answered(built, channel, root, "diff turn", "1 file changed")
+        assert "notes.txt" in await answered(built, channel, root, "diff run", "1 file changed")
         ts = await built.say(channel, "!undo", root)
         card = await built.answer(channel, root, "Undo “create notes.txt", after=ts)
         (button,) = card["blocks"][1]["elements"]
@@ -86,9 +86,7 @@ async def test_k02_every_word_as_a_slash_command(tmp_path: Path, git_repo: Path)
 
         def look() -> bool:
             told = "\n".join(whisper.text for whisper in whispers(built))
-            return all(
-                text in told for text in ("pong", "Who can work here", "`!c COMMAND`", "I do not know")
-            )
+            return all(text in told for text in ("pong", "Available agents", "`!c COMMAND`", "I do not know"))
 
         await built.until("the answers for one", look)
         await built.until("the answers for all", lambda: len(in_channel(built, channel)) >= len(shown))

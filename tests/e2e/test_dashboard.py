@@ -64,7 +64,7 @@ async def test_somebody_sees_what_wants_them_and_what_becomes_of_it(tmp_path: Pa
             await expect(page.locator("#verdict")).to_have_text("All is well")
             model.play(touch(git_repo), Reply("All done."))
             ts = await built.say(channel, "make a trace")
-            await expect(page.locator("#verdict")).to_have_text("One thing waits for you")
+            await expect(page.locator("#verdict")).to_have_text("1 thing needs you")
             await expect(page.locator("#needs")).to_contain_text(f"touch {git_repo}/trace")
             await expect(page.locator("#needs")).to_contain_text("make a trace")
             place = re.escape(f"/archives/{channel}/p{ts.replace('.', '')}")
@@ -73,7 +73,7 @@ async def test_somebody_sees_what_wants_them_and_what_becomes_of_it(tmp_path: Pa
             message, value = await card(built, channel, ts)
             await built.click(channel, message["ts"], LEAVE, value)
             await expect(page.locator("#verdict")).to_have_text("All is well")
-            await expect(page.locator("#needs")).to_contain_text("Nothing waits for you.")
+            await expect(page.locator("#needs")).to_contain_text("Nothing needs you.")
             await expect(page.locator("#lines")).to_contain_text("sample")
             await expect(asleep).to_be_visible()
             assert starts(built) == 1

@@ -127,7 +127,7 @@ async def test_j01_j02_a_job_of_a_file(tmp_path: Path, git_repo: Path) -> None:
             "what is wrong with the file",
             lambda: (
                 any(
-                    "is no YAML" in message.text and "the jobs stay as they were" in message.text
+                    "is not valid YAML" in message.text and "the jobs stay as they were" in message.text
                     for message in built.workspace.workspace.channel(channel).messages.values()
                 )
                 or None

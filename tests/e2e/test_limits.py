@@ -65,7 +65,7 @@ async def test_p20_a_usage_limit_parks_the_turn(tmp_path: Path, git_repo: Path) 
         ts = await built.say(channel, "hello")
         message, value = await card(built, channel, ts, RETRY)
         assert "5-hour limit" in whole_text(message)
-        assert "It goes on by itself at" in whole_text(message)
+        assert "Resumes automatically at" in whole_text(message)
         status = await built.until_status(lambda status: status["repos"][0]["turns"]["queued"] == 1)
         pid = status["repos"][0]["worker"]["pid"]
         os.kill(pid, signal.SIGKILL)

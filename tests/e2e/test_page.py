@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from playwright.async_api import expect
@@ -35,7 +34,7 @@ async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo:
             )
             await expect(page.locator("#replies .actions button")).to_have_count(0, timeout=PATIENCE_MS)
             # What was done is one line, with the answer below it.
-            ended = page.locator("#replies .message", has_text=re.compile(r"✅ \d+s · 1 tool"))
+            ended = page.locator("#replies .message", has_text="✅ Done · 1 tool call")
             await expect(ended).to_have_count(2)
             await expect(page.locator("#replies .message", has_text="is working")).to_have_count(0)
             await expect(page.locator("#replies [data-reaction=hourglass_flowing_sand]")).to_have_count(0)

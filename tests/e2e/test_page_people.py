@@ -43,7 +43,7 @@ async def test_strangers_are_refused_bots_ignored_and_a_cut_line_mends(
             await act_as_somebody_new(page, "ci-bot", "Add a bot")
             await say(page, "build 12 is green")
             await act_as(page, "you")
-            await page.get_by_role("button", name="Faults on order").click()
+            await page.get_by_role("button", name="Fault injection").click()
             await page.get_by_role("button", name="Cut", exact=True).click()
             await page.keyboard.press("Escape")
             await say(page, "list the files")

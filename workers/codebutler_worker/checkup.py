@@ -236,7 +236,7 @@ async def _live(name: str, checkup: Checkup, home: Path) -> Finding:
         finally:
             await roster.close()
     if finished is None or not finished.ok:
-        return fail("live", name, finished.text if finished else "its turn had no end")
+        return fail("live", name, finished.text if finished else "its run did not end")
     cost = f", ${finished.usage.cost_usd:.2f}" if finished.usage.cost_usd else ""
     return ok("live", name, f"answered in {time.monotonic() - began_s:.1f} s{cost}")
 

@@ -166,7 +166,7 @@ async def test_a_session_that_cannot_go_on_is_replaced(tmp_path: Path, git_repo:
         ("version", "unavailable", "speaks version 9 of the Agent Client Protocol"),
         ("locked", "auth", f"log in by running `{Path(sys.executable).name}`"),
         ("dies", "failed", "ended without an answer (exit code 3): out of something"),
-        ("wordless", "failed", "ended its turn without a word"),
+        ("wordless", "failed", "ended without an answer"),
     ],
 )
 async def test_what_goes_wrong_is_one_line(

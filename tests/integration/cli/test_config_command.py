@@ -62,7 +62,7 @@ def test_a_key_is_read_from_standard_input_and_never_shown(cli: Cli, monkeypatch
 
 def test_what_overrides_the_file_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIMI_API_KEY", "other")
-    assert "overridden by environment KIMI_API_KEY" in cli("config", "set", "kimi.apiKey", "mine").err
+    assert "environment KIMI_API_KEY overrides kimi.apiKey" in cli("config", "set", "kimi.apiKey", "mine").err
 
 
 def test_unset_leaves_the_rest(cli: Cli) -> None:

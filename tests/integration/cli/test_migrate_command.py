@@ -111,7 +111,7 @@ def test_migrating_does_not_vouch_for_a_file_nobody_vouched_for(connected: Cli, 
     (entry,) = Registry(connected.home).load()
     resolved = resolve_repo(connected.home, entry, {})
     assert not resolved.trusted
-    # Of what nobody vouched for only the stricter counts.
+    # Stricter than what holds without it, so that it counts all the same.
     assert resolved.config.claude.permission_mode == "acceptEdits"
     assert resolved.config.claude.max_turns == 7
 

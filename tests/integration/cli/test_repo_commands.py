@@ -12,6 +12,7 @@ import pytest
 
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.config.trust import digest
+from codebutler.process.lookup import CLAUDE_CODE
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.repos import config_of, git, only_entry
 from tests.integration.cli.slack_server import SlackServer
@@ -50,7 +51,7 @@ def test_an_agent_that_is_not_installed_is_told_and_what_comes_next(
     result = connected("add-repo", str(git_repo), "--channel", "C0GENERAL", "--agent", agent)
 
     assert result.code == 0, result
-    assert ("warning: no-such-claude is not installed: run `npm install" in result.err) is warned
+    assert (f"warning: Claude Code is not installed: run `{CLAUDE_CODE.install}`" in result.err) is warned
     assert "Next: `codebutler supervise`." in result.err
 
 

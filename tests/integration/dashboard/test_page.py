@@ -87,7 +87,7 @@ async def test_it_can_be_read_by_everybody_everywhere(
         busy(built)
         async with look(built.front.link(), width, scheme) as page:
             await expect(page.locator("#connection")).to_have_text("Live")
-            await expect(page.locator("#verdict")).to_have_text("One thing is out of order, 2 wait for you")
+            await expect(page.locator("#verdict")).to_have_text("1 problem, 2 need you")
             assert await page.title() == "(2) ⚠ CodeButler dashboard"
             await expect(page.locator("#needs li")).to_have_count(2)
             await expect(page.locator("#needs")).to_contain_text("Bash git push")

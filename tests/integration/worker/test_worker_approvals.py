@@ -239,7 +239,7 @@ async def test_a_stopped_turn_closes_its_card(tmp_path: Path) -> None:
         )
         parent.deliver(event)
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
-        assert any("the turn ended" in card.text.lower() for card in parent.updates)
+        assert any("the run ended" in card.text.lower() for card in parent.updates)
         press(parent, "codebutler.allow", asked)
         await parent.post_with("It was NOT run")
         assert parent.backend.answers == []

@@ -62,7 +62,7 @@ async def test_a_turn_without_room_waits_for_the_next_day_and_then_runs(tmp_path
         card = await held(parent, "200.1")
         assert "This repository's budget for today is used up: $0.12 of $0.10." in card.text
         assert "budget.repo.usdPerDay" in card.text
-        assert "It goes on by itself at 01:00 UTC on 01 January" in card.text
+        assert "Resumes automatically at 01:00 UTC on 01 January" in card.text
         assert list(buttons(card)) == ["Try now", "Drop"]
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 1)
         await parent.clock.advance(TO_MIDNIGHT_S - 600)

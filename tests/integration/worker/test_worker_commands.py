@@ -59,7 +59,7 @@ def test_every_word_has_a_handler_and_every_handler_a_word() -> None:
         ("reset", "", "in the thread"),
         ("stop", "", "Nothing to stop here."),
         ("kill", "", "Nothing to stop here."),
-        ("output", "", "No turn has said anything"),
+        ("output", "", "No run has said anything"),
         ("c", "", "`!c COMMAND`"),
         ("create-image", "", "`!create-image DESCRIPTION`"),
         ("memory", "", "Nothing is remembered here."),
@@ -96,9 +96,9 @@ async def test_words_work_while_a_turn_runs(tmp_path: Path) -> None:
         assert "👀 running · claude · <https://slack.com/archives/C0REPO/p1001|fix" in status.text
         assert "<!channel>" not in status.text
         command(parent, "undo", "200.2", "100.1")
-        await parent.post_with("A turn is running")
+        await parent.post_with("An agent is running")
         command(parent, "output", "200.3", "100.1")
-        await parent.post_with("claude is still at it.")
+        await parent.post_with("claude is still working.")
         command(parent, "continue", "200.4", "100.1")
         await parent.post_with("It is under way already.")
         run.finish()
@@ -211,7 +211,7 @@ async def test_a_slash_command_is_answered_for_its_user_alone(tmp_path: Path) ->
         pong = await parent.post_with("pong")
         assert (pong.thread_ts, pong.only_for) == (None, USER)
         slash(parent, "agents")
-        assert (await parent.post_with("Who can work here")).only_for == USER
+        assert (await parent.post_with("Available agents")).only_for == USER
         slash(parent, "nosuch")
         assert (await parent.post_with("I do not know")).only_for == USER
         slash(parent, "continue")
@@ -275,8 +275,8 @@ async def test_an_answer_under_way_at_a_death_comes_with_the_next_life(tmp_path:
         parent.backend.survey_waits = True
         await parent.stored(command(parent, "agents", "100.1"))
     async with worker(settings(tmp_path)) as parent:
-        assert (await parent.post_with("Who can work here")).thread_ts == "100.1"
+        assert (await parent.post_with("Available agents")).thread_ts == "100.1"
         assert sum(isinstance(each, Post) for each in parent.operations) == 1
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(parent.says("x", "900.1"))
-        assert not [post for post in parent.posts if "Who can work here" in post.text]
+        assert not [post for post in parent.posts if "Available agents" in post.text]

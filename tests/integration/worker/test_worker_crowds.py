@@ -27,12 +27,12 @@ async def test_one_too_many_is_kept_and_goes_on_when_there_is_room(tmp_path: Pat
     async with worker(settings(tmp_path, queue_per_user=2)) as parent:
         await fills(parent, 2)
         await parent.stored(parent.says("one too many", "200.1"))
-        card = await parent.post_with("Too many messages of yours")
+        card = await parent.post_with("Too many of your messages")
         assert card.thread_ts == "200.1"
         assert list(buttons(card)) == ["Continue", "Drop"]
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 2)
         press(parent, buttons(card)["Continue"])
-        await parent.post_with("There is no room for it yet")
+        await parent.post_with("There is still no room for it")
         for number in range(3):
             (await parent.run(number)).finish()
         await parent.until(lambda: parent.reactions("102.1") == ["white_check_mark"], flow=True)
@@ -58,8 +58,8 @@ async def test_a_flood_in_one_thread_is_told_once_and_kept_whole(tmp_path: Path)
             await parent.stored(parent.says(f"more {number}", f"{400 + number}.1", "400.0"))
         status = MessagePosted(channel=CHANNEL, ts="450.1", user=USER, text="!status")
         parent.deliver(status, Command(name="status"))
-        # What is kept apart has not run.
-        await parent.post_with("Today: 0 runs")
+        # What is on hold has not run.
+        await parent.post_with("Today: 1 run ·")
         edited = MessageEdited(channel=CHANNEL, ts="402.1", user=USER, text="better", edited_ts="9.9")
         await parent.stored(parent.deliver(edited, Prompt(text="better")))
         cards = [post for post in parent.posts if "Too many" in post.text]
@@ -77,21 +77,21 @@ async def test_what_was_kept_can_be_dropped_or_continued_by_a_word(tmp_path: Pat
     async with worker(settings(tmp_path, queue_per_user=1)) as parent:
         await fills(parent, 1)
         await parent.stored(parent.says("one too many", "200.1"))
-        card = await parent.post_with("Too many messages of yours")
+        card = await parent.post_with("Too many of your messages")
         if way == "button":
             press(parent, buttons(card)["Drop"])
             await parent.until(lambda: parent.reactions("200.1") == ["octagonal_sign"])
             return
         said = MessagePosted(channel=CHANNEL, ts="201.1", user=USER, text="!continue", thread_ts="200.1")
         await parent.stored(parent.deliver(said, Command(name="continue")))
-        await parent.post_with("There is no room for it yet")
+        await parent.post_with("There is still no room for it")
 
 
 async def test_a_click_of_somebody_else_counts_on_their_own_line(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, queue_per_user=1)) as parent:
         await fills(parent, 1)
         await parent.stored(parent.says("one too many", "200.1"))
-        card = await parent.post_with("Too many messages of yours")
+        card = await parent.post_with("Too many of your messages")
         action_id, value = buttons(card)["Continue"]
         click = ButtonClicked(
             channel=CHANNEL,

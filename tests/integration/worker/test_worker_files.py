@@ -301,7 +301,7 @@ async def test_an_agent_cannot_flood_the_thread_with_files(tmp_path: Path) -> No
     async with worker(settings(tmp_path)) as parent:
         parent.says("send all", "100.1")
         (await parent.run(0)).finish(words + "Done.")
-        await parent.post_with("a turn may send 19 files")
+        await parent.post_with("a run may send 19 files")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         assert len(uploads(parent)) == 19
 

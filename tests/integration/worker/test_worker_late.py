@@ -32,12 +32,12 @@ async def test_a_late_message_is_answered_with_a_line_that_says_so(tmp_path: Pat
         parent.says("fix it", "100.1", late=True)
         (await parent.run(0)).finish("Fixed.")
         await parent.post_with("Fixed.")
-        assert "while I was away" in parent.posts[0].text
+        assert "while I was offline" in parent.posts[0].text
         assert parent.posts[0].thread_ts == "100.1"
         parent.says("and this", "100.2", "100.1")
         (await parent.run(1)).finish("Done too.")
         await parent.post_with("Done too.")
-        assert len([post for post in parent.posts if "away" in post.text]) == 1
+        assert len([post for post in parent.posts if "offline" in post.text]) == 1
 
 
 async def test_an_old_message_is_asked_about_and_run_only_when_told_to(tmp_path: Path) -> None:
@@ -103,6 +103,6 @@ async def test_an_old_command_is_not_obeyed_but_answered(tmp_path: Path) -> None
             channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts="100.1", late=True, stale=True
         )
         parent.deliver(old, Command(name="stop"))
-        await parent.post_with("Say it again")
+        await parent.post_with("Send it again")
         run.finish("Done.")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)

@@ -140,7 +140,7 @@ async def test_a_message_in_line_that_the_agent_is_told_after_all_says_so(tmp_pa
         parent.backend.takes_steering = True
         parent.says("and bold", "1.3", "1.1")
         await parent.until(lambda: parent.reactions("1.3") == ["eyes"], flow=True)
-        assert any(update.text.startswith("↪ Told to the agent") for update in parent.updates)
+        assert any(update.text.startswith("↪ Passed on to the running agent") for update in parent.updates)
         run.finish("Blue and bold.")
         await parent.until(lambda: parent.reactions("1.2") == ["white_check_mark"], flow=True)
         assert parent.backend.steered == ["no, blue", "no, blue\n\nand bold"]

@@ -88,6 +88,16 @@ async def test_our_own_last_line_is_none_of_them_and_long_lines_count_once(tmp_p
         assert [number for number in range(300) if f"&lt;{number}&gt;" in told] == [*range(288, 300)]
 
 
+async def test_a_session_without_output_does_not_hide_the_last_lines(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        ended = ENDING.format(session="abcd1234", moment="2026-01-01T00:00:00+00:00", told="status=done")
+        silent = await ran(parent, tmp_path, "100.1", ended.encode())
+        assert texts(await ask(parent, "tail 5", "300.1")) == logs.NO_OUTPUT
+        await ran(parent, tmp_path, "200.1", b"one\r\n")
+        assert silent != await ran(parent, tmp_path, "250.1", ended.encode())
+        assert texts(await ask(parent, "tail 5", "300.2")) == "```\none\n```"
+
+
 async def test_the_list_names_todays_sessions_with_state_and_duration(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         assert texts(await ask(parent, "list", "50.1")) == logs.NONE_LISTED

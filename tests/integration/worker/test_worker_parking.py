@@ -47,7 +47,7 @@ def now_s(parent: Parent) -> float:
 async def test_it_goes_on_by_itself_when_the_limit_is_over(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         card = await parks(parent)
-        assert "It goes on by itself at" in card.text
+        assert "Resumes automatically at" in card.text
         assert "in 2h00m" in card.text
         assert list(buttons(card)) == ["Try now", "Drop"]
         await parent.until(lambda: parent.reactions("100.1") == ["hourglass_flowing_sand"])
@@ -62,7 +62,7 @@ async def test_it_goes_on_by_itself_when_the_limit_is_over(tmp_path: Path) -> No
         assert "Go on from where you stopped" in run.request.prompt
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
-        assert any("It goes on now" in update.text for update in parent.updates)
+        assert any("Resumed" in update.text for update in parent.updates)
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
 
 

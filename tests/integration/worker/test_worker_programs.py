@@ -325,6 +325,6 @@ async def test_an_interrupted_session_is_told_how_to_end_it(tmp_path: Path) -> N
         event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts=MINE)
         parent.deliver(event, Command(name="stop"))
         await parent.until(lambda: len(asked) == 1)
-        assert "Ctrl-C to 1 session" in thread(parent)[-1]
+        assert "Sent Ctrl-C to 1 session" in thread(parent)[-1]
         run.does(done())
         await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])

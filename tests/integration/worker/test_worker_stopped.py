@@ -45,7 +45,7 @@ async def test_tools_files_and_text_are_told_below_the_mark(repo: Path) -> None:
         told = await stop(parent)
         assert told == (
             "🛑 Stopped. 2 tool calls, the last one `Bash: make test`. "
-            "1 file changed: `app.py` (`!diff turn` shows the changes, `!undo` reverts them).\n"
+            "1 file changed: `app.py` (`!diff run` shows the changes, `!undo` reverts them).\n"
             "> Now &lt;\u200b!channel&gt; the tests."
         )
 

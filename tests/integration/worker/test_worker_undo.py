@@ -64,7 +64,7 @@ async def test_undo_asks_puts_back_and_can_be_undone(repo: Path) -> None:
         assert (repo / "app.py").read_text() == "print('changed')\n"
         press(parent, card, "101.0")
         press(parent, card, "101.1")
-        await parent.post_with("That is undone already")
+        await parent.post_with("That is already undone")
         await parent.post_with("Put back 1 file")
         assert (repo / "app.py").read_text() == "print('hello')\n"
         await parent.until(lambda: any("↩ Undoing" in update.text for update in parent.updates))
@@ -114,7 +114,7 @@ async def test_a_click_on_undo_while_a_turn_runs_waits_for_nobody(repo: Path) ->
         parent.says("more", "100.3", "100.1")
         await parent.run(1)
         press(parent, card, "101.0")
-        await parent.post_with("A turn is running")
+        await parent.post_with("An agent is running")
         assert (repo / "app.py").read_text() == "print('changed')\n"
 
 

@@ -207,8 +207,8 @@ async def test_a_channel_is_made_named_and_archived(stage: Stage) -> None:
 async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None:
     channel, name = stage.channel()
     async with stage.page(name) as page:
-        await page.get_by_role("button", name="Faults on order").click()
-        panel = page.get_by_role("dialog", name="Faults on order")
+        await page.get_by_role("button", name="Fault injection").click()
+        panel = page.get_by_role("dialog", name="Fault injection")
         await expect(panel.locator(".figures")).to_contain_text("Connections1")
         await panel.get_by_label("Method").select_option("chat.postMessage")
         await panel.get_by_label("Fault", exact=True).select_option("error")
@@ -230,7 +230,7 @@ async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None
         await expect(box_of(page, name)).to_have_value("do not lose me")
         await page.keyboard.press("Enter")
         await expect(page.locator("#messages .message", has_text="do not lose me")).to_have_count(1)
-        await page.get_by_role("button", name="Faults on order").click()
+        await page.get_by_role("button", name="Fault injection").click()
         for enforced in (True, False):
             async with page.expect_response("**/workspace/limits"):
                 await panel.get_by_label("Refuse what is over").set_checked(enforced)

@@ -23,7 +23,7 @@ async def test_a_text_file_is_looked_at(stage: Stage) -> None:
         chosen = FilePayload(name="notes.md", mimeType="text/markdown", buffer=b"# Plan\n<b>1</b>")
         await page.locator("#channel-composer input[type=file]").set_input_files(chosen)
         await page.keyboard.press("Enter")
-        await page.get_by_role("button", name="Look at notes.md").click()
+        await page.get_by_role("button", name="Preview notes.md").click()
         viewer = page.get_by_role("dialog", name="notes.md")
         await expect(viewer.locator("pre")).to_have_text("# Plan\n<b>1</b>")
         await clean(page)
@@ -57,7 +57,7 @@ async def test_on_a_phone_everything_fits(stage: Stage, scheme: str) -> None:
 
 
 DIALOGS = {
-    "Faults on order": "Faults on order",
+    "Fault injection": "Fault injection",
     "Keys": "Keys",
     "About this channel": "About #",
     "New channel": "New channel",
@@ -101,7 +101,7 @@ async def test_light_and_dark_can_be_chosen(stage: Stage) -> None:
         seen = []
         for _ in range(3):
             seen.append(await page.evaluate(ground))
-            await page.get_by_role("button", name="Light or dark").click()
+            await page.get_by_role("button", name="Toggle theme").click()
             await clean(page)
         assert seen[0] == seen[1] != seen[2]
         await page.reload()

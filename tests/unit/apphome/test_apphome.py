@@ -58,12 +58,11 @@ def test_what_needs_somebody_comes_first_with_a_link_to_its_thread() -> None:
     shown = text(home([card(note("done", cost_usd=0.12), note("waiting", "push <it>"))], "", NOW))
     assert shown.index("What needs you") < shown.index("✋") < shown.index("Recent work") < shown.index("✅")
     assert (
-        "✋ Waits for you: <https://slack.com/archives/C1/p17000001|push &lt;it&gt;> · <#C1> · 5 min ago"
-        in shown
+        "✋ Needs you: <https://slack.com/archives/C1/p17000001|push &lt;it&gt;> · <#C1> · 5 min ago" in shown
     )
     assert "claude · $0.12 · 5 min ago" in shown
     assert "🟢 <#C1> *shop* · running" in shown
-    assert "Out of order" not in shown
+    assert "Problems" not in shown
 
 
 def test_what_is_paused_says_why() -> None:

@@ -163,7 +163,7 @@ def test_the_words_name_what_is_used_up_and_the_key() -> None:
     assert line is not None
     assert used_up_text(line) == (
         "Your budget for today is used up: $5.02 of $5.00. "
-        "A higher budget.user.usdPerDay in the configuration lets it go on sooner."
+        "Raise budget.user.usdPerDay in the configuration to continue sooner."
     )
     assert overview(found) == (
         "Budget today: repository 1.2M of 2.0M tokens, 1h01m of 1h30m · you $5.02 of $5.00, 3 of 10 runs"

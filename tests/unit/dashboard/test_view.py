@@ -84,7 +84,7 @@ def test_what_waits_for_people_is_named_oldest_first_with_its_thread() -> None:
         "waits for an answer",
     ]
     assert {need.url for need in page.needs} == {"https://slack.com/archives/C1/p17000001"}
-    assert page.verdict.text == "5 things wait for you"
+    assert page.verdict.text == "5 things need you"
     assert page.verdict.waiting == 5
 
 
@@ -146,7 +146,7 @@ def test_trouble_comes_before_everything_else() -> None:
         ("a", "its worker keeps failing and is tried again every ten minutes"),
         ("b", "its channel is archived"),
     ]
-    assert page.verdict.text == "3 things are out of order, one waits for you"
+    assert page.verdict.text == "3 problems, 1 needs you"
     assert page.slack.state == "auth failed"
     assert not page.slack.is_well
 

@@ -25,6 +25,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 SYSTEM = {"cat", "cd", "chmod", "cp", "debootstrap", "export", "git", "mv", "pipx", "rm", "tar"}
 # What is code and no command: pictures of something, held by the named tests.
 PICTURES = {
+    "docs/reference/chat.md": "the figures below an answer, held by tests/unit/present/test_answer.py",
     "docs/explanation/delivery.md": "arrows between processes",
     "docs/reference/chat.md": "a line of figures, held by tests/unit/present/test_answer.py",
     "docs/how-to/use-docker.md": "flags, held by tests/unit/sandbox/test_docker_argv.py",

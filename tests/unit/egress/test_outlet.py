@@ -104,25 +104,25 @@ async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:
         (
             SandboxSection(),
             "bwrap",
-            "agents reach their model's service and no other host (sandbox.network); what",
+            "agents: their model's service and no other host (sandbox.network); your",
         ),
         (
             SandboxSection(hosts=("pypi.org",)),
             "bwrap",
-            "service and pypi.org (sandbox.network); what people start wh",
+            "service and pypi.org (sandbox.network); your commands: full",
         ),
         (
             SandboxSection(command_network="none"),
             "docker",
-            "what people start nothing (sandbox.commandNetwork)",
+            "your commands: none (sandbox.commandNetwork)",
         ),
-        (SandboxSection(command_network="hosts"), "bwrap", "what people start no host"),
+        (SandboxSection(command_network="hosts"), "bwrap", "your commands: no host"),
         (
             SandboxSection(network="open"),
             "bwrap",
-            "agents reach whatever this machine reaches (sandbox.network)",
+            "agents: full network (sandbox.network)",
         ),
-        (SandboxSection(), "none", "agents and programs reach whatever this machine reaches"),
+        (SandboxSection(), "none", "agents and commands: full network"),
     ],
 )
 def test_what_is_in_force_is_told_in_one_line(section: SandboxSection, walls: str, told: str) -> None:

@@ -20,7 +20,7 @@ def used_up_text(line: Line) -> str:
     """Why a turn has to wait, and what could be done about it."""
     return (
         f"{WHOSE[line.scope]} budget for today is used up: {used_of(line.unit, line.used, line.limit)}. "
-        f"A higher {line.key} in the configuration lets it go on sooner."
+        f"Raise {line.key} in the configuration to continue sooner."
     )
 
 

@@ -28,7 +28,7 @@ async def answer(desk: Desk, _errand: ErrandRow) -> Reply:
     lines += [
         f"▫️ {code(rule.prefix + ':')} · {plain(rule.description or rule.binary)}" for rule in programs if rule
     ]
-    return Reply((Message("\n".join(["Who can work here:", *lines])),))
+    return Reply((Message("\n".join(["Available agents:", *lines])),))
 
 
 def _line(one: Survey, default: str) -> str:

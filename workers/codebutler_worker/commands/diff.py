@@ -1,4 +1,4 @@
-"""``!diff``: what has changed in the working tree, or in the last turn."""
+"""``!diff``: what has changed in the working tree, or in the last run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from codebutler_worker.tree.tree import Difference
 MAX_BYTES = 4 * 2**20
 STAT_CHARS = 1500
 UNCHANGED = "Nothing has changed since the last commit."
-NO_TURN = "No turn here has left a snapshot, so there is nothing to compare."
-TURN_UNCHANGED = "The last turn here has changed no files."
+NO_RUN = "No run here has left a snapshot, so there is nothing to compare."
+RUN_UNCHANGED = "The last run here has changed no files."
 BY_MESSAGE = "Say `!diff` in the channel to get it as a file."
 
 
 def run(asked: Asked) -> Todo:
     """Git has to be asked."""
-    if asked.argument.lower() != "turn":
+    if not asked.argument:
         return asked.errand()
     turn = changed_by(asked.newest)
     if turn is None:
-        return asked.reply(NO_TURN)
+        return asked.reply(NO_RUN)
     return asked.errand(f"{turn.tree_before} {turn.tree_after or ''}".strip())
 
 
@@ -39,7 +39,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
         after = now.commit if now else ""
     found = await tree.difference(before or None, after or None, limit_bytes=MAX_BYTES)
     if not found.stat.strip():
-        return Reply((Message(TURN_UNCHANGED if before else UNCHANGED),))
+        return Reply((Message(RUN_UNCHANGED if before else UNCHANGED),))
     limit = desk.settings.config.output.max_chars_per_message
     return shown(found, limit, whispered=bool(errand.only_for))
 

@@ -26,6 +26,7 @@ TAIL_LINES = "20"
 TAIL_BYTES = 256 * 2**10
 MAX_TAIL_BYTES = 2**20
 NO_LOG = "No session here has left a log yet."
+NO_OUTPUT = "No session here has written any output yet."
 NONE_LISTED = f"No session has run here in the last {LISTED_HOURS} hours."
 BY_MESSAGE = "A file cannot be for you alone: say `!logs` in the channel."
 
@@ -73,34 +74,47 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     logs = SessionLogs.of(desk.settings)
     if what == sending.STEP:
         return await sending.go_on(desk, logs, errand)
-    told = words.pop(0) if what in ("tail", "parts") else ""
+    if what == "tail":
+        pages = Pages(desk.settings.config.output.max_chars_per_message, desk.redactor)
+        return await asyncio.to_thread(_tail, logs, words[1:], int(words[0]), pages)
+    told = words.pop(0) if what == "parts" else ""
     session = await asyncio.to_thread(_first, logs, words)
     if session is None:
         named = f"There is no log of a session {code(words[0], 40)}." if len(words) == 1 else NO_LOG
         return Reply((Message(f"{named} `!logs list` names those of today."),))
     try:
-        if what == "tail":
-            pages = Pages(desk.settings.config.output.max_chars_per_message, desk.redactor)
-            return await asyncio.to_thread(_tail, logs, session, int(told), pages)
         if errand.only_for:
             return Reply((Message(BY_MESSAGE),))
         return await asyncio.to_thread(sending.begin, logs, session, told, desk.redactor)
     except OSError as error:
-        return Reply((Message(f"The log {code(session)} cannot be read: {error.strerror or error}."),))
+        return Reply((Message(_unreadable(session, error)),))
 
 
 def _first(logs: SessionLogs, sessions: list[str]) -> str | None:
     return next((session for session in sessions if logs.size_of(session) is not None), None)
 
 
-def _tail(logs: SessionLogs, session: str, count: int, pages: Pages) -> Reply:
-    """The last lines that the program wrote, as a terminal would show them."""
+def _tail(logs: SessionLogs, sessions: list[str], count: int, pages: Pages) -> Reply:
+    """The last lines that the newest session with any output wrote, as a terminal would show them."""
     # A terminal emulator is not for every worker's memory.
     from codebutler_worker.agents.shell.backlog import returning
     from codebutler_worker.agents.shell.screen import Terminal
 
-    terminal = Terminal()
-    terminal.feed(returning(logs.output(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * count))))
-    now = terminal.take()
-    pages.take(Output(settled=(*now.settled, *now.live)[-max(count, 1) :]))
-    return Reply(tuple(Message(shown(page, session)) for page in pages.due() if page.lines))
+    for session in sessions:
+        try:
+            written = logs.output(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * count))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return Reply((Message(_unreadable(session, error)),))
+        terminal = Terminal()
+        terminal.feed(returning(written))
+        now = terminal.take()
+        pages.take(Output(settled=(*now.settled, *now.live)[-max(count, 1) :]))
+        if messages := tuple(Message(shown(page, session)) for page in pages.due() if page.lines):
+            return Reply(messages)
+    return Reply((Message(NO_OUTPUT),))
+
+
+def _unreadable(session: str, error: OSError) -> str:
+    return f"The log {code(session)} cannot be read: {error.strerror or error}."

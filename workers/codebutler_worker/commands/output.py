@@ -15,7 +15,7 @@ from codebutler_worker.present.lines import code, one_line, plain
 from codebutler_worker.present.terminal import CUT_FENCE, FENCE
 
 LOOKED_AT = 50
-NOTHING = "No turn has said anything here yet."
+NOTHING = "No run has said anything here yet."
 FILE_BY_MESSAGE = "Say `!output` in the channel to get the rest as a file."
 
 
@@ -25,7 +25,7 @@ def run(asked: Asked) -> Todo:
     live = next((turn for turn in turns if turn.state in LIVE), None)
     if live is not None:
         seen = f" It was last seen at {code(live.result)}." if live.result else ""
-        asked.reply(f"👀 {plain(live.agent)} is still at it.{seen}")
+        asked.reply(f"👀 {plain(live.agent)} is still working.{seen}")
     turn = next((each for each in turns if each.state not in LIVE and each.result), None)
     if turn is None:
         return Todo() if live is not None else asked.reply(NOTHING)

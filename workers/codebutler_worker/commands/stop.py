@@ -48,7 +48,7 @@ def _end(asked: Asked, *, forced: bool) -> Todo:
     sessions = 0 if forced or (elsewhere and asked.user) else sessions
     ending = len(live) - sessions
     parts = [f"{verb} {count(ending, 'run')}."] if ending else []
-    parts += [f"Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
+    parts += [f"Sent Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
     parts += [f"Withdrew {len(queued)} queued."] if queued else []
     parts += [f"Dropped {len(parked)} parked."] if parked else []
     parts += [f"No more of the log of {session}." for session in map(code, logs)]

@@ -112,13 +112,13 @@ def summary(section: SandboxSection, walls: str) -> str:
     """What is in force, in one line. Raises SandboxUnavailableError where the configuration asks for too much."""
     agents, commands = for_agents(section, walls, {}), for_commands(section, walls, {})
     listed = f"their model's service and {', '.join(section.hosts) or 'no other host'}"
-    reach = {"hosts": listed, "open": "whatever this machine reaches", "none": "nothing"}
+    reach = {"hosts": listed, "open": "full network", "none": "none"}
     if walls == WITHOUT_WALLS:
-        return f"agents and programs reach {reach['open']}"
+        return f"agents and commands: {reach['open']}"
     people = reach[commands.kind] if commands.kind != "hosts" else ", ".join(section.hosts) or "no host"
     return (
-        f"agents reach {reach[agents.kind]} (sandbox.network); what people start {people} "
-        "(sandbox.commandNetwork); git nothing"
+        f"agents: {reach[agents.kind]} (sandbox.network); your commands: {people} "
+        "(sandbox.commandNetwork); git: none"
     )
 
 

@@ -10,15 +10,15 @@ CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
 
 
-LATE = "🕰️ You wrote this while I was away. I am on it now."
-CROWDED_TEXT = "📚 Too many messages of yours wait here already, so this one is kept apart."
-STILL_CROWDED = "📚 There is no room for it yet: your other messages come first."
-LATE_COMMAND = "🕰️ I was away when you said that. Say it again if it still counts."
+LATE = "🕰️ You wrote this while I was offline. Working on it now."
+CROWDED_TEXT = "📚 Too many of your messages are already waiting here, so this one is on hold."
+STILL_CROWDED = "📚 There is still no room for it: your other messages come first."
+LATE_COMMAND = "🕰️ I was offline when you wrote that. Send it again if you still need it."
 
 
 def stale_text(request: str) -> str:
     """What was asked so long ago that it may not count any more."""
-    return f"🕰️ You wrote this while I was away, and I was away for long: _{plain(one_line(request)) or '…'}_."
+    return f"🕰️ You wrote this while I was offline for a long time: _{plain(one_line(request)) or '…'}_."
 
 
 def stale(turn_id: str, request: str) -> Message:
@@ -33,7 +33,7 @@ def stale(turn_id: str, request: str) -> Message:
 def crowded(turn_id: str, most: int) -> Message:
     """The same with the choice."""
     return with_buttons(
-        f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Let it go on when there is room.",
+        f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Press *Continue* when there is room.",
         button("Continue", RETRY_ACTION, turn_id),
         button("Drop", DROP_ACTION, turn_id),
     )
@@ -69,7 +69,7 @@ def stopped_text(request: str) -> str:
 
 def failed_text(line: str) -> str:
     """A failure in one line that says what to do."""
-    return f"❌ {plain(one_line(line, 500)) or 'The agent failed without a word.'}"
+    return f"❌ {plain(one_line(line, 500)) or 'The agent failed without an error message.'}"
 
 
 def failed(turn_id: str, line: str, *, resumable: bool) -> Message:

@@ -9,7 +9,7 @@ from codebutler.actions import DROP_ACTION, RETRY_ACTION
 from codebutler_worker.present.lines import one_line, plain, span
 from codebutler_worker.present.progress import Message, button, with_buttons
 
-RESUMED = "▶ It goes on now."
+RESUMED = "▶ Resumed."
 ANOTHER = ":"
 """Between the turn and the agent in the value of a button that goes on with another agent."""
 
@@ -17,7 +17,7 @@ ANOTHER = ":"
 def parked_text(line: str, at: datetime) -> str:
     """What happened, and when it goes on by itself."""
     when = at.astimezone(UTC)
-    return f"⏸️ {plain(one_line(line, 500))}\nIt goes on by itself at {when:%H:%M} UTC on {when:%d %B}."
+    return f"⏸️ {plain(one_line(line, 500))}\nResumes automatically at {when:%H:%M} UTC on {when:%d %B}."
 
 
 def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequence[str]) -> Message:

@@ -34,5 +34,5 @@ def _files(changed: Sequence[str]) -> str:
         return ""
     names = ", ".join(code(name, 60) for name in changed[:MOST_FILES])
     more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
-    ways = "(`!diff turn` shows the changes, `!undo` reverts them)"
+    ways = "(`!diff run` shows the changes, `!undo` reverts them)"
     return f"{count(len(changed), 'file')} changed: {names}{more} {ways}."

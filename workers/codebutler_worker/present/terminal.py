@@ -200,6 +200,6 @@ def ended(finished: Finished, elapsed_s: float, session: str, *, interactive: bo
     what = "Session ended" if interactive else ""
     code_shown = f"exit code {finished.exit_code}" if finished.exit_code is not None else ""
     sign = {"done": "✅", "stopped": "🛑", "timeout": "⏱️"}.get(finished.reason, "❌")
-    why = {"stopped": "stopped", "timeout": "ended: it met session.timeoutMinutes"}.get(finished.reason, "")
+    why = {"stopped": "stopped", "timeout": "timed out (session.timeoutMinutes)"}.get(finished.reason, "")
     parts = [part for part in (what, why, code_shown, span(elapsed_s), f"`!logs {session}`") if part]
     return f"{sign} {' · '.join(parts)}"

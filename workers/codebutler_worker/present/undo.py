@@ -12,10 +12,10 @@ UNDO_ACTION = "codebutler.undo"
 LISTED = 30
 PATHS_CHARS = 1800
 
-BUSY = "A turn is running, and it may be writing: say `!stop` or wait for its end, then `!undo`."
-NO_SNAPSHOT = "There is nothing to undo here: no turn has changed a file that git would keep."
-NOTHING_CHANGED = "The last turn here ({words}, {when}) left nothing that could be put back."
-ALREADY = "That is undone already. `!undo` undoes the undoing."
+BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
+NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git would keep."
+NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing that could be put back."
+ALREADY = "That is already undone. `!undo` redoes it."
 UNDOING = "↩ Undoing “{words}” …"
 
 

@@ -25,8 +25,8 @@ export function showFacts(system, slack) {
   const facts = [
     { name: "Slack", value: words, mark: slack.is_well ? "well" : "trouble", note: "heard {} ago", at: slack.heard_at },
     { name: "Reconnects", value: String(slack.reconnects) },
-    { name: "In the journal", value: String(system.journal), hint: "received from Slack, not yet with a worker" },
-    { name: "To be sent", value: String(system.outbox), hint: "said by workers, not yet in Slack" },
+    { name: "Inbox", value: String(system.journal), hint: "received from Slack, not yet taken by a worker" },
+    { name: "Outbox", value: String(system.outbox), hint: "answered by workers, not yet in Slack" },
     { name: "Process", value: `pid ${system.pid}`, note: "up {}", at: system.since },
     { name: "Version", value: system.version },
   ];

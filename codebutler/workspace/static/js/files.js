@@ -31,7 +31,7 @@ export class Files {
     link.addEventListener("click", (event) => { event.preventDefault(); this.#save(file); });
     const row = tag("div", "file-row", link);
     const readable = READABLE.test(file.mimetype) || READABLE_NAME.test(file.name);
-    if (readable && file.size < MOST_READ_BYTES) row.append(button("Look", "quiet", () => this.#read(file), `Look at ${file.name}`));
+    if (readable && file.size < MOST_READ_BYTES) row.append(button("Preview", "quiet", () => this.#read(file), `Preview ${file.name}`));
     return row;
   }
 

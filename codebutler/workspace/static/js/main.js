@@ -28,9 +28,9 @@ function compose(api, model) {
   $("about").addEventListener("click", () => aboutChannel(api, model));
   $("me").addEventListener("click", () => choosePerson(api, model));
   $("tools").append(
-    button(icon("bolt"), "icon", () => openPanel(api), "Faults on order"),
+    button(icon("bolt"), "icon", () => openPanel(api), "Fault injection"),
     button(icon("keyboard"), "icon", showShortcuts, "Keys"),
-    button(icon("theme"), "icon", nextTheme, "Light or dark"),
+    button(icon("theme"), "icon", nextTheme, "Toggle theme"),
   );
   listen({
     jump: () => switcher.open(),

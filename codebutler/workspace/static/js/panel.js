@@ -5,7 +5,7 @@ import { notice, words } from "./words.js";
 
 const REFRESH_MS = 1500;
 const ENDS = [
-  ["drop", "Cut", "The connection breaks without a word."],
+  ["drop", "Cut", "The connection breaks without a close frame."],
   ["deafen", "Go deaf", "The connection lives on, but nothing arrives over it."],
   ["refresh_requested", "Ask to reconnect", "As Slack does every few hours."],
   ["warning", "Warn", "Slack's warning ten seconds before that."],
@@ -41,8 +41,8 @@ export function openPanel(api) {
     return api.page(what, body, verb).then(() => look()).catch(told);
   };
   enforced.addEventListener("change", () => act("limits", { enforced: enforced.checked }));
-  const box = dialog("Faults on order", "panel faults", tag("div", "panel-body",
-    tag("p", "note", "What can go wrong between an app and Slack: order it, and see what the app makes of it. Your own messages are spared."),
+  const box = dialog("Fault injection", "panel faults", tag("div", "panel-body",
+    tag("p", "note", "What can go wrong between an app and Slack: inject it, and see how the app copes. Your own messages are spared."),
     tag("h3", "", "The app's connection, now"), connection(act),
     tag("h3", "", "The app's next calls"), orders(act), pending,
     tag("label", "check", enforced, tag("span", "", "Refuse what is over Slack's rate limits")),
@@ -70,7 +70,7 @@ function orders(act) {
   const wait = field("Seconds", seconds, "To wait, or late");
   const form = tag("form", "orders", field("Method", method), field("Fault", kind), field("How often", times), wait, tag("div", "row"));
   kind.addEventListener("change", () => { wait.hidden = !TIMED.includes(kind.value); });
-  form.lastChild.append(Object.assign(button("Order", "primary"), { type: "submit" }), button("Take all back", "", () => act("faults", undefined, "DELETE")));
+  form.lastChild.append(Object.assign(button("Inject", "primary"), { type: "submit" }), button("Clear all", "", () => act("faults", undefined, "DELETE")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const given = Number(seconds.value);
@@ -89,7 +89,7 @@ const number = (value, max) => Object.assign(tag("input", ""), { type: "number",
 
 function draw({ faults, connections, pending: waiting, counts, limits }, figures, pending, enforced) {
   enforced.checked = limits.enforced;
-  pending.replaceChildren(...faults.map((fault) => tag("li", "", `Ordered: ${fault.method === "*" ? "every method" : fault.method}: ${KINDS.find(([kind]) => kind === fault.kind)[1]}, ${fault.times}×`)));
+  pending.replaceChildren(...faults.map((fault) => tag("li", "", `Injected: ${fault.method === "*" ? "every method" : fault.method}: ${KINDS.find(([kind]) => kind === fault.kind)[1]}, ${fault.times}×`)));
   const over = Object.entries(limits.violations).map(([method, count]) => `${method} ${count}×`).join(", ");
   const told = {
     "Connections": connections, "Sent to the app": counts.sent, "Acknowledged": counts.acked,

@@ -169,7 +169,7 @@ class AcpBackend:
             return account.failure
         if turn.translator.worked:
             return Verdict("done", "")
-        text = f"{self._kind.title} ended its turn without a word: its model service may have failed; see `!logs`."
+        text = f"{self._kind.title} ended without an answer: its model service may have failed; see `!logs`."
         return Verdict("failed", text)
 
     def _usage(self, turn: Turn, account: Account | None) -> Usage:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.errors import AgentUnavailableError
+from codebutler.process.lookup import KIMI_CODE, look_up, path_of
 from codebutler_worker.agents.acp import ledger
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.probe import probe
 from codebutler_worker.agents.acp.programs import Program, program
-from codebutler_worker.agents.acp.versions import INSTALL
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.presets import KIMI, PRESETS
@@ -25,7 +25,6 @@ from codebutler_worker.agents.native.prices import cost_usd, price_of
 from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.service import BEARER, Service
 from codebutler_worker.egress.way import HERE, Way
-from codebutler_worker.programs.lookup import look_up, missing, path_of
 from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
@@ -64,7 +63,7 @@ class Kimi:
     USD for a million tokens, by model."""
 
     name = "kimi"
-    title = "Kimi Code"
+    title = KIMI_CODE.title
     timeout_key = "kimi.timeout"
     login = LOGIN
     hosts: tuple[str, ...] = LOGIN_HOSTS
@@ -179,9 +178,7 @@ class Kimi:
         """The program. Raises AgentUnavailableError with what to do."""
         binary = look_up(self._settings.binary, self._path, workdir)
         if binary is None:
-            configure = "run `codebutler config set kimi.binary {path}`"
-            named = self._settings.binary
-            raise missing(self.title, named, self._home, install=f"run `{INSTALL}`", configure=configure)
+            raise KIMI_CODE.missing(self._settings.binary, self._home)
         if binary.resolve().is_relative_to(workdir):
             raise AgentUnavailableError(
                 f"{binary} lies in the repository, where agents may write: install Kimi Code elsewhere"

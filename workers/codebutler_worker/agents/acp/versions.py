@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 
 from codebutler.errors import AgentUnavailableError
+from codebutler.process.lookup import KIMI_CODE
 from codebutler_worker.agents.versions import Known, dotted, version_in
 
 FLOOR = (2, 0, 2)
 TESTED = (2, 1, 0)
 NODE_FLOOR = (22, 19, 0)
 PACKAGE = "@moonshot-ai/kimi-code"
-INSTALL = f"npm install -g --prefix ~/.local {PACKAGE}@{'.'.join(map(str, TESTED))}"
+INSTALL = KIMI_CODE.install
 
-KNOWN = Known("Kimi Code", FLOOR, TESTED, INSTALL)
+KNOWN = Known(KIMI_CODE.title, FLOOR, TESTED, INSTALL)
 
 
 def judge(said: str) -> str:

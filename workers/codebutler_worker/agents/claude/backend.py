@@ -17,6 +17,7 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 from codebutler.clock import Clock
 from codebutler.config.schema import ClaudeSection
 from codebutler.errors import CodeButlerError
+from codebutler.process.lookup import path_of
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest, Usage
 from codebutler_worker.agents.claude import access, command
 from codebutler_worker.agents.claude.probe import find_binary, probe
@@ -31,7 +32,6 @@ from codebutler_worker.agents.verdict import STOPPED, Verdict
 from codebutler_worker.agents.watch import Limits
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
-from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Network, Sandbox
 

@@ -6,18 +6,18 @@ import asyncio
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
+from codebutler.process.lookup import CLAUDE_CODE, look_up
 from codebutler_worker.agents.versions import Known, Version, version_in
-from codebutler_worker.programs.lookup import look_up, missing
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch
 
 FLOOR = (2, 1, 197)
 TESTED = (2, 1, 328)
-INSTALL = "npm install -g --prefix ~/.local @anthropic-ai/claude-code@" + ".".join(map(str, TESTED))
+INSTALL = CLAUDE_CODE.install
 PROBE_S = 20.0
 
-KNOWN = Known("Claude Code", FLOOR, TESTED, INSTALL)
+KNOWN = Known(CLAUDE_CODE.title, FLOOR, TESTED, INSTALL)
 
 
 def judge_version(version: Version | None) -> str:
@@ -35,8 +35,7 @@ def find_binary(binary: str, path: str, repo: Path, home: Path) -> Path:
     """
     found = look_up(binary, path)
     if found is None:
-        configure = "run `codebutler config set claude.binary {path}`"
-        raise missing("Claude Code", binary, home, install=f"run `{INSTALL}`", configure=configure)
+        raise CLAUDE_CODE.missing(binary, home)
     program = found.resolve()
     if any(place.is_relative_to(repo) for place in (program, found)):
         raise AgentUnavailableError(

@@ -11,10 +11,10 @@ from pathlib import Path
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.process.lookup import path_of
 from codebutler_worker.agents.claude.probe import ask_version, find_binary, judge_version
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.agents.versions import dotted
-from codebutler_worker.programs.lookup import path_of
 
 LOGIN = "not logged in: run `claude auth login` on this machine, or put ANTHROPIC_API_KEY into {env_file}"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")

@@ -11,6 +11,7 @@ from pathlib import Path
 from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule
 from codebutler.errors import CodeButlerError
+from codebutler.process.lookup import look_up, missing_rule
 from codebutler_worker.agents.acp.programs import Program, program
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.command import Call, call, remembers
@@ -20,7 +21,6 @@ from codebutler_worker.agents.shell.command import PASSED_ON, Surroundings
 from codebutler_worker.agents.shell.hearing import Stripper
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
-from codebutler_worker.programs.lookup import look_up, missing_rule
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule, RepoSettings
+from codebutler.process.lookup import path_of
 from codebutler_worker.agents.headless.backend import HeadlessBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.port import Sandbox
 
 

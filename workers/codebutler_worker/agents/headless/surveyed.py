@@ -6,8 +6,8 @@ from pathlib import Path
 
 from codebutler.config.programs import is_headless
 from codebutler.config.schema import CommandRule, RepoSettings
+from codebutler.process.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.programs.lookup import look_up, missing_rule, path_of
 
 
 def survey_headless(settings: RepoSettings, home: Path) -> list[Survey]:

@@ -27,7 +27,7 @@ _TROUBLES: dict[Trouble, Reason] = {
     "refused": "failed",
 }
 MAX_TURNS = "Stopped at the limit of model turns (native.maxTurns): choose Continue to go on."
-BUDGET = "Stopped at the limit of one turn (native.maxUsd, native.maxTokens): choose Continue to go on."
+BUDGET = "Stopped at the limit of one run (native.maxUsd, native.maxTokens): choose Continue to go on."
 TIMEOUT = "Stopped after {minutes:g} minutes (native.timeout): choose Continue to go on."
 REPEATED = (
     "Stopped: the agent kept making the same call ({tool}). Tell it what to do instead, or choose Continue."

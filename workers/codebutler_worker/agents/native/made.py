@@ -11,6 +11,7 @@ from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import secrets_of
+from codebutler.process.lookup import path_of
 from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.presets import target
@@ -22,7 +23,6 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.egress.outlet import for_tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
-from codebutler_worker.programs.lookup import path_of
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.skills.library import Library
 from codebutler_worker.tools.add_subgoal import AddSubgoal

@@ -10,6 +10,7 @@ from dataclasses import replace
 from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule
 from codebutler.errors import CodeButlerError
+from codebutler.process.lookup import look_up, missing_rule
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Answer,
@@ -26,7 +27,6 @@ from codebutler_worker.agents.shell.hearing import Hearing
 from codebutler_worker.agents.shell.run import GONE, Pace, Run
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
-from codebutler_worker.programs.lookup import look_up, missing_rule
 from codebutler_worker.programs.pty import PROGRAM, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox
 

@@ -39,7 +39,7 @@ LOOKED_AT = 20
 CARD_CHARS = 6_000
 """Of the calls that share a card; Slack bounds a message's blocks."""
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
-WITHDRAWN = "⚠️ The turn ended before anybody decided: this was NOT run."
+WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
 NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
 
 

@@ -21,7 +21,7 @@ from codebutler_worker.desk.todo import Todo, Typed
 from codebutler_worker.present.lines import one_line, plain
 from codebutler_worker.store.rows import TurnRow
 
-LATE = "🕰️ You wrote this while I was away: it was not typed. Write it again if it still counts."
+LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
 GONE = "The session has ended: nothing was typed."
 WORDS_ONLY = "📎 Files cannot be typed into a session."
 

@@ -15,9 +15,9 @@ WITHDRAWN = "withdrawn"
 STEERED = "steered"
 HELD = "held"
 NOT_RUN: Mapping[str, str] = {
-    STEERED: "↪ Told to the agent, which is at work.",
+    STEERED: "↪ Passed on to the running agent.",
     WITHDRAWN: "🛑 Withdrawn.",
-    HELD: "⏸️ Waits with what was said before.",
+    HELD: "⏸️ Queued with your earlier message.",
 }
 STALE = "stale"
 CROWDED = "crowded"

@@ -23,7 +23,7 @@ FILE = "file"
 QUESTION = "question"
 MAX_FILES = 20
 MAX_ENVELOPES = 100
-TOO_MANY = f"⚠️ More than {MAX_ENVELOPES} messages in one turn: the rest is in the session's log only."
+TOO_MANY = f"⚠️ More than {MAX_ENVELOPES} messages in one run: the rest is in the session's log only."
 SAID_ABOVE = "Done, see above."
 
 
@@ -117,7 +117,7 @@ class Parcels:
             if not envelope.complete:
                 raise OSError(0, "its envelope was not closed")
             if self._files == MAX_FILES:
-                raise OSError(0, f"a turn may send {MAX_FILES - 1} files")
+                raise OSError(0, f"a run may send {MAX_FILES - 1} files")
             name, content = await asyncio.to_thread(shelf.load, self.workdir, path, self._desk.private)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, look_up, missing_rule
+from codebutler_worker.agents.acp import versions
+from codebutler_worker.agents.claude import probe
 from codebutler_worker.agents.claude.probe import INSTALL, find_binary
-from codebutler_worker.programs.lookup import TERMINAL_PATH, look_up, missing, missing_rule
+from codebutler_worker.agents.versions import dotted
 
 
 def program(path: Path) -> Path:
@@ -18,15 +21,12 @@ def program(path: Path) -> Path:
 
 
 def told(home: Path, binary: str = "claude") -> str:
-    return str(
-        missing(
-            "Claude Code",
-            binary,
-            home,
-            install=f"run `{INSTALL}`",
-            configure="run `codebutler config set claude.binary {path}`",
-        )
-    )
+    return str(CLAUDE_CODE.missing(binary, home))
+
+
+def test_what_is_installed_is_what_was_tested() -> None:
+    assert CLAUDE_CODE.install.endswith(f"@{dotted(probe.TESTED)}")
+    assert KIMI_CODE.install.endswith(f"{versions.PACKAGE}@{dotted(versions.TESTED)}")
 
 
 def test_one_that_is_nowhere_is_not_installed(tmp_path: Path) -> None:

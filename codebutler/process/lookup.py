@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.errors import AgentUnavailableError
 
-# A terminal's PATH, as told by `codebutler doctor`: what is there need not be on the supervisor's.
+# A terminal's PATH, as `codebutler doctor` tells it to a worker: what is there need not be on the supervisor's.
 TERMINAL_PATH = "CODEBUTLER_TERMINAL_PATH"
 # Where installers put programs for one user, below the home, and for a machine.
 USUAL = (
@@ -26,6 +27,32 @@ USUAL = (
     "go/bin",
 )
 SHARED = ("/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A program that is an agent: what people call it, the line that installs it, the key that says where it is."""
+
+    title: str
+    install: str
+    key: str
+
+    def missing(self, binary: str, home: Path) -> AgentUnavailableError:
+        """What to say where it is not found. ``home`` is the user's."""
+        return missing(
+            self.title,
+            binary,
+            home,
+            install=f"run `{self.install}`",
+            configure=f"run `codebutler config set {self.key} {{path}}`",
+        )
+
+
+# The versions that ours is tested with.
+CLAUDE_CODE = Agent(
+    "Claude Code", "npm install -g --prefix ~/.local @anthropic-ai/claude-code@2.1.328", "claude.binary"
+)
+KIMI_CODE = Agent("Kimi Code", "npm install -g --prefix ~/.local @moonshot-ai/kimi-code@2.1.0", "kimi.binary")
 
 
 def path_of(agent_env: Mapping[str, str]) -> str:
