@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import ApprovalsSection, RepoSettings
-from codebutler.model import OPERATOR, ButtonClicked, Update, Upload
+from codebutler.model import OPERATOR, ButtonClicked, MessagePosted, Prompt, Update, Upload
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Withdrawn
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
@@ -349,3 +349,25 @@ async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:
         press(parent, buttons(again)["Approve"], "500.2")
         await parent.until(lambda: ("req-2", True) in answered(parent))
         assert len(answered(parent)) == 2
+
+
+async def test_words_that_were_begun_before_a_card_was_seen_do_not_decide_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, FIRST)
+        await parent.post_with("touch a")
+        for at, text in enumerate(("yes", "no, because")):
+            said = MessagePosted(
+                channel=CHANNEL,
+                ts=f"9900.{at}",
+                user=OPERATOR,
+                text=text,
+                thread_ts="100.1",
+                origin="local",
+                seen_ts="0.0",
+            )
+            await parent.stored(parent.deliver(said, Prompt(text=text)))
+        assert answered(parent) == []
+        assert parent.said(Heartbeat)[-1].waiting == 1
+        seen = msgspec.structs.replace(said, ts="9901.0", text="yes", seen_ts="9900.5")
+        parent.deliver(seen, Prompt(text="yes"))
+        await parent.until(lambda: answered(parent) == [("req-1", True)])

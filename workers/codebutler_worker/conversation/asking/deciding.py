@@ -163,15 +163,18 @@ def _open_cards(
     for turn in draft.uow.turns.in_states("waiting"):
         if turn.conversation != conversation or turn.thread_ts != event.root_ts:
             continue
-        rows = [row for row in waited_for(draft.uow, turn.id) if _is_below(draft, event.ts, row)]
+        rows = [row for row in waited_for(draft.uow, turn.id) if _is_about(draft, event, row)]
         if rows:
             return turn, rows
     return None
 
 
-def _is_below(draft: Draft, ts: str, row: ApprovalRow) -> bool:
+def _is_about(draft: Draft, event: MessagePosted, row: ApprovalRow) -> bool:
+    """Whether the row's card stood there when the message was written."""
     card = draft.uow.outbox.get(row.message_op_id or "")
-    return card is not None and bool(card.ts) and float(ts) > float(card.ts or 0)
+    if card is None or not card.ts:
+        return False
+    return float(event.ts) > float(card.ts) and (not event.seen_ts or float(event.seen_ts) >= float(card.ts))
 
 
 def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:
