@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from codebutler.errors import CodeButlerError
+from codebutler.text.safe_yaml import decode_yaml
 
 Origin = Literal["bundled", "home", "repo"]
 """Where a skill was found, the weakest first: a later one of the same name takes its place."""
@@ -58,8 +59,8 @@ def parse_skill(data: bytes, name: str, origin: Origin, program: bytes | None = 
     if found is None:
         raise SkillError(f"{source}: begin it with a front matter: ---, name, description, ---")
     try:
-        front = msgspec.yaml.decode(found["front"].encode(), type=_Front)
-    except (msgspec.DecodeError, RecursionError) as error:
+        front: _Front = decode_yaml(found["front"], _Front)
+    except msgspec.DecodeError as error:
         raise SkillError(f"{source}: {' '.join(str(error).split())[:200]}") from None
     if front.name != name:
         raise SkillError(f"{source}: its name is {front.name}, but its directory is called {name}")

@@ -78,3 +78,10 @@ def test_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a b", "../a", "a/b", ".", "a\n", "x" * 65])
 def test_no_names(name: str) -> None:
     assert not is_name(name)
+
+
+@pytest.mark.parametrize("field", ["x: 2001-99-99", "x: " + "1" * 5000, "x: " + "[" * 60_000])
+def test_a_front_matter_that_cannot_be_built_is_a_problem_and_no_fault(field: str) -> None:
+    text = f"---\nname: deploy\ndescription: d\n{field}\n---\nDo it.\n"
+    with pytest.raises(SkillError, match=r"deploy/SKILL\.md: "):
+        parse_skill(text.encode(), "deploy", "home")
