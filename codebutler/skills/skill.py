@@ -31,6 +31,11 @@ class SkillError(CodeButlerError):
     """A skill cannot be used; one line that says what to do."""
 
 
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+"""Controls, turns of the reading direction, and tags: whoever vouches for a skill reads it without them, an agent with
+them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Skill:
     """One skill. ``program`` is the source of its ``skill.py``, "" if it only instructs."""
@@ -96,6 +101,12 @@ json.dump({"text": f"You said: {given['arguments']}"}, sys.stdout)
 
 def _text(data: bytes, source: str) -> str:
     try:
-        return data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         raise SkillError(f"{source}: not valid UTF-8: save the file as UTF-8") from None
+    if found := _UNSEEN.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise SkillError(
+            f"{source}: line {line} holds an invisible character (U+{ord(found[0]):04X}): remove it"
+        )
+    return text
