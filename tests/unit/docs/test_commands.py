@@ -29,7 +29,10 @@ PICTURES = {
     "docs/how-to/use-docker.md": "flags, held by tests/unit/sandbox/test_docker_argv.py",
 }
 HOOK_ENV = {"CI_HOOK_SECRET": "s" * 16}
-KEYS = {".".join(path) for path, _ in leaves(msgspec.to_builtins(Config()))} | {"native.prices", "approvals.quorum"}
+KEYS = {".".join(path) for path, _ in leaves(msgspec.to_builtins(Config()))} | {
+    "native.prices",
+    "approvals.quorum",
+}
 SECTIONS = {key.partition(".")[0] for key in KEYS}
 ids = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
