@@ -29,7 +29,8 @@ class File(Struct, frozen=True, kw_only=True):
 
 class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
     """Somebody wrote in a channel or a thread. ``late``: while we were away; ``stale``: so long ago that it
-    is to be asked whether it still counts. ``job``: the scheduled job that says it, "" if none does."""
+    is to be asked whether it still counts. ``job``: the scheduled job that says it, "" if none does. ``seen_ts``: the
+    newest card that its writer saw when they began to write, "" = all above it."""
 
     channel: str
     ts: str
@@ -42,6 +43,7 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     late: bool = False
     stale: bool = False
     job: str = ""
+    seen_ts: str = ""
 
     @property
     def key(self) -> str:

@@ -231,9 +231,10 @@ class Parent:
         *,
         prefix: str | None = None,
         late: bool = False,
+        user: str = USER,
     ) -> int:
         """A person writes to the agent."""
-        event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts, late=late)
+        event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread_ts, late=late)
         return self.deliver(event, Prompt(text=text, prefix=prefix))
 
     async def until(self, condition: Callable[[], M], *, flow: bool = False) -> M:

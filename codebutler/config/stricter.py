@@ -175,6 +175,7 @@ _ORDERS: Mapping[Path, Choose] = MappingProxyType(
         ("authorization", "blocklist"): _blocked,
         ("authorization", "allowlist"): _allowed,
         ("approvals", "quorum"): _largest,
+        ("approvals", "requesterVotes"): _both,
         ("memory", "review"): _word("off", "ask", "auto"),
         ("skills", "disabled"): _all_of,
         **{

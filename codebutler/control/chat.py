@@ -155,12 +155,12 @@ class Chat:
 
     async def _grant(self, wish: Wish) -> None:
         match wish:
-            case Say(text=text):
-                await self._say(text)
+            case Say(text=text, seen_ts=seen_ts):
+                await self._say(text, ts_of(seen_ts))
             case Press():
                 await self._press(wish)
 
-    async def _say(self, text: str) -> None:
+    async def _say(self, text: str, seen_ts: str) -> None:
         channel = self._served.config.slack.channel_id
         thread_ts = self._listener.ear.thread_ts
         try:
@@ -172,7 +172,13 @@ class Chat:
         self._listener.await_outcome(ts)
         self._queue.put_nowait(Posted(channel=channel, ts=ts, thread_ts=thread_ts or ts))
         event = MessagePosted(
-            channel=channel, ts=ts, user=OPERATOR, text=text, thread_ts=thread_ts, origin="local"
+            channel=channel,
+            ts=ts,
+            user=OPERATOR,
+            text=text,
+            thread_ts=thread_ts,
+            origin="local",
+            seen_ts=seen_ts,
         )
         try:
             await self._mouth.hand_in(event)

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from codebutler.protocol.messages import LiveKind
 
+NO_CARD = "0.0"
+"""Before any card's ts."""
 SaidKind = Literal["text", "progress", "card"]
 
 
@@ -62,9 +64,11 @@ class ChatRequest(_Request, frozen=True, tag="chat"):
 
 
 class Say(_Request, frozen=True, tag="say"):
-    """In a chat: the operator says this."""
+    """In a chat: the operator says this. ``seen_ts``: the newest card that was shown when typing began; the
+    words decide no later one."""
 
     text: str
+    seen_ts: str = NO_CARD
 
 
 class Press(_Request, frozen=True, tag="press"):

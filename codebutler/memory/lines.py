@@ -45,6 +45,11 @@ def clean(text: str) -> str:
     return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1].rstrip() + "…"
 
 
+def visible(text: str) -> str:
+    """A text of several lines as people see it: without what draws nothing or turns the reading direction."""
+    return "\n".join("".join(char for char in line if not _is_hidden(char)) for line in text.splitlines())
+
+
 def suspicion(line: str) -> str:
     """Why a person should look at the line before it is kept: the words that trip; "" if nothing does."""
     found = _ORDER.search(unicodedata.normalize("NFKC", line))

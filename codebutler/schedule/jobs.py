@@ -18,6 +18,7 @@ from codebutler.config.zones import zone_of
 from codebutler.errors import ConfigError
 from codebutler.schedule.cron import Cron, parse
 from codebutler.schedule.hooks import Hook, HookSpec, hook_of
+from codebutler.text.safe_yaml import decode_yaml
 
 FILE_NAME = "jobs.yaml"
 MAX_JOBS = 200
@@ -115,22 +116,22 @@ def parse_file(data: bytes, source: str, where: Where, env: Mapping[str, str] | 
     Raises ConfigError with file, entry and what was expected.
     """
     try:
-        parsed = msgspec.yaml.decode(data, type=_File | None)
+        parsed: _File | None = decode_yaml(data, _File | None)
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}" if key else f"{source}: {SHAPE}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except msgspec.DecodeError as error:
         raise ConfigError(f"{source} is not valid YAML: {_first_line(error)}{_hint(error)}") from None
-    parsed = parsed or _File()
-    specs = parsed.jobs
+    file = parsed or _File()
+    specs = file.jobs
     if len(specs) > MAX_JOBS:
         raise ConfigError(f"{source}: {len(specs)} jobs, at most {MAX_JOBS} are taken")
-    if parsed.hooks and env is None:
+    if file.hooks and env is None:
         raise ConfigError(f"{source}: hooks belong in the jobs.yaml of the home")
     _refuse_twins([*specs], source)
-    _refuse_twins([*parsed.hooks], source)
+    _refuse_twins([*file.hooks], source)
     jobs = tuple(_job(spec, f"{source}: jobs[{number}]", where) for number, spec in enumerate(specs))
-    hooks = [_hook(spec, f"{source}: hooks[{n}]", where, env or {}) for n, spec in enumerate(parsed.hooks)]
+    hooks = [_hook(spec, f"{source}: hooks[{n}]", where, env or {}) for n, spec in enumerate(file.hooks)]
     return Contents(jobs, tuple(hooks))
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from codebutler.errors import CodeButlerError
+from codebutler.text.safe_yaml import decode_yaml
 
 Origin = Literal["bundled", "home", "repo"]
 """Where a skill was found, the weakest first: a later one of the same name takes its place."""
@@ -28,6 +29,11 @@ _FRONT = re.compile(
 
 class SkillError(CodeButlerError):
     """A skill cannot be used; one line that says what to do."""
+
+
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+"""Controls, turns of the reading direction, and tags: whoever vouches for a skill reads it without them, an agent with
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +64,8 @@ def parse_skill(data: bytes, name: str, origin: Origin, program: bytes | None = 
     if found is None:
         raise SkillError(f"{source}: begin it with a front matter: ---, name, description, ---")
     try:
-        front = msgspec.yaml.decode(found["front"].encode(), type=_Front)
-    except (msgspec.DecodeError, RecursionError) as error:
+        front: _Front = decode_yaml(found["front"], _Front)
+    except msgspec.DecodeError as error:
         raise SkillError(f"{source}: {' '.join(str(error).split())[:200]}") from None
     if front.name != name:
         raise SkillError(f"{source}: its name is {front.name}, but its directory is called {name}")
@@ -95,6 +101,12 @@ json.dump({"text": f"You said: {given['arguments']}"}, sys.stdout)
 
 def _text(data: bytes, source: str) -> str:
     try:
-        return data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         raise SkillError(f"{source}: not valid UTF-8: save the file as UTF-8") from None
+    if found := _UNSEEN.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise SkillError(
+            f"{source}: line {line} holds an invisible character (U+{ord(found[0]):04X}): remove it"
+        )
+    return text

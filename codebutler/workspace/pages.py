@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -20,6 +27,8 @@ from codebutler.workspace.params import decoded
 from codebutler.workspace.people import People
 from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.stream import Stream
+
+_WEB = re.compile(r"https?://|mailto:", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -114,11 +123,10 @@ class Pages:
         return JSONResponse({"ok": True, **await self._desks.interactions.slash(me, await _json(request))})
 
     async def markdown(self, request: Request) -> Response:
-        """Markdown as HTML for the page: markup in it is escaped, links go to http(s) and mailto only."""
+        """Markdown as HTML for the page, safe to be shown."""
         self._person(bearer(request))
         given = await _json(request)
-        renderer = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-        return JSONResponse({"ok": True, "html": renderer.render(str(given.get("markdown") or ""))})
+        return JSONResponse({"ok": True, "html": _html(str(given.get("markdown") or ""))})
 
     async def respond(self, request: Request) -> Response:
         """A response_url: the address itself is the credential."""
@@ -179,3 +187,17 @@ class Pages:
 
 async def _json(request: Request) -> Json:
     return decoded(await read_body(request, MAX_BODY_BYTES), Json)
+
+
+def _html(markdown: str) -> str:
+    """Markup in it is escaped, links go to http(s) and mailto only, none of them to a place in the page. A picture is a
+    link: whoever posts one would learn who looks at it."""
+    renderer = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    renderer.validateLink = lambda url: _WEB.match(url) is not None  # type: ignore[method-assign]  # its own way
+    renderer.add_render_rule("image", _picture)
+    return str(renderer.render(markdown))
+
+
+def _picture(_: RendererHTML, tokens: Sequence[Token], at: int, __: OptionsDict, ___: dict[str, Any]) -> str:
+    address, alt = escapeHtml(str(tokens[at].attrs["src"])), escapeHtml(tokens[at].content)
+    return f'<a href="{address}">🖼 {alt or "picture"}</a>'

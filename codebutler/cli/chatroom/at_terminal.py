@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -55,6 +56,7 @@ class _Conversation:
         self._has_colour = has_colour
         self._room = Room()
         self._lines = Lines()
+        self._heard: deque[ControlReply] = deque()
         self._is_open = False
         self._stopping = False
 
@@ -70,11 +72,13 @@ class _Conversation:
         notice(f"Saved in {self._repo}'s channel; `codebutler chat` continues this conversation.")
 
     def _turn(self) -> bool:
-        """One line, or what has come; False at the end of file."""
+        """One line, or what has come; False at the end of file. From the first key to the end of the line nothing is
+        shown: what is typed is about what stood there."""
+        while self._heard and not self._keyboard.is_pressed():
+            self._take(self._heard.popleft())
         ready = self._is_open and (self._room.asks or not self._room.is_busy)
-        if not self._keyboard.wait(self._link, PROMPT if ready else ""):
-            for reply in self._link.replies():
-                self._take(reply)
+        if not self._heard and not self._keyboard.wait(self._link, PROMPT if ready else ""):
+            self._heard.extend(self._link.replies())
             return True
         line = self._keyboard.line(MORE if self._lines.is_open else PROMPT)
         if line is None:

@@ -94,6 +94,10 @@ class Keyboard:
             wiped = f"\r{' ' * len(prompt)}\r" if prompt else ""
             self._write(f"{wiped}{PASTE_OFF if self._is_smart else ''}")
 
+    def is_pressed(self) -> bool:
+        """Whether a key has been pressed that nobody has read."""
+        return bool(select.select([self._fd], [], [], 0)[0])
+
     def line(self, prompt: str) -> str | None:
         """A line, None at the end of file. Lines that were pasted come as one. Raises Interrupted."""
         # Readline echoes only where the terminal did.
@@ -113,7 +117,7 @@ class Keyboard:
 
     def _is_pasted(self) -> bool:
         """Of a terminal that marks no pastes: what is there already was not typed."""
-        return not self._is_smart and bool(select.select([self._fd], [], [], 0)[0])
+        return not self._is_smart and self.is_pressed()
 
     @contextmanager
     def _in_state(self, state: Literal["waiting", "typing"]) -> Iterator[None]:

@@ -13,7 +13,7 @@ from typing import Literal
 from codebutler.cli.chatroom.answer import FRAMES, footed
 from codebutler.cli.chatroom.card import decided, menu
 from codebutler.control.messages import (
-    Choice,
+    NO_CARD,
     ControlReply,
     Ended,
     Heard,
@@ -51,7 +51,8 @@ class Room:
         self._unsent = 0
         self._open: set[str] = set()
         self._running: set[str] = set()
-        self._cards: dict[str, tuple[Choice, ...]] = {}
+        self._cards: dict[str, Said] = {}
+        self._seen_ts = NO_CARD
         self._shown: dict[str, list[Line]] = {}
         self._live = ""
         self._headline = ""
@@ -72,14 +73,14 @@ class Room:
         """What a typed message means: a number decides a card, everything else is said. Raises Misread."""
         wish: Wish | None = None
         if self._cards:
-            ts = next(reversed(self._cards))
-            wish = decided(ts, self._cards[ts], text)
+            card = self._asked()
+            wish = decided(card.ts, card.choices, text)
         return wish or self.say(text)
 
     def say(self, text: str) -> Say:
         """Say exactly this."""
         self._unsent += 1
-        return Say(text=text)
+        return Say(text=text, seen_ts=self._seen_ts)
 
     def take(self, reply: ControlReply) -> list[Line]:
         """The lines that a reply makes us show."""
@@ -136,13 +137,22 @@ class Room:
         return self._text(said)
 
     def _card(self, said: Said) -> list[Line]:
+        was_asked = bool(self._cards) and self._asked().ts == said.ts
         self._cards.pop(said.ts, None)
+        self._seen_ts = max(self._seen_ts, said.ts, key=float)
         # Not a sign of what is to be decided may be missing.
         lines = [Line(line.text) for line in self._grown(said)]
         if said.choices:
-            self._cards[said.ts] = said.choices
-            lines += [Line(line) for line in menu(said.choices)]
+            self._cards[said.ts] = said
+            return [*lines, *map(Line, menu(said.choices))]
+        if was_asked and self._cards:
+            # A number decides what was asked last: it is asked again, so that this is what stands there last.
+            return [*lines, *_asked_again(self._asked())]
         return lines
+
+    def _asked(self) -> Said:
+        """The card that a number decides: the one whose choices were shown last."""
+        return self._cards[next(reversed(self._cards))]
 
     def _progress(self, said: Said) -> list[Line]:
         """Only where nothing better tells what goes on: a place in line, the first sign of work."""
@@ -206,6 +216,10 @@ def _past(past: Past) -> list[Line]:
     left_out = len(lines) - PAST_LINES
     cut = [f"… {left_out} more {'line' if left_out == 1 else 'lines'}"] if left_out > 0 else []
     return [Line(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
+
+
+def _asked_again(card: Said) -> list[Line]:
+    return [Line(line) for line in ("Still open:", *card.text.split("\n"), *menu(card.choices))]
 
 
 def _flat(text: str) -> str:

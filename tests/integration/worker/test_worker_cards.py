@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import ApprovalsSection, RepoSettings
-from codebutler.model import ButtonClicked, Update, Upload
+from codebutler.model import OPERATOR, ButtonClicked, MessagePosted, Prompt, Update, Upload
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Withdrawn
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
@@ -63,9 +63,15 @@ def answered(parent: Parent) -> list[tuple[str, bool]]:
     return [(id_, answer.allow) for id_, answer in parent.backend.answers]
 
 
-def with_quorum(repo: Path, **quorum: int) -> RepoSettings:
+def with_quorum(
+    repo: Path, *, requester_votes: bool = False, operator: str = "", **quorum: int
+) -> RepoSettings:
     plain = settings(repo)
-    section = ApprovalsSection(quorum={words.replace("_", " "): people for words, people in quorum.items()})
+    section = ApprovalsSection(
+        quorum={words.replace("_", " "): people for words, people in quorum.items()},
+        requester_votes=requester_votes,
+        operator=operator,
+    )
     return msgspec.structs.replace(plain, config=msgspec.structs.replace(plain.config, approvals=section))
 
 
@@ -137,14 +143,76 @@ async def test_two_people_have_to_allow_and_are_named(tmp_path: Path) -> None:
         await asks(parent, PUSH)
         card = await parent.post_with("2 approvals needed; 0 given.")
         assert list(buttons(card)) == ["Allow", "Deny", "Deny with a reason…"]
-        press(parent, buttons(card)["Allow"], "500.1", name="ana")
-        await update_with(parent, "2 approvals needed; 1 given: ana.")
-        press(parent, buttons(card)["Allow"], "500.2", name="ana")
-        await parent.post_with("ana, you have allowed it already")
+        press(parent, buttons(card)["Allow"], "500.1", user=CARL, name="carl")
+        await update_with(parent, "2 approvals needed; 1 given: carl.")
+        press(parent, buttons(card)["Allow"], "500.2", user=CARL, name="carl")
+        await parent.post_with("carl, you have allowed it already")
         assert answered(parent) == []
         press(parent, buttons(card)["Allow"], "500.3", user=BEN, name="ben")
-        await update_with(parent, "✅ Allowed by ana and ben.")
+        await update_with(parent, "✅ Allowed by carl and ben.")
         await parent.until(lambda: answered(parent) == [("req-1", True)])
+
+
+async def test_whoever_asked_is_none_of_several(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, git_push=2)) as parent:
+        await asks(parent, PUSH)
+        allow = buttons(await parent.post_with("2 approvals needed; 0 given."))["Allow"]
+        press(parent, allow, "500.1", name="ana")
+        await parent.post_with("ana, you asked for this, so your approval does not count")
+        parent.says("yes", "9900.1", "100.1")
+        await parent.until(lambda: len([p for p in parent.posts if "you asked for this" in p.text]) == 2)
+        press(parent, allow, "500.2", user=BEN, name="ben")
+        await update_with(parent, "1 given: ben.")
+        assert answered(parent) == []
+
+
+async def test_whoever_asked_is_one_of_several_where_a_setting_says_so(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, git_push=2, requester_votes=True)) as parent:
+        await asks(parent, PUSH)
+        allow = buttons(await parent.post_with("2 approvals needed; 0 given."))["Allow"]
+        press(parent, allow, "500.1", name="ana")
+        press(parent, allow, "500.2", user=BEN, name="ben")
+        await parent.until(lambda: answered(parent) == [("req-1", True)])
+
+
+async def test_the_terminal_and_slack_are_not_two_people(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, git_push=2)) as parent:
+        await asks(parent, PUSH)
+        allow = buttons(await parent.post_with("2 approvals needed; 0 given."))["Allow"]
+        press(parent, allow, "500.1", user=BEN, name="ben")
+        press(parent, allow, "500.2", user=OPERATOR, name=OPERATOR)
+        await parent.post_with("set `approvals.operator` to your Slack user ID")
+        parent.says("yes", "9900.1", "100.1", user=OPERATOR)
+        await parent.until(lambda: len([p for p in parent.posts if "`approvals.operator`" in p.text]) == 2)
+        assert answered(parent) == []
+        press(parent, allow, "500.3", user=CARL, name="carl")
+        await parent.until(lambda: answered(parent) == [("req-1", True)])
+
+
+async def test_an_operator_with_a_name_in_slack_is_that_person(tmp_path: Path) -> None:
+    async with worker(with_quorum(tmp_path, git_push=2, operator=BEN)) as parent:
+        await asks(parent, PUSH)
+        allow = buttons(await parent.post_with("2 approvals needed; 0 given."))["Allow"]
+        press(parent, allow, "500.1", user=BEN, name="ben")
+        press(parent, allow, "500.2", user=OPERATOR, name=OPERATOR)
+        await parent.post_with("you have allowed it already")
+        assert answered(parent) == []
+        press(parent, allow, "500.3", user=CARL, name="carl")
+        await parent.until(lambda: answered(parent) == [("req-1", True)])
+
+
+async def test_a_grant_of_one_person_is_not_enough_where_two_are_needed_now(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        run = await asks(parent, PUSH)
+        press(parent, buttons(await parent.post_with("git push"))["Allow for this session"], "500.1")
+        await parent.until(lambda: answered(parent) == [("req-1", True)])
+        run.does(Finished(True, "Done.", "done"))
+        await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
+    async with worker(with_quorum(tmp_path, git_push=2)) as parent:
+        parent.says("again", "200.1", "100.1")
+        (await parent.run(0)).does(Started("session-1"), PUSH)
+        await parent.post_with("2 approvals needed; 0 given.")
+        assert answered(parent) == []
 
 
 async def test_who_pressed_once_is_named_when_writing_too(tmp_path: Path) -> None:
@@ -178,7 +246,7 @@ async def test_one_no_is_enough_and_no_session_gets_around_it(tmp_path: Path) ->
         card = await parent.post_with("2 approvals")
         approval_id = buttons(card)["Allow"][1]
         await parent.stored(press(parent, ("codebutler.allow_session", approval_id), "500.1"))
-        press(parent, buttons(card)["Allow"], "500.2")
+        press(parent, buttons(card)["Allow"], "500.2", user=BEN)
         await update_with(parent, "1 given")
         press(parent, buttons(card)["Deny"], "500.3", user=CARL, name="carl")
         await update_with(parent, "🚫 Denied by carl.")
@@ -189,7 +257,7 @@ async def test_votes_outlive_the_card_of_a_dead_worker_as_nothing(tmp_path: Path
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await asks(parent, PUSH)
         card = await parent.post_with("2 approvals")
-        press(parent, buttons(card)["Allow"], "500.1")
+        press(parent, buttons(card)["Allow"], "500.1", user=CARL)
         await update_with(parent, "1 given")
     async with worker(with_quorum(tmp_path, git_push=2)) as parent:
         await update_with(parent, "NOT run")
@@ -281,3 +349,25 @@ async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:
         press(parent, buttons(again)["Approve"], "500.2")
         await parent.until(lambda: ("req-2", True) in answered(parent))
         assert len(answered(parent)) == 2
+
+
+async def test_words_that_were_begun_before_a_card_was_seen_do_not_decide_it(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, FIRST)
+        await parent.post_with("touch a")
+        for at, text in enumerate(("yes", "no, because")):
+            said = MessagePosted(
+                channel=CHANNEL,
+                ts=f"9900.{at}",
+                user=OPERATOR,
+                text=text,
+                thread_ts="100.1",
+                origin="local",
+                seen_ts="0.0",
+            )
+            await parent.stored(parent.deliver(said, Prompt(text=text)))
+        assert answered(parent) == []
+        assert parent.said(Heartbeat)[-1].waiting == 1
+        seen = msgspec.structs.replace(said, ts="9901.0", text="yes", seen_ts="9900.5")
+        parent.deliver(seen, Prompt(text="yes"))
+        await parent.until(lambda: answered(parent) == [("req-1", True)])

@@ -111,14 +111,40 @@ def test_a_card_is_decided_by_number_or_in_a_word() -> None:
     ]
     assert room.wish("3") == Press(ts="1.5", action_id="codebutler.deny", value="a1")
     assert room.wish("Yes.") == Press(ts="1.5", action_id="codebutler.allow", value="a1")
-    assert room.wish("no, because of that") == Say(text="no, because of that")
+    assert room.wish("no, because of that") == Say(text="no, because of that", seen_ts="1.5")
     with pytest.raises(Misread, match="no choice 4: type 1 to 3"):
         room.wish("4")
     with pytest.raises(Misread, match="only one"):
         room.wish("1, 2")
     decided = Said(text="Leave?\n✅ Allowed by operator.", kind="card", ts="1.5")
     assert show(room, decided) == ["✅ Allowed by operator."]
-    assert room.wish("3") == Say(text="3")
+    assert room.wish("3") == Say(text="3", seen_ts="1.5")
+
+
+def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
+    room = Room()
+    other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
+    show(room, Said(text="Touch?", kind="card", ts="1.5", choices=(ALLOW, DENY)))
+    show(room, Said(text="Push?", kind="card", ts="1.6", choices=(other,)))
+    assert room.wish("1") == Press(ts="1.6", action_id="codebutler.allow", value="a2")
+    assert show(room, Said(text="Push?\n✅ Allowed by ben.", kind="card", ts="1.6")) == [
+        "✅ Allowed by ben.",
+        "Still open:",
+        "Touch?",
+        "  [1] Allow",
+        "  [2] Deny",
+        "Type a number, or your answer.",
+    ]
+    assert room.wish("1") == Press(ts="1.5", action_id="codebutler.allow", value="a1")
+
+
+def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
+    room = Room()
+    other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
+    show(room, Said(text="Touch?", kind="card", ts="1.5", choices=(ALLOW,)))
+    show(room, Said(text="Push?", kind="card", ts="1.6", choices=(other,)))
+    assert show(room, Said(text="Touch?\n🚫 Denied.", kind="card", ts="1.5")) == ["🚫 Denied."]
+    assert room.wish("1") == Press(ts="1.6", action_id="codebutler.allow", value="a2")
 
 
 def test_a_short_yes_is_not_for_several_requests() -> None:

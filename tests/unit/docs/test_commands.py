@@ -27,7 +27,6 @@ SYSTEM = {"cat", "cd", "chmod", "cp", "debootstrap", "export", "git", "mv", "pip
 PICTURES = {
     "docs/reference/chat.md": "the figures below an answer, held by tests/unit/present/test_answer.py",
     "docs/explanation/delivery.md": "arrows between processes",
-    "docs/reference/chat.md": "a line of figures, held by tests/unit/present/test_answer.py",
     "docs/how-to/use-docker.md": "flags, held by tests/unit/sandbox/test_docker_argv.py",
 }
 HOOK_ENV = {"CI_HOOK_SECRET": "s" * 16}

@@ -89,6 +89,7 @@ def test_an_empty_file_has_no_jobs(text: str) -> None:
         ("- name: a\n  command: x", "begin with `jobs:`"),
         ("jobs: !!python/object:os.system [x]", "is not valid YAML"),
         ("\x00", "is not valid YAML"),
+        ("jobs: " + "[" * 60_000, "nested more than 50 levels deep"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, said: str) -> None:

@@ -78,3 +78,22 @@ def test_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a b", "../a", "a/b", ".", "a\n", "x" * 65])
 def test_no_names(name: str) -> None:
     assert not is_name(name)
+
+
+@pytest.mark.parametrize("field", ["x: 2001-99-99", "x: " + "1" * 5000, "x: " + "[" * 60_000])
+def test_a_front_matter_that_cannot_be_built_is_a_problem_and_no_fault(field: str) -> None:
+    text = f"---\nname: deploy\ndescription: d\n{field}\n---\nDo it.\n"
+    with pytest.raises(SkillError, match=r"deploy/SKILL\.md: "):
+        parse_skill(text.encode(), "deploy", "home")
+
+
+@pytest.mark.parametrize("unseen", ["\U000e0073", "\u202e", "\u2066", "\x1b", "\x00", "\x9b"])
+def test_what_nobody_sees_is_in_no_skill(unseen: str) -> None:
+    text = f"---\nname: deploy\ndescription: d\n---\nDo{unseen} it.\n"
+    told = rf"deploy/SKILL\.md: line 5 holds an invisible character \(U\+{ord(unseen):04X}\)"
+    with pytest.raises(SkillError, match=told):
+        parse_skill(text.encode(), "deploy", "repo")
+    clean = text.replace(unseen, "")
+    with pytest.raises(SkillError, match=r"deploy/skill\.py: line 1"):
+        parse_skill(clean.encode(), "deploy", "repo", f"x = 1 #{unseen}".encode())
+    assert parse_skill(text.replace(unseen, " 👩\u200d💻").encode(), "deploy", "repo").instructions

@@ -2,7 +2,7 @@
 
 import { tag, uniqueId } from "./dom.js";
 import { Elements, plain } from "./elements.js";
-import { linkBare } from "./links.js";
+import { beside, linkBare } from "./links.js";
 import { mrkdwn } from "./mrkdwn.js";
 import { richText } from "./richtext.js";
 
@@ -108,6 +108,7 @@ export class Blocks {
 /** The server has made this HTML of Markdown and escaped any markup in it. */
 function fill(box, html) {
   box.innerHTML = html;
+  box.querySelectorAll("a").forEach(beside);
   box.querySelectorAll("h1, h2, h3, h4, h5, h6").forEach(level);
   box.querySelectorAll("li").forEach(task);
   linkBare(box);

@@ -1,6 +1,7 @@
 // The emoji names that appear in a working channel; an unknown one shows as its name.
 
 const EMOJI = {
+  __proto__: null, // no word is known that is not here
   hourglass_flowing_sand: "⏳", hourglass: "⌛", eyes: "👀", white_check_mark: "✅", heavy_check_mark: "✔️", x: "❌",
   octagonal_sign: "🛑", warning: "⚠️", question: "❓", thinking_face: "🤔", arrows_counterclockwise: "🔄", wrench: "🔧",
   gear: "⚙️", rocket: "🚀", tada: "🎉", "+1": "👍", thumbsup: "👍", "-1": "👎", thumbsdown: "👎", heart: "❤️", wave: "👋",

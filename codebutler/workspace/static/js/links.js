@@ -6,9 +6,12 @@ const SPLIT = new RegExp(`(${BARE.source})`);
 /** The pattern of a bare address, for a larger one: its end is not the sentence's full stop. */
 export const BARE_SOURCE = BARE.source;
 
-/** A link that opens beside the page and tells nobody where it was. */
+/** Have a link open beside the page and tell nobody where it was. */
+export const beside = (anchor) => Object.assign(anchor, { target: "_blank", rel: "noopener noreferrer" });
+
+/** A link that does so. */
 export function link(text, address) {
-  return Object.assign(document.createElement("a"), { textContent: text, href: address, target: "_blank", rel: "noopener noreferrer" });
+  return beside(Object.assign(document.createElement("a"), { textContent: text, href: address }));
 }
 
 /** Make the bare addresses under a node links. */

@@ -57,15 +57,28 @@ function step(model, by) {
   if (known.length) model.openChannel(known[(at + by + known.length) % known.length]);
 }
 
-/** The token comes in the address once, then lives in this tab only. */
-function takeToken() {
+/** The token comes in the address once, then lives in this tab only. One that opens nothing takes no other's place:
+ * anybody can make a link. */
+async function enter() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given) {
-    sessionStorage.setItem("token", given);
-    sessionStorage.removeItem("owner");
-    history.replaceState(null, "", location.pathname);
+  if (given) history.replaceState(null, "", location.pathname);
+  const kept = sessionStorage.getItem("token");
+  if (given && given !== kept) {
+    try {
+      const entered = await boot(given);
+      sessionStorage.setItem("token", given);
+      sessionStorage.removeItem("owner");
+      return entered;
+    } catch (error) {
+      if (!kept) throw error;
+    }
   }
-  return given || sessionStorage.getItem("token");
+  return kept && boot(kept);
+}
+
+async function boot(token) {
+  const api = new Api(token);
+  return [api, new Model(await api.boot())];
 }
 
 function explain(text) {
@@ -77,11 +90,10 @@ function explain(text) {
 async function main() {
   applyTheme();
   for (const place of document.querySelectorAll("[data-icon]")) place.append(icon(place.dataset.icon));
-  const token = takeToken();
-  if (!token) return explain("Open the address that CodeButler printed: it carries the key to this workspace.");
-  const api = new Api(token);
   try {
-    return compose(api, new Model(await api.boot()));
+    const entered = await enter();
+    if (!entered) return explain("Open the address that CodeButler printed: it carries the key to this workspace.");
+    return compose(...entered);
   } catch (error) {
     if (error.message === "HTTP 401") return explain(ANOTHER_KEY);
     return explain(`The workspace does not answer (${error.message}). Is CodeButler still running? Use the address it printed last.`);

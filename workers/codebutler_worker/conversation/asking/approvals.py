@@ -25,7 +25,7 @@ from codebutler_worker.conversation.asking.calls import (
     pattern_of,
 )
 from codebutler_worker.conversation.asking.cards import card_of, chars_of, too_long
-from codebutler_worker.conversation.asking.quorum import needed_for
+from codebutler_worker.conversation.asking.quorum import approvals_needed
 from codebutler_worker.conversation.line.marks import show_waiting
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.states import move
@@ -141,8 +141,11 @@ def answers_before(draft: Draft, turn: TurnRow) -> tuple[tuple[str, str], ...]:
     )
 
 
-def is_granted(draft: Draft, turn: TurnRow, session_id: str, asked: Approval) -> bool:
-    """Whether people allowed it for this session, however long ago: then nobody is asked again."""
+def is_granted(draft: Draft, turn: TurnRow, session_id: str, asked: Approval, settings: RepoSettings) -> bool:
+    """Whether people allowed it for this session, however long ago: then nobody is asked again. What one person
+    granted is not enough where more are needed now."""
+    if _needed(draft, turn, asked, settings) > 1:
+        return False
     wanted = pattern_of(asked.tool, asked.input)
     granted = draft.uow.approvals.granted(turn.conversation, turn.agent, session_id)
     return any(row.tool == asked.tool and pattern_of(row.tool, called_with(row)) == wanted for row in granted)
@@ -170,7 +173,7 @@ def _row(
         digest=digest_of(action_json),
         requested_at=draft.stamp,
         expires_at=iso(draft.now + timedelta(minutes=minutes)) if minutes else "",
-        needed=_needed(asked, settings),
+        needed=_needed(draft, turn, asked, settings),
     )
 
 
@@ -185,10 +188,17 @@ def _wait(draft: Draft, turn: TurnRow) -> None:
         show_waiting(draft, turn)
 
 
-def _needed(asked: Approval | Question, settings: RepoSettings) -> int:
+def requesters_of(draft: Draft, turn: TurnRow) -> frozenset[str]:
+    """Everybody who asked for what the turn does."""
+    said = draft.uow.messages.of_turn(turn.id)
+    return frozenset({turn.user_id, *(message.from_id for message in said)})
+
+
+def _needed(draft: Draft, turn: TurnRow, asked: Approval | Question, settings: RepoSettings) -> int:
     if isinstance(asked, Question) or asked.tool == PLAN_TOOL:
         return 1
-    return needed_for(settings.config.approvals.quorum, asked.tool, asked.input)
+    section = settings.config.approvals
+    return approvals_needed(section, requesters_of(draft, turn), asked.tool, asked.input)
 
 
 def _shared_card(draft: Draft, row: ApprovalRow) -> str | None:

@@ -149,7 +149,7 @@ class Asking:
             self.card_op_id = rows[0].message_op_id
         for row_id, asked in named.items():
             if isinstance(asked, Approval):
-                if is_granted(draft, self._turn, session_id, asked):
+                if is_granted(draft, self._turn, session_id, asked, self._desk.settings):
                     return True
                 row = open_card(draft, self._turn.id, row_id, asked, self._desk.settings)
                 self.card_op_id = row.message_op_id

@@ -7,13 +7,21 @@ turn; everything else is told, and does nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, ANSWER_ACTION, DENY_ACTION, TICKED
 from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted, Prompt
-from codebutler_worker.conversation.asking.approvals import MOST_TOGETHER, settle, show, waited_for
+from codebutler_worker.conversation.asking.approvals import (
+    MOST_TOGETHER,
+    requesters_of,
+    settle,
+    show,
+    waited_for,
+)
 from codebutler_worker.conversation.asking.calls import (
     POLL_TOOL,
     QUESTION_TOOL,
@@ -23,6 +31,7 @@ from codebutler_worker.conversation.asking.calls import (
     with_vote,
 )
 from codebutler_worker.conversation.asking.polls import answer_poll, close_polls
+from codebutler_worker.conversation.asking.quorum import Objection, is_met, objection_to
 from codebutler_worker.conversation.line.marks import DONE
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.lapsed import lapsed
@@ -40,7 +49,14 @@ CLOSED = "That card is closed. It was NOT run."
 USE_BUTTONS = "Several cards are open: decide on the one you mean."
 DENIED = "A person denied this."
 KEEP_PLANNING = "The person does not want to begin yet: keep planning."
-OTHERS = "it still needs somebody else."
+OBJECTIONS: Mapping[Objection, str] = MappingProxyType(
+    {
+        "again": "{who}, you have allowed it already: it still needs somebody else.",
+        "asked": "{who}, you asked for this, so your approval does not count: it still needs somebody else.",
+        "unnamed": "An approval from this machine's terminal does not count where several people are needed: it is not "
+        "known which Slack user gave it. Approve in Slack, or set `approvals.operator` to your Slack user ID.",
+    }
+)
 _YES = frozenset({"yes", "allow"})
 _NO = re.compile(r"(?:no|deny)(?:[\s,.:;!—-]+(?P<reason>.*))?", re.IGNORECASE | re.DOTALL)
 NO_CHARS = 300
@@ -99,7 +115,7 @@ def _click_one(draft: Draft, config: Config, event: ButtonClicked, row: Approval
         return _deny(draft, decider, row, event.words.strip())
     if event.action_id == ALLOW_SESSION_ACTION and (row.needed > 1 or row.tool == PLAN_TOOL):
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
-    return _allow(draft, decider, row, session=event.action_id == ALLOW_SESSION_ACTION)
+    return _allow(draft, config, decider, row, session=event.action_id == ALLOW_SESSION_ACTION)
 
 
 def decide_typed(draft: Draft, config: Config, event: MessagePosted, request: Prompt) -> Todo | None:
@@ -137,7 +153,7 @@ def _typed(draft: Draft, config: Config, event: MessagePosted, request: Prompt) 
     draft.react(place_of(turn), event.ts, DONE)
     if denial:
         return _deny(draft, _writer(draft, event.user), rows[0], (denial["reason"] or "").strip())
-    return _allow(draft, _writer(draft, event.user), rows[0], session=False)
+    return _allow(draft, config, _writer(draft, event.user), rows[0], session=False)
 
 
 def _open_cards(
@@ -147,15 +163,18 @@ def _open_cards(
     for turn in draft.uow.turns.in_states("waiting"):
         if turn.conversation != conversation or turn.thread_ts != event.root_ts:
             continue
-        rows = [row for row in waited_for(draft.uow, turn.id) if _is_below(draft, event.ts, row)]
+        rows = [row for row in waited_for(draft.uow, turn.id) if _is_about(draft, event, row)]
         if rows:
             return turn, rows
     return None
 
 
-def _is_below(draft: Draft, ts: str, row: ApprovalRow) -> bool:
+def _is_about(draft: Draft, event: MessagePosted, row: ApprovalRow) -> bool:
+    """Whether the row's card stood there when the message was written."""
     card = draft.uow.outbox.get(row.message_op_id or "")
-    return card is not None and bool(card.ts) and float(ts) > float(card.ts or 0)
+    if card is None or not card.ts:
+        return False
+    return float(event.ts) > float(card.ts) and (not event.seen_ts or float(event.seen_ts) >= float(card.ts))
 
 
 def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:
@@ -171,17 +190,17 @@ def _writer(draft: Draft, user: str) -> Decider:
     return Decider(user, next((name for name in names if name != user), ""))
 
 
-def _allow(draft: Draft, decider: Decider, row: ApprovalRow, *, session: bool) -> Todo:
-    if decider.user in voters(row):
-        turn = draft.uow.turns.get(row.turn_id)
-        if turn is not None:
-            draft.post(
-                place_of(turn),
-                f"{person(decider.user, decider.name)}, you have allowed it already: {OTHERS}",
-            )
+def _allow(draft: Draft, config: Config, decider: Decider, row: ApprovalRow, *, session: bool) -> Todo:
+    turn = draft.uow.turns.get(row.turn_id)
+    if turn is None:
+        return Todo()
+    section, requesters = config.approvals, requesters_of(draft, turn)
+    why = objection_to(section, decider.user, needed=row.needed, requesters=requesters, voted=voters(row))
+    if why:
+        draft.post(place_of(turn), OBJECTIONS[why].format(who=person(decider.user, decider.name)))
         return Todo()
     voted = _voted(draft, decider, row)
-    if len(voters(voted)) < row.needed:
+    if not is_met(section, voters(voted), needed=row.needed, requesters=requesters):
         show(draft, voted)
         return Todo()
     if session:

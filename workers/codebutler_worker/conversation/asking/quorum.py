@@ -1,4 +1,4 @@
-"""How many people have to allow a call (``approvals.quorum``). Pure.
+"""How many people have to allow a call (``approvals.quorum``), and whose approval counts. Pure.
 
 A pattern is some words. It fits a call whose tool and input hold them in this order, whatever stands between them:
 it rather asks too many people than too few. What hides a word altogether is not found; quotes and backslashes do
@@ -8,11 +8,61 @@ not hide it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal
+
+from codebutler.config.schema import ApprovalsSection
+from codebutler.model import OPERATOR
+
+Objection = Literal["", "unnamed", "asked", "again"]
+"""Why an approval does not count: its giver could be anybody who has voted, asked for the call, or has voted."""
 
 _QUOTING = re.compile(r"[\\'\"`]")
 _WORDS = re.compile(r"[\w.-]+")
+
+
+def approvals_needed(
+    section: ApprovalsSection, requesters: Collection[str], tool: str, given: Mapping[str, Any]
+) -> int:
+    """How many approvals the call takes. Where nobody knows which of the voters asked for it, one more: then at least
+    as many as configured come from others."""
+    needed = needed_for(section.quorum, tool, given)
+    may_be_any = OPERATOR in requesters and not section.operator and not section.requester_votes
+    return needed + (needed > 1 and may_be_any)
+
+
+def objection_to(
+    section: ApprovalsSection, user: str, *, needed: int, requesters: Collection[str], voted: Collection[str]
+) -> Objection:
+    """Why ``user``'s approval does not count where ``needed`` are; "" if it does. ``requesters`` asked for what the
+    call is part of, ``voted`` have allowed it already. One approval is enough by anybody who may decide.
+
+    The operator of this machine is a person who may have a Slack account, too: ``approvals.operator`` tells which.
+    """
+    who = _person(section, user)
+    if who in {_person(section, each) for each in voted}:
+        return "again"
+    if needed == 1:
+        return ""
+    if who == OPERATOR:
+        return "unnamed"
+    asked = not section.requester_votes and who in {_person(section, each) for each in requesters}
+    return "asked" if asked else ""
+
+
+def is_met(
+    section: ApprovalsSection, voted: Collection[str], *, needed: int, requesters: Collection[str]
+) -> bool:
+    """Whether those who ``voted``, in their order, are enough different people."""
+    counted: list[str] = []
+    for user in voted:
+        if not objection_to(section, user, needed=needed, requesters=requesters, voted=counted):
+            counted.append(user)
+    return len(counted) >= needed
+
+
+def _person(section: ApprovalsSection, user: str) -> str:
+    return section.operator or OPERATOR if user == OPERATOR else user
 
 
 def needed_for(quorum: Mapping[str, int], tool: str, given: Mapping[str, Any]) -> int:
