@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,10 @@ from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.slack.threads import read_thread
 from codebutler.text.escape import escape, neutralise
+
+NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
+NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
+NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +182,21 @@ class ParentServices:
         except OSError as error:
             self._logs.record("", "ERR", f"the audit log cannot be written: {error.strerror}")
 
-    def nothing_starts(self, entry: Entry) -> None:
+    def nothing_starts(self, entry: Entry, error: OSError) -> None:
         """The audit log takes no line: who waits for something to start is told why it does not."""
-        text = (
-            "⚠️ The audit log cannot be written (`codebutler logs` says why): nothing is started until it can. "
-            "Your message is kept."
+        why = NO_SPACE if error.errno == errno.ENOSPC else NO_AUDIT
+        self._warn(entry.event, f"{why} {NOTHING_STARTS} Your message is kept and starts by itself then.")
+
+    def no_space(self, event: Event) -> None:
+        """See the port. Slack keeps what we cannot."""
+        self._warn(
+            event,
+            f"{NO_SPACE} {NOTHING_STARTS} Your message is fetched by itself then: no need to repeat it.",
         )
-        root = getattr(entry.event, "root_ts", None)
-        self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
+
+    def _warn(self, event: Event, text: str) -> None:
+        root = getattr(event, "root_ts", None)
+        self._tasks.start(self.notice(event.channel, text, root), name=f"notice to {event.channel}")
 
     def restored(self, restored: Restored, channels: Iterable[str]) -> None:
         """The journal is a backup: the log and every channel hear of it."""

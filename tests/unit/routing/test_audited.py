@@ -43,7 +43,7 @@ class Disk:
     def route(self, entry: Entry) -> None:
         self.happened.append(f"routed {entry.seq}")
 
-    def told_of(self, entry: Entry) -> None:
+    def told_of(self, entry: Entry, _error: OSError) -> None:
         self.told.append(entry.channel)
 
 
