@@ -185,18 +185,15 @@ class ParentServices:
     def nothing_starts(self, entry: Entry, error: OSError) -> None:
         """The audit log takes no line: who waits for something to start is told why it does not."""
         why = NO_SPACE if error.errno == errno.ENOSPC else NO_AUDIT
-        self._warn(entry.event, f"{why} {NOTHING_STARTS} Your message is kept and starts by itself then.")
+        text = f"{why} {NOTHING_STARTS} Your message is kept and starts by itself then."
+        root = getattr(entry.event, "root_ts", None)
+        self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def no_space(self, event: Event) -> None:
-        """See the port. Slack keeps what we cannot."""
-        self._warn(
-            event,
-            f"{NO_SPACE} {NOTHING_STARTS} Your message is fetched by itself then: no need to repeat it.",
-        )
-
-    def _warn(self, event: Event, text: str) -> None:
-        root = getattr(event, "root_ts", None)
-        self._tasks.start(self.notice(event.channel, text, root), name=f"notice to {event.channel}")
+        """See the port. The channel is told: Slack keeps what we cannot."""
+        text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
+        # Not in the message's thread: a word of ours there would say later that the message was worked on.
+        self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
 
     def restored(self, restored: Restored, channels: Iterable[str]) -> None:
         """The journal is a backup: the log and every channel hear of it."""

@@ -51,7 +51,7 @@ class Refusals(Protocol):
         """A command or a click is about to be executed. (A prompt's line is written when its turn ends.)"""
 
     def no_space(self, event: Event) -> None:
-        """The disk is full: the person is told that nothing new starts. Returns at once."""
+        """The disk is full: people are told that nothing new starts. Returns at once."""
 
 
 class Direct(Protocol):
@@ -102,6 +102,9 @@ class Intake:
 
     async def take(self, repo: Repo, event: Event, *, missed: bool = False) -> Outcome:
         """The same for an event that concerns ``repo``."""
+        if isinstance(event, MessagePosted) and event.handled == "yes":
+            await self._journal.pass_over(event)
+            return "ignored"
         event = self.dated(repo, event) if missed else event
         request = request_of(event, repo.prefixes)
         if _not_for_us(repo.config, event, request) and not self._is_awaited(repo, event):

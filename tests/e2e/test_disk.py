@@ -286,7 +286,7 @@ async def test_d10_what_runs_outlives_a_full_disk(tmp_path: Path, git_repo: Path
                 await built.answer(channel, ts, "done")
                 assert await built.outcome(channel, ts) == "white_check_mark"
             after = await built.say(channel, "read README.md")
-            await built.answer(channel, after, "Waiting for disk space")
+            await built.until("the notice", lambda: told(built, channel, "Waiting for disk space") or None)
             assert footers(built, channel, after) == []
             disk.free()
             await check_answered_once(built, channel, after, "A sample repository.")

@@ -1,4 +1,4 @@
-"""The table of faults names proofs that exist, for each of the battery's thirty-two."""
+"""The table of faults names proofs that exist, one row after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def test_every_fault_is_injected_by_tests_that_exist() -> None:
     for letter, suite in SUITES.items():
         assert f"{letter} `{suite}`" in page
     rows = dict(re.findall(r"^\| (F\d+) \|.*\| ([^|]*) \|$", page, re.MULTILINE))
-    assert list(rows) == [f"F{number}" for number in range(1, 33)]
+    assert list(rows) == [f"F{number}" for number in range(1, len(rows) + 1)]
+    assert len(rows) > 32
     suites = list(ROOT.glob("tests/**/test_*.py"))
     tests = {name for suite in suites for name in re.findall(r"def (test_\w+)\(", suite.read_text())}
     files = {suite.name for suite in suites}
