@@ -17,7 +17,8 @@ from codebutler.intake.authorise import Ask, Decision, authorise
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
-from codebutler.observe.audit import Act, AuditLog, act_of
+from codebutler.observe.acts import Act, act_of
+from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
@@ -166,8 +167,10 @@ class ParentServices:
         self._logs.record(repo, tag, text)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
-        """An audit line always; the person is told when ``tell`` says so."""
-        self._audit.append(act_of(event, kind, f"refused: {decision.reason}"))
+        """An audit line always, of a stranger's repetitions one with their number; the person is told when ``tell``
+        says so."""
+        act = act_of(event, kind, f"refused: {decision.reason}")
+        self._audit.refuse(act, counted=decision.is_strangers)
         if tell:
             root = event.root_ts if isinstance(event, MessagePosted) else getattr(event, "thread_ts", None)
             self._tasks.start(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,12 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from codebutler.clock import Clock
-from codebutler.model import Event
+from codebutler.observe.acts import Act, shortened
 from codebutler.observe.chain import CUT, TORN, AuditLine, Head, digest_of, holds, number_of, rotated
+from codebutler.observe.repeats import Repeats
 
 TAIL_BYTES = 2**20
 ROTATE_BYTES = 64 * 2**20
@@ -32,19 +34,6 @@ LINE_CHARS = 500
 FLUSH_S = 30.0
 
 log = logging.getLogger("codebutler.audit")
-
-
-class Act(Struct, frozen=True, kw_only=True):
-    """What was executed or refused. ``thread``: its ts, "" for none."""
-
-    kind: str
-    user: str
-    channel: str
-    text: str
-    decision: str
-    thread: str = ""
-    exit_code: int | None = None
-    duration_s: float | None = None
 
 
 _Stamped: TypeAlias = tuple[str, Act]
@@ -70,6 +59,7 @@ class AuditLog:
         self._prev = ""
         self._held: list[_Stamped] = []
         self._held_chars = 0
+        self._repeats = Repeats()
         self._head = Head(path)
 
     def __enter__(self) -> AuditLog:
@@ -89,7 +79,7 @@ class AuditLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.flush()
+        self._flush(math.inf)
         if self._held_chars:
             log.error("audit lines are lost: the log cannot be written (%d lines)", len(self._held))
         os.close(self._fd)
@@ -110,8 +100,29 @@ class AuditLog:
         with self._lock:
             self._write([self._stamped(act) for act in acts], sync=True)
 
+    def refuse(self, act: Act, *, counted: bool) -> None:
+        """Write down what was refused, shortened; a repetition that is ``counted`` later, as a number. Raises as
+        ``append``."""
+        # Redacted before it is cut: half a secret would not be recognised.
+        act = shortened(structs.replace(act, text=self._redact(_clean(act.text))))
+        now_s = self._clock.monotonic()
+        with self._lock:
+            lines = self._repeats.over(now_s)
+            if not counted or self._repeats.is_first(act, now_s):
+                lines.append(act)
+        for line in lines:
+            self.append(line)
+
     def flush(self) -> None:
-        """Write what is held, if the disk takes it now."""
+        """Write what was counted until now, and what is held if the disk takes it."""
+        self._flush(self._clock.monotonic())
+
+    def _flush(self, now_s: float) -> None:
+        with self._lock:
+            counted = self._repeats.over(now_s)
+        with suppress(OSError):
+            for act in counted:
+                self.append(act)
         with self._lock, suppress(OSError):
             if self._held:
                 self._write([], sync=True)
@@ -195,7 +206,7 @@ class AuditLog:
 
 
 async def flush_always(audit: AuditLog, clock: Clock) -> None:
-    """See that nothing is held for long once there is room; until cancelled."""
+    """See that nothing is counted or held for long; until cancelled."""
     while True:
         await clock.sleep(FLUSH_S)
         await asyncio.to_thread(audit.flush)
@@ -203,18 +214,6 @@ async def flush_always(audit: AuditLog, clock: Clock) -> None:
 
 def _note(text: str, decision: str) -> Act:
     return Act(kind="audit", user="", channel="", text=text, decision=decision)
-
-
-def act_of(event: Event, kind: str, decision: str) -> Act:
-    """What an event of the chat asked for."""
-    return Act(
-        user=event.user,
-        channel=event.channel,
-        thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
-        kind=kind,
-        text=getattr(event, "text", "") or getattr(event, "words", ""),
-        decision=decision,
-    )
 
 
 def _clean(value: Any) -> Any:

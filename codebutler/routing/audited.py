@@ -12,7 +12,7 @@ from codebutler.clock import Clock
 from codebutler.intake.authorise import kind_of
 from codebutler.intake.entry import Entry, EventRouter
 from codebutler.model import Command, Prompt
-from codebutler.observe.audit import Act, act_of
+from codebutler.observe.acts import Act, act_of
 
 RETRY_S = 5.0
 

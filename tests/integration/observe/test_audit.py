@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.observe.audit import FLUSH_S, HELD_CHARS, Act, AuditLog, flush_always
+from codebutler.observe.acts import Act
+from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, flush_always
 from codebutler.observe.chain import Break, rotated, verify, verify_all
 from codebutler.process.tasks import beside
 
@@ -307,4 +308,22 @@ def test_a_full_file_that_cannot_be_put_aside_goes_on(tmp_path: Path) -> None:
             audit.append(act("b"))
         assert rotated(path) == []
     assert texts(path) == ["a", "b"]
+    assert verify_all(path) is None
+
+
+async def test_a_strangers_flood_costs_two_lines_an_hour_and_the_chain_is_whole(tmp_path: Path) -> None:
+    path, clock = tmp_path / "audit.jsonl", ManualClock()
+    with AuditLog(path, clock, hide) as audit:
+        for _ in range(500):
+            audit.refuse(act("\0xoxb-1 " * 5000), counted=True)
+        await clock.advance(3600)
+        audit.flush()
+        for _ in range(3):
+            audit.refuse(act("again"), counted=True)
+        audit.refuse(act("sudo reboot"), counted=False)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["text"][:6] for line in lines] == ["\0[reda", "\0[reda", "again", "sudo r", "again"]
+    assert "499 more within the hour" in lines[1]["decision"]
+    assert path.stat().st_size < 8000
+    assert "xoxb" not in path.read_text()
     assert verify_all(path) is None

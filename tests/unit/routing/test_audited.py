@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from codebutler.clock import ManualClock, settle
 from codebutler.intake.entry import Entry
 from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request
-from codebutler.observe.audit import Act
+from codebutler.observe.acts import Act
 from codebutler.process.tasks import beside
 from codebutler.routing.audited import RETRY_S, AuditedRouter
 
