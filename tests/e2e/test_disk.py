@@ -24,6 +24,7 @@ import resource
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,10 @@ async def eventually(look: Callable[[], bool], deadline_s: float = 30) -> None:
 def footers(built: House, channel: str, ts: str) -> list[Message]:
     """The finished answers in a thread."""
     return [message for message in built.answers(channel, ts) if "_tokens:" in whole_text(message)]
+
+
+def is_at_work(built: House, channel: str, ts: str) -> bool:
+    return "eyes" in built.reactions(channel, ts)
 
 
 async def check_answered_once(built: House, channel: str, ts: str, containing: str) -> None:
@@ -276,7 +281,7 @@ async def test_d10_what_runs_outlives_a_full_disk(tmp_path: Path, git_repo: Path
             said = [f"run: until [ -e go ]; do sleep 0.1; done; echo {number} done" for number in (1, 2)]
             running = [await built.say(channel, text) for text in said]
             for ts in running:
-                await built.until("it runs", lambda ts=ts: "eyes" in built.reactions(channel, ts) or None)
+                await eventually(partial(is_at_work, built, channel, ts))
             while 4096 - len(audited(disk)) % 4096 > 250:  # what is left of the log's last block
                 pinged = await built.say(channel, "!ping")
                 await built.answer(channel, pinged, "")

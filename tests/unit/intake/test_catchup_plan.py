@@ -76,7 +76,9 @@ def test_our_own_signs_tell_what_was_handled_in_a_life_that_is_forgotten(
     (event,) = proved(gap(), [Shown(ts=at(1), event=posted(at(1)), **signs)], {None})
     assert isinstance(event, MessagePosted)
     assert event.handled == handled
-    assert dated(event, NOW, START, 12).stale == (handled == "maybe")
+    late = dated(event, NOW, START, 12)
+    assert isinstance(late, MessagePosted)
+    assert late.stale == (handled == "maybe")
 
 
 def test_what_was_passed_over_stays_so_whatever_becomes_of_it() -> None:

@@ -72,9 +72,9 @@ def test_thread_reply() -> None:
 def test_history_tells_our_own_marks_and_words_from_those_of_others() -> None:
     reactions = [{"name": "x", "users": ["U1"], "count": 1}, {"name": "eyes", "users": ["U1", "UBOT"]}, "?"]
     found = shown(PLAIN | {"reactions": reactions, "reply_users": ["U1", "UBOT"]}, "C1", ME)
-    assert (found.marks, found.replied) == ({"eyes"}, True)
+    assert (found.marks, found.replied) == (frozenset({"eyes"}), True)
     found = shown(PLAIN | {"reactions": {"name": "x"}, "reply_users": ["U1"]}, "C1", ME)
-    assert (found.marks, found.replied) == (set(), False)
+    assert (found.marks, found.replied) == (frozenset(), False)
 
 
 def test_first_message_of_a_thread_is_no_reply() -> None:
