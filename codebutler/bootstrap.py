@@ -24,6 +24,7 @@ from codebutler.dashboard.keys import Keys
 from codebutler.inlet import Inlet, connect, door
 from codebutler.intake.entry import EventRouter
 from codebutler.intake.intake import Repo
+from codebutler.observe.audit import flush_always
 from codebutler.parent import Parent
 from codebutler.parts import Parts, Surroundings, open_parts
 from codebutler.process import killpoints
@@ -114,6 +115,7 @@ async def _serve(around: Surroundings, stack: AsyncExitStack, stopping: Stopping
     if ended := await asyncio.to_thread(kill_orphans):
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     await stack.enter_async_context(beside(audited.run(), name="audit"))
+    await stack.enter_async_context(beside(flush_always(parts.audit, around.clock), name="audit-flush"))
     await stack.enter_async_context(beside(people.run(), name="people"))
     calls = HookDesk(parts.journal, voice, intake)
     front = parent.front = _front(around, parts, parent, apphome, desk, Hooks(calls, around.clock))

@@ -58,6 +58,10 @@ class StoreError(CodeButlerError):
     """The store cannot be used."""
 
 
+class StoreFullError(StoreError):
+    """The disk is full: what could not be written can be once there is room."""
+
+
 class StoreDamagedError(StoreError):
     """The store is lost or damaged, and nothing may be put in its place but a backup."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+Handled = Literal["no", "maybe", "yes"]
 Origin = Literal["slack", "local", "schedule"]
 OPERATOR = "operator"
 """Who speaks from this machine itself; no Slack user is named like it."""
@@ -30,7 +31,8 @@ class File(Struct, frozen=True, kw_only=True):
 class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
     """Somebody wrote in a channel or a thread. ``late``: while we were away; ``stale``: so long ago that it
     is to be asked whether it still counts. ``job``: the scheduled job that says it, "" if none does. ``seen_ts``: the
-    newest card that its writer saw when they began to write, "" = all above it."""
+    newest card that its writer saw when they began to write, "" = all above it. ``handled``: what the chat shows of
+    our work on it, though we do not remember any: our files are older than that."""
 
     channel: str
     ts: str
@@ -44,6 +46,7 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     stale: bool = False
     job: str = ""
     seen_ts: str = ""
+    handled: Handled = "no"
 
     @property
     def key(self) -> str:

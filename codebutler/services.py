@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,8 @@ from codebutler.intake.authorise import Ask, Decision, authorise
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
-from codebutler.observe.audit import Act, AuditLog, act_of
+from codebutler.observe.acts import Act, act_of
+from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
@@ -29,6 +31,10 @@ from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.slack.threads import read_thread
 from codebutler.text.escape import escape, neutralise
+
+NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
+NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
+NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +167,10 @@ class ParentServices:
         self._logs.record(repo, tag, text)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
-        """An audit line always; the person is told when ``tell`` says so."""
-        self._audit.append(act_of(event, kind, f"refused: {decision.reason}"))
+        """An audit line always, of a stranger's repetitions one with their number; the person is told when ``tell``
+        says so."""
+        act = act_of(event, kind, f"refused: {decision.reason}")
+        self._audit.refuse(act, counted=decision.is_strangers)
         if tell:
             root = event.root_ts if isinstance(event, MessagePosted) else getattr(event, "thread_ts", None)
             self._tasks.start(
@@ -177,14 +185,18 @@ class ParentServices:
         except OSError as error:
             self._logs.record("", "ERR", f"the audit log cannot be written: {error.strerror}")
 
-    def nothing_starts(self, entry: Entry) -> None:
+    def nothing_starts(self, entry: Entry, error: OSError) -> None:
         """The audit log takes no line: who waits for something to start is told why it does not."""
-        text = (
-            "⚠️ The audit log cannot be written (`codebutler logs` says why): nothing is started until it can. "
-            "Your message is kept."
-        )
+        why = NO_SPACE if error.errno == errno.ENOSPC else NO_AUDIT
+        text = f"{why} {NOTHING_STARTS} Your message is kept and starts by itself then."
         root = getattr(entry.event, "root_ts", None)
         self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
+
+    def no_space(self, event: Event) -> None:
+        """See the port. The channel is told: Slack keeps what we cannot."""
+        text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
+        # Not in the message's thread: a word of ours there would say later that the message was worked on.
+        self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
 
     def restored(self, restored: Restored, channels: Iterable[str]) -> None:
         """The journal is a backup: the log and every channel hear of it."""

@@ -135,6 +135,9 @@ class Books:
     def commanded(self, event: Event, kind: str) -> None:
         return
 
+    def no_space(self, event: Event) -> None:
+        self.errors.append("no space")
+
 
 class World:
     """``start`` a parent, ``accept`` events, let it ``die``; the workspace and the files outlive it."""

@@ -20,13 +20,17 @@ from functools import partial
 from pathlib import Path
 
 from codebutler.disk.identity import identity
-from codebutler.errors import StoreDamagedError, StoreError
+from codebutler.errors import StoreDamagedError, StoreError, StoreFullError
 
 BUSY_TIMEOUT_S = 2.0
 CHECKED_BYTES = 64 * 2**20
 COPIED_PAGES = 1024
 
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_KINDS = {
+    "SQLITE_FULL": StoreFullError,
+    **dict.fromkeys(_DAMAGED, StoreDamagedError),
+}
 _ADVICE = {
     "SQLITE_FULL": "the disk is full: free some space",
     "SQLITE_READONLY": "it cannot be written: check its permissions, and that its disk is not read-only",
@@ -51,13 +55,13 @@ class Contents:
 def store_error(path: Path, error: Exception) -> StoreError:
     """The one line a person needs for what SQLite or the system said. It never quotes a statement.
 
-    A StoreDamagedError if the file itself is at fault, and not the disk or somebody else.
+    A StoreDamagedError if the file itself is at fault, and not the disk or somebody else; a StoreFullError if only
+    space is missing.
     """
     code = getattr(error, "sqlite_errorname", "")
     for name, advice in _ADVICE.items():
         if code.startswith(name):
-            kind = StoreDamagedError if name in _DAMAGED else StoreError
-            return kind(f"{path}: {advice}")
+            return _KINDS.get(name, StoreError)(f"{path}: {advice}")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return StoreError(f"{path}: {reason}")
 

@@ -23,11 +23,13 @@ from codebutler.model import (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``reason`` is for the audit log; ``told`` is what the person reads when refused."""
+    """``reason`` is for the audit log; ``told`` is what the person reads when refused. ``is_strangers``: it is about
+    somebody who may do nothing here."""
 
     allowed: bool
     reason: str
     told: str = ""
+    is_strangers: bool = False
 
 
 ALLOWED = Decision(allowed=True, reason="allowed")
@@ -77,7 +79,7 @@ def _stranger(user: str) -> Decision:
         "You are not authorized to use CodeButler here. "
         f"Its owner can add your user ID `{user}` to `slack.allowedUsers`."
     )
-    return Decision(allowed=False, reason="not in allowedUsers", told=told)
+    return Decision(allowed=False, reason="not in allowedUsers", told=told, is_strangers=True)
 
 
 def _unruled(prefix: str | None) -> Decision:

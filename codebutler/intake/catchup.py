@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
+from codebutler.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 
 # How far before the gap is looked: for what came out of order, and for edits and deletions.
 LOOK_BACK_S = 3600.0
@@ -23,6 +23,8 @@ OVERLAP_S = 60.0
 LIVE_THREAD_S = 7 * 86400.0
 # What is older is nobody's question any more.
 OLDEST_S = 7 * 86400.0
+# Our reactions on a message whose turn has ended.
+FINAL_MARKS = frozenset({"white_check_mark", "x", "octagonal_sign"})
 # An event that took longer than this to reach us was written while we were away.
 LATE_S = 60.0
 
@@ -51,7 +53,8 @@ class Gap:
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A message as history shows it. ``event`` is None for what is not a person's (a bot's, a notice);
-    ``edited_ts`` and ``latest_reply`` are "" where there are none; ``gone``: only its place is left."""
+    ``edited_ts`` and ``latest_reply`` are "" where there are none; ``gone``: only its place is left. ``marks`` are our
+    own reactions; ``replied``: we have said something in its thread."""
 
     ts: str
     event: MessagePosted | None = None
@@ -59,6 +62,8 @@ class Shown:
     edited_by: str = ""
     latest_reply: str = ""
     gone: bool = False
+    marks: frozenset[str] = frozenset()
+    replied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ def missed(gap: Gap, frame: Window, shown: Iterable[Shown], complete: Collection
     for ts, each in present.items():
         if each.event is not None and ts > frame.look_ts:
             if ts not in known:
-                found.append((ts, "", each.event))
+                found.append((ts, "", replace(each.event, handled=handled(each))))
             elif known[ts].taken and each.edited_ts:
                 found.append((ts, each.edited_ts, _edit(each, each.event)))
     for seen in gap.known:
@@ -142,15 +147,23 @@ def missed(gap: Gap, frame: Window, shown: Iterable[Shown], complete: Collection
     return [event for _, _, event in sorted(found, key=lambda each: each[:2])]
 
 
+def handled(shown: Shown) -> Handled:
+    """Whether a message that we do not know was handled all the same: by a life whose files were put back to an
+    earlier state. A mark for good is the end of a turn; any other sign of ours says only that it was taken in."""
+    if shown.marks & FINAL_MARKS:
+        return "yes"
+    return "maybe" if shown.marks or shown.replied else "no"
+
+
 def dated(event: Event, now: datetime, away_until: datetime, max_age_hours: float) -> Event:
     """The event, marked if it was written while we were away (before ``away_until``, or long before it
-    reached us), and marked as stale if that is longer ago than ``max_age_hours``."""
+    reached us), and marked as stale if that is longer ago than ``max_age_hours``, or if it may be done with."""
     if not isinstance(event, MessagePosted) or event.origin != "slack":
         return event
     age = now.timestamp() - float(event.ts)
     late = age > LATE_S or float(event.ts) < away_until.timestamp()
-    stale = late and age > timedelta(hours=max_age_hours).total_seconds()
-    return replace(event, late=late, stale=stale) if late else event
+    too_old = late and age > timedelta(hours=max_age_hours).total_seconds()
+    return replace(event, late=late, stale=too_old or event.handled == "maybe")
 
 
 def stamp(moment_s: float) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from codebutler.clock import Clock
 from codebutler.config.programs import RUN, is_session
 from codebutler.config.schema import Config
+from codebutler.errors import StoreFullError
 from codebutler.intake.authorise import Decision, ask_of, authorise, kind_of
 from codebutler.intake.catchup import dated
 from codebutler.intake.entry import Entry, EventRouter, is_direct
@@ -49,6 +50,9 @@ class Refusals(Protocol):
     def commanded(self, event: Event, kind: str) -> None:
         """A command or a click is about to be executed. (A prompt's line is written when its turn ends.)"""
 
+    def no_space(self, event: Event) -> None:
+        """The disk is full: people are told that nothing new starts. Returns at once."""
+
 
 class Direct(Protocol):
     """Knows which repository a direct conversation is about."""
@@ -80,6 +84,7 @@ class Intake:
         self._clock = clock
         self._away_until = clock.now()
         self._noticed: dict[str, float] = {}
+        self._without_space: set[str] = set()
         self.direct: Direct | None = None
         self.awaits: Callable[[Repo, str], bool] = _nothing
         """(repository, thread) to whether something in the thread waits for what people write there."""
@@ -97,6 +102,9 @@ class Intake:
 
     async def take(self, repo: Repo, event: Event, *, missed: bool = False) -> Outcome:
         """The same for an event that concerns ``repo``."""
+        if isinstance(event, MessagePosted) and event.handled == "yes":
+            await self._journal.pass_over(event)
+            return "ignored"
         event = self.dated(repo, event) if missed else event
         request = request_of(event, repo.prefixes)
         if _not_for_us(repo.config, event, request) and not self._is_awaited(repo, event):
@@ -108,7 +116,14 @@ class Intake:
 
     async def keep(self, event: Event, request: Request) -> Outcome:
         """Commit and hand on what is allowed; a "duplicate" came before. Raises StoreError."""
-        entry = await self._journal.append(event, request)
+        try:
+            entry = await self._journal.append(event, request)
+        except StoreFullError:
+            if event.channel not in self._without_space:
+                self._without_space.add(event.channel)
+                self._refusals.no_space(event)
+            raise
+        self._without_space.discard(event.channel)
         if entry is None:
             return "duplicate"
         if isinstance(request, Command) or isinstance(event, ButtonClicked):

@@ -84,7 +84,7 @@ class Journal:
         return await job.done
 
     async def append(self, event: Event, request: Request) -> Entry | None:
-        """Commit an event; None if it was seen before, ever. Order of ``seq`` is order of calls.
+        """Commit an event; None if it was seen before. Order of ``seq`` is order of calls.
 
         Raises StoreError if it could not be committed: then it is not kept and must not be acknowledged. The
         journal goes on, and takes the next append as soon as the disk does. An append that is cancelled may
@@ -176,9 +176,9 @@ class Journal:
         """The latest of what ``place_direct`` kept, oldest first: (home, item, channel). Raises StoreError."""
         return await self._read(journal_file.placed_direct)
 
-    async def forget_old(self, _now: datetime) -> None:
+    async def forget_old(self, now: datetime) -> None:
         """Drop what is too old, or too much, to be asked for again. Raises StoreError."""
-        await self._change(journal_file.forget_old, aside=True)
+        await self._change(partial(journal_file.forget_old, now=now), aside=True)
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""

@@ -1,7 +1,7 @@
 """``journal.db`` on disk: its tables, opening it, and the statements the journal needs.
 
 The standard library's sqlite3, not SQLAlchemy: five tables and a dozen statements, a commit in half the time, and
-nothing to load in the parent. A settled entry keeps its key, so that the same event is known for ever, and
+nothing to load in the parent. A settled entry keeps its key for a month, so that the same event is known, and
 loses its payload. Only a file of an older revision loads Alembic.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -80,11 +80,17 @@ LAST_MINUTES_S = 600
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
 REMEMBERED_S = 7 * 86400
 
+# A settled event is known for so long: Slack shows and repeats nothing that old to us. The newest are always known,
+# whatever our clock says.
+KNOWN = timedelta(days=30)
+
 # So many events are looked through for what came late.
 LATEST = 5000
 
 # So many uploads are known by their file.
 KEPT_UPLOADS = 10_000
+# One transaction holds up the events behind it.
+FORGOTTEN_AT_ONCE = 20_000
 
 # So many messages and files of direct conversations are known to belong somewhere.
 KEPT_DIRECT = 10_000
@@ -264,8 +270,13 @@ def placed_direct(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     return rows[::-1]
 
 
-def forget_old(connection: sqlite3.Connection) -> None:
-    """Drop what nobody asks for any more. The keys of events stay."""
+def forget_old(connection: sqlite3.Connection, now: datetime) -> None:
+    """Drop what nobody asks for any more."""
+    connection.execute(
+        "DELETE FROM entries WHERE seq IN (SELECT seq FROM entries WHERE event IS NULL AND received_at < ?1 "
+        "AND seq <= (SELECT max(seq) FROM entries) - ?2 ORDER BY seq LIMIT ?3)",
+        ((now - KNOWN).isoformat(), LATEST, FORGOTTEN_AT_ONCE),
+    )
     connection.execute(
         "DELETE FROM direct WHERE rowid <= (SELECT rowid FROM direct ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
         (KEPT_DIRECT,),

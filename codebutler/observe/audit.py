@@ -1,40 +1,43 @@
 """The audit log: one JSON object per executed or refused command, each bound to the line before.
 
 A full file is put aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next. Where the log was taken
-away or cut, the next line says so.
+away or cut, the next line says so. While the disk takes nothing, nothing may begin (``keep`` raises); the lines of what
+has happened already wait in memory, and are written before any later one.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from codebutler.clock import Clock
-from codebutler.model import Event
+from codebutler.observe.acts import Act, shortened
 from codebutler.observe.chain import CUT, TORN, AuditLine, Head, digest_of, holds, number_of, rotated
+from codebutler.observe.repeats import Repeats
 
 TAIL_BYTES = 2**20
 ROTATE_BYTES = 64 * 2**20
+# So much may wait in memory: while nothing new begins, the ends of what runs need far less.
+HELD_CHARS = 2**20
+LINE_CHARS = 500
+FLUSH_S = 30.0
+
+log = logging.getLogger("codebutler.audit")
 
 
-class Act(Struct, frozen=True, kw_only=True):
-    """What was executed or refused. ``thread``: its ts, "" for none."""
-
-    kind: str
-    user: str
-    channel: str
-    text: str
-    decision: str
-    thread: str = ""
-    exit_code: int | None = None
-    duration_s: float | None = None
+_Stamped: TypeAlias = tuple[str, Act]
+"""What happened, redacted, and when (ISO 8601, UTC)."""
 
 
 class AuditLog:
@@ -54,6 +57,9 @@ class AuditLog:
         self._lock = threading.Lock()
         self._fd = -1
         self._prev = ""
+        self._held: list[_Stamped] = []
+        self._held_chars = 0
+        self._repeats = Repeats()
         self._head = Head(path)
 
     def __enter__(self) -> AuditLog:
@@ -73,36 +79,94 @@ class AuditLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._flush(math.inf)
+        if self._held_chars:
+            log.error("audit lines are lost: the log cannot be written (%d lines)", len(self._held))
         os.close(self._fd)
 
     def append(self, act: Act) -> None:
-        """Write one line; any thread may. Raises OSError, and the line is then not part of the chain."""
-        self._append([act], sync=False)
+        """Write one line, or hold it until it can be written; any thread may. Raises OSError where too much is held
+        already: then the line is lost."""
+        with self._lock:
+            line = self._stamped(act)
+            try:
+                self._write([line], sync=False)
+            except OSError as error:
+                self._hold(line, error)
 
     def keep(self, acts: Sequence[Act]) -> None:
-        """Write lines and sync them to the disk: what they speak of may begin. Blocks. Raises OSError."""
-        self._append(acts, sync=True)
-
-    def _append(self, acts: Sequence[Act], *, sync: bool) -> None:
+        """Write lines and sync them to the disk: what they speak of may begin. Blocks. Raises OSError, and holds none
+        of them."""
         with self._lock:
-            if self._is_gone():
-                gone, self._fd = self._fd, self._open()
-                os.close(gone)
-                acts = [_note("the log before this line was taken away", CUT), *acts]
-            stamp = self._clock.now().isoformat(timespec="milliseconds")
-            prev, lines = self._prev, []
-            for act in acts:
-                fields = {name: _clean(value) for name, value in structs.asdict(act).items()}
-                fields["text"] = self._redact(fields["text"])
-                lines.append(msgspec.json.encode(AuditLine(time=stamp, prev=prev, **fields)))
-                prev = digest_of(lines[-1])
-            _write_whole(self._fd, b"".join(line + b"\n" for line in lines))
-            self._prev = prev
-            if sync:
-                os.fsync(self._fd)
-                self._head.write(prev)
-            if os.fstat(self._fd).st_size > self._rotate_bytes:
+            self._write([self._stamped(act) for act in acts], sync=True)
+
+    def refuse(self, act: Act, *, counted: bool) -> None:
+        """Write down what was refused, shortened; a repetition that is ``counted`` later, as a number. Raises as
+        ``append``."""
+        # Redacted before it is cut: half a secret would not be recognised.
+        act = shortened(structs.replace(act, text=self._redact(_clean(act.text))))
+        now_s = self._clock.monotonic()
+        with self._lock:
+            lines = self._repeats.over(now_s)
+            if not counted or self._repeats.is_first(act, now_s):
+                lines.append(act)
+        for line in lines:
+            self.append(line)
+
+    def flush(self) -> None:
+        """Write what was counted until now, and what is held if the disk takes it."""
+        self._flush(self._clock.monotonic())
+
+    def _flush(self, now_s: float) -> None:
+        with self._lock:
+            counted = self._repeats.over(now_s)
+        with suppress(OSError):
+            for act in counted:
+                self.append(act)
+        with self._lock, suppress(OSError):
+            if self._held:
+                self._write([], sync=True)
+
+    def _stamped(self, act: Act) -> _Stamped:
+        clean = structs.replace(act, text=self._redact(_clean(act.text)))
+        return self._clock.now().isoformat(timespec="milliseconds"), clean
+
+    def _hold(self, line: _Stamped, error: OSError) -> None:
+        chars = self._held_chars + LINE_CHARS + len(line[1].text)
+        if chars > HELD_CHARS:
+            raise error
+        if not self._held_chars:
+            log.error("the audit log cannot be written (%s): its lines are held in memory", error.strerror)
+        self._held.append(line)
+        self._held_chars = chars
+
+    def _write(self, lines: Sequence[_Stamped], *, sync: bool) -> None:
+        """What is held goes first. Raises OSError: then none of ``lines`` is part of the chain."""
+        self._follow()
+        prev, raw = self._prev, []
+        for time, act in (*self._held, *lines):
+            fields = {name: _clean(value) for name, value in structs.asdict(act).items()}
+            raw.append(msgspec.json.encode(AuditLine(time=time, prev=prev, **fields)))
+            prev = digest_of(raw[-1])
+        _write_whole(self._fd, b"".join(line + b"\n" for line in raw))
+        self._prev = prev
+        if self._held_chars:
+            log.info("the audit log can be written again: what was held in memory is written")
+        self._held.clear()
+        self._held_chars = 0
+        if sync:
+            os.fsync(self._fd)
+            self._head.write(prev)
+        if os.fstat(self._fd).st_size > self._rotate_bytes:
+            with suppress(OSError):
                 self._rotate()
+
+    def _follow(self) -> None:
+        """Begin anew where what we write to is no longer what people find there."""
+        if self._is_gone():
+            gone, self._fd = self._fd, self._open()
+            os.close(gone)
+            self._held.insert(0, self._stamped(_note("the log before this line was taken away", CUT)))
 
     def _is_gone(self) -> bool:
         """Whether what we write to is no longer what people find there."""
@@ -114,10 +178,16 @@ class AuditLog:
         return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
     def _rotate(self) -> None:
+        """Raises OSError: then this file goes on."""
         numbers = [0, *map(number_of, rotated(self._path))]
-        self._path.rename(self._path.with_suffix(f".{max(numbers) + 1:06}.jsonl"))
-        os.close(self._fd)
-        self._fd = self._open()
+        aside = self._path.with_suffix(f".{max(numbers) + 1:06}.jsonl")
+        self._path.rename(aside)
+        try:
+            full, self._fd = self._fd, self._open()
+        except OSError:
+            aside.rename(self._path)
+            raise
+        os.close(full)
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -135,20 +205,15 @@ class AuditLog:
         return digest_of(last) if last else ""
 
 
+async def flush_always(audit: AuditLog, clock: Clock) -> None:
+    """See that nothing is counted or held for long; until cancelled."""
+    while True:
+        await clock.sleep(FLUSH_S)
+        await asyncio.to_thread(audit.flush)
+
+
 def _note(text: str, decision: str) -> Act:
     return Act(kind="audit", user="", channel="", text=text, decision=decision)
-
-
-def act_of(event: Event, kind: str, decision: str) -> Act:
-    """What an event of the chat asked for."""
-    return Act(
-        user=event.user,
-        channel=event.channel,
-        thread=str(getattr(event, "thread_ts", None) or getattr(event, "ts", "")),
-        kind=kind,
-        text=getattr(event, "text", "") or getattr(event, "words", ""),
-        decision=decision,
-    )
 
 
 def _clean(value: Any) -> Any:

@@ -12,7 +12,7 @@ from codebutler.clock import Clock
 from codebutler.intake.authorise import kind_of
 from codebutler.intake.entry import Entry, EventRouter
 from codebutler.model import Command, Prompt
-from codebutler.observe.audit import Act, act_of
+from codebutler.observe.acts import Act, act_of
 
 RETRY_S = 5.0
 
@@ -31,7 +31,7 @@ class AuditedRouter:
     log cannot be written everything waits, but for our own words, which run nothing: `!stop` must work just then."""
 
     def __init__(
-        self, router: EventRouter, record: Record, clock: Clock, on_trouble: Callable[[Entry], None]
+        self, router: EventRouter, record: Record, clock: Clock, on_trouble: Callable[[Entry, OSError], None]
     ) -> None:
         self._router = router
         self._record = record
@@ -69,7 +69,7 @@ class AuditedRouter:
         try:
             await asyncio.to_thread(self._record.keep, acts)
         except OSError as error:
-            self._tell(batch, f"the audit log cannot be written: {(error.strerror or str(error)).lower()}")
+            self._tell(batch, error)
             await self._clock.sleep(RETRY_S)
             return
         self.trouble = ""
@@ -77,12 +77,13 @@ class AuditedRouter:
             self._waiting.popleft()
             self._router.route(entry)
 
-    def _tell(self, batch: Sequence[Entry], trouble: str) -> None:
+    def _tell(self, batch: Sequence[Entry], error: OSError) -> None:
         """Once for each channel, as long as it lasts."""
+        trouble = f"the audit log cannot be written: {(error.strerror or str(error)).lower()}"
         if not self.trouble:
             log.error("%s: nothing is started until it can", trouble)
             for entry in {each.channel: each for each in batch}.values():
-                self._on_trouble(entry)
+                self._on_trouble(entry, error)
         self.trouble = trouble
 
 

@@ -93,7 +93,19 @@ def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
         edited_by=optional(edited, "user"),
         latest_reply=ts_of(latest) if latest else "",
         gone=message.get("subtype") == "tombstone",
+        marks=_marks(message.get("reactions"), me),
+        replied=_names(message.get("reply_users"), me),
     )
+
+
+def _marks(reactions: object, me: Identity) -> frozenset[str]:
+    """Those of ours."""
+    found = [each for each in reactions if isinstance(each, Mapping)] if isinstance(reactions, list) else []
+    return frozenset(str(each.get("name")) for each in found if _names(each.get("users"), me))
+
+
+def _names(users: object, me: Identity) -> bool:
+    return isinstance(users, list) and me.user_id in users
 
 
 def _event(event: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:

@@ -12,12 +12,15 @@
 | C08 | a connection that loses events without ending is found out and caught up |
 | C09 | Slack cannot be reached for a while: the status says so, and what was written is answered after |
 | C10 | a second consumer is told by the first, and what it took is answered though newer messages came meanwhile |
+| C11 | home and repository are put back to an earlier state: what was answered since is not run again; what only |
+|     | shows that it was begun is asked about |
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -132,8 +135,11 @@ async def test_c05_the_missed_message_lies_pages_back(tmp_path: Path, git_repo: 
         await built.answer(channel, missed, "pong")
         await built.answer(channel, last, "pong")
         assert len(built.answers(channel, missed)) == 1
+        assert await built.stop() == 0
         audit = (built.home / "logs" / "audit.jsonl").read_text().splitlines()
-        assert len([line for line in audit if stranger.id in line]) == 450
+        first, others = [line for line in audit if stranger.id in line]
+        assert "so I said 0" in first
+        assert "449 more within the hour" in others
 
 
 async def test_c06_a_late_delivery_changes_nothing(tmp_path: Path, git_repo: Path) -> None:
@@ -267,3 +273,38 @@ def _queued(built: House, channel: str, ts: str) -> Callable[[], bool | None]:
 
 def _more(built: House, channel: str, said: list[str], before: int) -> Callable[[], bool | None]:
     return lambda: sum(len(built.answers(channel, ts)) for ts in said) > before or None
+
+
+async def test_c11_nothing_runs_twice_after_a_rollback(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await rehearsal(built, git_repo)
+        state, snapshot = git_repo / ".codebutler", tmp_path / "snapshot"
+        assert await built.stop() == 0
+        for name, directory in (("home", built.home), ("state", state)):
+            shutil.copytree(directory, snapshot / name, ignore=shutil.ignore_patterns("*.sock"))
+        await built.supervise()
+        ran = await built.say(channel, "run: echo once >> ran.txt")
+        assert await built.outcome(channel, ran) == "white_check_mark"
+        begun = await built.say(channel, "run: echo once >> begun.txt")
+        assert await built.outcome(channel, begun) == "white_check_mark"
+        assert await built.stop() == 0
+        for action, name in (("add", "eyes"), ("remove", "white_check_mark")):  # as if it had not ended
+            built.workspace.call(
+                f"reactions.{action}", built.workspace.bot_token, channel=channel, timestamp=begun, name=name
+            )
+        for name, directory in (("home", built.home), ("state", state)):
+            shutil.rmtree(directory)
+            shutil.copytree(snapshot / name, directory)
+        new = await built.say(channel, "run: echo new >> new.txt")
+        await built.supervise()
+        assert await built.outcome(channel, new) == "white_check_mark"
+        await built.answer(channel, begun, "I may have worked on this before")
+        assert (git_repo / "ran.txt").read_text() == "once\n"
+        assert (git_repo / "begun.txt").read_text() == "once\n"
+        assert built.reactions(channel, ran) == {"white_check_mark"}
+        asked = buttons(built, channel, begun, "codebutler.retry")
+        assert asked is not None
+        await built.click(channel, asked["ts"], "codebutler.retry", asked["value"])
+        assert await built.outcome(channel, begun) == "white_check_mark"
+        assert (git_repo / "begun.txt").read_text() == "once\nonce\n"

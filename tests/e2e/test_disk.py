@@ -12,17 +12,21 @@
 | D08 | the journal is lost or cut off: restored, what it lacks is fetched, everything answered once |
 | D09 | `codebutler migrate` beside a running worker is refused: one writer |
 | D10 | the journal is removed while it is in use: written again, nothing is lost, the log and `status` say so |
+| D11 | the home's disk is full while work runs: it goes on and ends as usual; what comes then is told to wait for |
+|     | disk space, and is answered once; the audit log has every line, in order |
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,6 +51,11 @@ async def on_a_small_disk(built: House, directory: Path) -> AsyncIterator[SmallD
             built.prefix = ()
 
 
+def audited(disk: SmallDisk) -> str:
+    """The audit log, on the home's own small disk."""
+    return (disk.inside / "logs" / "audit.jsonl").read_text()
+
+
 async def eventually(look: Callable[[], bool], deadline_s: float = 30) -> None:
     async with asyncio.timeout(deadline_s):
         while not look():  # noqa: ASYNC110 - nobody would set an event
@@ -56,6 +65,10 @@ async def eventually(look: Callable[[], bool], deadline_s: float = 30) -> None:
 def footers(built: House, channel: str, ts: str) -> list[Message]:
     """The finished answers in a thread."""
     return [message for message in built.answers(channel, ts) if "_tokens:" in whole_text(message)]
+
+
+def is_at_work(built: House, channel: str, ts: str) -> bool:
+    return "eyes" in built.reactions(channel, ts)
 
 
 async def check_answered_once(built: House, channel: str, ts: str, containing: str) -> None:
@@ -281,3 +294,33 @@ async def test_d09_no_migration_beside_a_worker(tmp_path: Path, git_repo: Path) 
         assert "this repository's worker or another migration uses it: stop that one first" in said
         assert "would be migrated" in await built.run("migrate", "sample", "--check")
         assert list((git_repo / ".codebutler").glob("*.bak")) == []
+
+
+async def test_d11_what_runs_outlives_a_full_disk(tmp_path: Path, git_repo: Path) -> None:
+    require("bwrap")
+    async with house(tmp_path, "sample") as built:
+        channel = await built.add_repo(git_repo, "sample", agent=QUICK)
+        async with on_a_small_disk(built, built.home) as disk:
+            said = [f"run: until [ -e go ]; do sleep 0.1; done; echo {number} done" for number in (1, 2)]
+            running = [await built.say(channel, text) for text in said]
+            for ts in running:
+                await eventually(partial(is_at_work, built, channel, ts))
+            while 4096 - len(audited(disk)) % 4096 > 250:  # what is left of the log's last block
+                pinged = await built.say(channel, "!ping")
+                await built.answer(channel, pinged, "")
+            disk.fill()
+            (git_repo / "go").touch()
+            for ts in running:
+                await built.answer(channel, ts, "done")
+                assert await built.outcome(channel, ts) == "white_check_mark"
+            after = await built.say(channel, "read README.md")
+            await built.until("the notice", lambda: told(built, channel, "Waiting for disk space") or None)
+            assert footers(built, channel, after) == []
+            disk.free()
+            await check_answered_once(built, channel, after, "A sample repository.")
+            status = await built.status()
+            assert status is not None
+            assert status["repos"][0]["worker"]["restarts"] == 0
+            assert "verified" in await built.run("audit", "verify")
+            ends = [json.loads(line) for line in audited(disk).splitlines() if '"exit_code":0' in line]
+            assert [end["text"] for end in ends] == [text.removeprefix("run: ") for text in said]

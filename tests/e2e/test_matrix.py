@@ -174,7 +174,7 @@ async def test_e08_a_stranger_is_told_once_and_nothing_runs(tmp_path: Path, git_
         assert built.answers(channel, again) == []
         assert not (git_repo / "owned.txt").exists()
         audit = (built.home / "logs" / "audit.jsonl").read_text().splitlines()
-        assert len([line for line in audit if stranger.id in line]) == 2
+        assert len([line for line in audit if stranger.id in line]) == 2  # a prompt and a command
 
 
 async def test_e09_a_crash_loop_leaves_the_other_repository_working(tmp_path: Path, git_repo: Path) -> None:

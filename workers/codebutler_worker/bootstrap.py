@@ -11,6 +11,8 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
 from multiprocessing import current_process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,6 +39,7 @@ from codebutler_worker.conversation.restored import after_restore
 from codebutler_worker.desk.desk import Agents, Desk, Reporter
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.outbox import Outbox
+from codebutler_worker.media.shelf import forget_files
 from codebutler_worker.programs.leftovers import kill_orphans
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.person import home_of_agents
@@ -89,7 +92,7 @@ async def serve(
             desk = await _desk(channel, settings, store, clock, agents)
             desk.private = (home.root,)
             desk.skills = Library(settings, home)
-            async with Keeper(backups, clock, logger.warning, store.forget_old):
+            async with Keeper(backups, clock, logger.warning, partial(_forget_old, store, settings)):
                 return await _work(Worker(channel, desk))
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))
@@ -105,6 +108,13 @@ async def serve(
         logger.removeHandler(handler)
         channel.close()
         await channel.wait_closed()
+
+
+async def _forget_old(store: Store, settings: RepoSettings, now: datetime) -> None:
+    """What need not be kept any longer. Raises StoreError."""
+    await store.forget_old(now)
+    oldest = now - timedelta(days=settings.config.logs.retention_days)
+    await asyncio.to_thread(forget_files, Path(settings.path), oldest.timestamp())
 
 
 async def _desk(

@@ -274,6 +274,7 @@ def _incoming(event: MessagePosted, request: Prompt) -> Incoming:
         text=request.text,
         prefix=request.prefix,
         late=event.late,
+        handled=event.handled != "no",
         files=event.files,
         job=event.job,
     )

@@ -109,6 +109,9 @@ class House:
     def commanded(self, event: Event, kind: str) -> None:
         self.commands.append(kind)
 
+    def no_space(self, event: Event) -> None:
+        raise AssertionError("there is room")
+
     def say(self, text: str, thread_ts: str | None = None, *files: File) -> MessagePosted:
         ts = self.chat.say(D, OWNER, text, thread_ts=thread_ts)
         return MessagePosted(channel=D, ts=ts, user=OWNER, text=text, thread_ts=thread_ts, files=files)

@@ -26,6 +26,7 @@ class Books:
         self.routed: list[Entry] = []
         self.refusals: list[tuple[str, bool]] = []
         self.commands: list[str] = []
+        self.without_space: list[str] = []
 
     def route(self, entry: Entry) -> None:
         self.routed.append(entry)
@@ -35,6 +36,9 @@ class Books:
 
     def commanded(self, event: Event, kind: str) -> None:
         self.commands.append(kind)
+
+    def no_space(self, event: Event) -> None:
+        self.without_space.append(event.channel)
 
 
 class Desk:

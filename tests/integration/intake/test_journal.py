@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -266,6 +266,23 @@ async def test_messages_are_remembered_for_a_week_back_from_the_newest_or_from_t
     await journal.forget_old(ManualClock().now())
     assert [seen.ts for seen in await journal.seen("C1")] == days[2:]
     assert [seen.ts for seen in await journal.seen("C2")] == days
+
+
+def test_settled_events_are_forgotten_after_a_month_but_for_the_newest(path: Path) -> None:
+    clock = ManualClock()
+    old = (clock.now() - timedelta(days=31)).isoformat()
+    connection = journal_file.open_file(path, clock)
+    with closing(connection), connection:
+        for number in range(journal_file.LATEST + 10):
+            seq = journal_file.insert(connection, f"message:C1:{number}", "C1", (old, "{}", "{}"))
+            assert seq is not None
+            if number != 3:
+                journal_file.drop_payloads(connection, [seq])
+        recent = (clock.now() - timedelta(days=29)).isoformat()
+        connection.execute("UPDATE entries SET received_at = ? WHERE seq = 6", (recent,))
+        journal_file.forget_old(connection, clock.now())
+        left = connection.execute("SELECT seq FROM entries ORDER BY seq LIMIT 3").fetchall()
+    assert left == [(4,), (6,), (11,)]  # one that waits, one of this month, the newest
 
 
 async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from codebutler_worker.media.shelf import FILES, MAX_SENT_BYTES, load, save
+from codebutler_worker.media.shelf import FILES, IMAGES, MAX_SENT_BYTES, forget_files, load, save
 from codebutler_worker.sandbox.destinations import UnsafePathError
 from codebutler_worker.store.state_dir import prepare_state_dir
 
@@ -117,3 +118,31 @@ def test_private_places_are_told_by_what_they_are_not_by_name(repo: Path) -> Non
     other_name.symlink_to(repo / "state")
     with pytest.raises(UnsafePathError, match="private"):
         load(repo, "state/x", (other_name,))
+
+
+def test_old_files_are_forgotten_and_nothing_else_is_touched(repo: Path) -> None:
+    outside = repo / "precious.txt"
+    outside.write_text("mine")
+    for name in ("old.txt", "new.txt"):
+        save(repo, FILES, name, b"x")
+    save(repo, IMAGES, "old.png", b"x")
+    files = repo / FILES
+    (files / "link").symlink_to(outside)
+    (files / "directory").mkdir()
+    for path in (files / "old.txt", repo / IMAGES / "old.png", files / "directory", outside):
+        os.utime(path, (1000, 1000))
+    os.utime(files / "link", (1000, 1000), follow_symlinks=False)
+    assert forget_files(repo, 2000) == 2
+    assert sorted(path.name for path in files.iterdir()) == ["directory", "link", "new.txt"]
+    assert outside.read_text() == "mine"
+
+
+def test_files_of_a_directory_that_is_a_link_are_not_forgotten(repo: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "old.txt").write_text("mine")
+    os.utime(elsewhere / "old.txt", (1000, 1000))
+    shutil.rmtree(repo / FILES, ignore_errors=True)
+    (repo / FILES).symlink_to(elsewhere)
+    assert forget_files(repo, 2000) == 0
+    assert (elsewhere / "old.txt").exists()

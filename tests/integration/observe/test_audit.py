@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import json
+import resource
 import stat
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.observe.audit import Act, AuditLog
+from codebutler.observe.acts import Act
+from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, flush_always
 from codebutler.observe.chain import Break, rotated, verify, verify_all
+from codebutler.process.tasks import beside
 
 
 def act(text: str = "ls") -> Act:
@@ -215,4 +221,109 @@ def test_the_head_is_found_in_a_file_that_was_put_aside(tmp_path: Path) -> None:
     assert len(rotated(path)) == 1
     assert verify_all(path) is None
     path.write_bytes(b"")
+    assert verify_all(path) is None
+
+
+@contextmanager
+def limit(what: int, value: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (value, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, (soft, hard))
+
+
+@contextmanager
+def no_room(path: Path) -> Iterator[None]:
+    """No file grows beyond the size of this one."""
+    with limit(resource.RLIMIT_FSIZE, path.stat().st_size):
+        yield
+
+
+def texts(path: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in path.read_text().splitlines()]
+
+
+def test_what_has_happened_is_held_while_nothing_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path, ManualClock(), hide) as audit:
+        audit.keep([act("begun")])
+        with no_room(path):
+            audit.append(act("ended"))
+            audit.append(act("ended, too"))
+            with pytest.raises(OSError, match="large"):
+                audit.keep([act("may this begin?")])
+            audit.flush()
+        assert texts(path) == ["begun"]
+        audit.append(act("after"))
+    assert texts(path) == ["begun", "ended", "ended, too", "after"]
+    assert verify_all(path) is None
+
+
+async def test_a_held_line_says_when_it_happened_and_holds_no_secret(tmp_path: Path) -> None:
+    path, clock = tmp_path / "audit.jsonl", ManualClock()
+    with AuditLog(path, clock, hide) as audit:
+        audit.append(act("begun"))
+        before = clock.now().isoformat(timespec="milliseconds")
+        with no_room(path):
+            audit.append(act("echo xoxb-1"))
+        await clock.advance(60)
+    line = json.loads(path.read_text().splitlines()[1])
+    assert (line["time"], line["text"]) == (before, "echo [redacted]")
+
+
+def test_no_more_is_held_than_memory_has_room_for(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    large = act("x" * (HELD_CHARS // 4))
+    with AuditLog(path, ManualClock(), hide) as audit:
+        audit.append(act("begun"))
+        with no_room(path):
+            for _ in range(3):
+                audit.append(large)
+            with pytest.raises(OSError, match="large"):
+                audit.append(large)
+    assert len(texts(path)) == 4
+    assert verify_all(path) is None
+
+
+async def test_what_is_held_is_written_once_there_is_room(tmp_path: Path) -> None:
+    path, clock = tmp_path / "audit.jsonl", ManualClock()
+    with AuditLog(path, clock, hide) as audit:
+        async with beside(flush_always(audit, clock), name="flush"):
+            audit.append(act("begun"))
+            with no_room(path):
+                audit.append(act("ended"))
+            async with asyncio.timeout(10):
+                while len(texts(path)) < 2:
+                    await clock.advance(FLUSH_S)
+                    await asyncio.to_thread(path.stat)
+
+
+def test_a_full_file_that_cannot_be_put_aside_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path, ManualClock(), hide, rotate_bytes=1) as audit:
+        with limit(resource.RLIMIT_NOFILE, 3):
+            audit.append(act("a"))
+            audit.append(act("b"))
+        assert rotated(path) == []
+    assert texts(path) == ["a", "b"]
+    assert verify_all(path) is None
+
+
+async def test_a_strangers_flood_costs_two_lines_an_hour_and_the_chain_is_whole(tmp_path: Path) -> None:
+    path, clock = tmp_path / "audit.jsonl", ManualClock()
+    with AuditLog(path, clock, hide) as audit:
+        for _ in range(500):
+            audit.refuse(act("\0xoxb-1 " * 5000), counted=True)
+        await clock.advance(3600)
+        audit.flush()
+        for _ in range(3):
+            audit.refuse(act("again"), counted=True)
+        audit.refuse(act("sudo reboot"), counted=False)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["text"][:6] for line in lines] == ["\0[reda", "\0[reda", "again", "sudo r", "again"]
+    assert "499 more within the hour" in lines[1]["decision"]
+    assert path.stat().st_size < 8000
+    assert "xoxb" not in path.read_text()
     assert verify_all(path) is None

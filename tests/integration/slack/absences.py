@@ -63,6 +63,9 @@ class Life:
     def commanded(self, event: Event, kind: str) -> None:
         self.news.set()
 
+    def no_space(self, event: Event) -> None:
+        raise AssertionError("there is room")
+
     async def caught_up(self) -> None:
         """Wait until no gap is left and all was looked at; the clock runs meanwhile."""
         async with asyncio.timeout(DEADLINE_S):

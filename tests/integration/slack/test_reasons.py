@@ -61,6 +61,9 @@ class Scene:
     def commanded(self, event: Event, kind: str) -> None:
         pass
 
+    def no_space(self, event: Event) -> None:
+        raise AssertionError("there is room")
+
     async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
         self.said.append((channel, text, thread_ts))
 

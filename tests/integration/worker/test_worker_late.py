@@ -57,6 +57,20 @@ async def test_an_old_message_is_asked_about_and_run_only_when_told_to(tmp_path:
         assert len(parent.backend.runs) == 1
 
 
+async def test_what_may_be_done_already_is_asked_about_in_words_of_its_own(tmp_path: Path) -> None:
+    event = MessagePosted(
+        channel=CHANNEL, ts="100.1", user=USER, text="deploy it", stale=True, handled="maybe"
+    )
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(parent.deliver(event, Prompt(text="deploy it")))
+        asked = await parent.post_with("I may have worked on this before: _deploy it_")
+        values = {button["action_id"]: button["value"] for button in asked.blocks[1]["elements"]}
+        await parent.clock.advance(60)
+        assert parent.backend.runs == []
+        parent.deliver(click("codebutler.retry", values["codebutler.retry"]))
+        assert (await parent.run(0)).request.prompt.endswith("deploy it")
+
+
 async def test_an_old_message_that_is_dropped_never_runs(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         stale(parent, "deploy it", "100.1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,29 @@ def test_new_messages_come_in_order_and_known_ones_do_not() -> None:
     hole = gap(seen(at(-1)), seen(at(2)))
     shown = [show(at(3)), show(at(2)), show(at(1)), show(at(-1))]
     assert proved(hole, shown, {None}) == [posted(at(1)), posted(at(3))]
+
+
+@pytest.mark.parametrize(
+    ("signs", "handled"),
+    [
+        ({}, "no"),
+        ({"marks": frozenset({"white_check_mark"})}, "yes"),
+        ({"marks": frozenset({"eyes", "x"})}, "yes"),
+        ({"marks": frozenset({"octagonal_sign"}), "replied": True}, "yes"),
+        ({"marks": frozenset({"eyes"})}, "maybe"),
+        ({"marks": frozenset({"hourglass_flowing_sand"})}, "maybe"),
+        ({"replied": True}, "maybe"),
+    ],
+)
+def test_our_own_signs_tell_what_was_handled_in_a_life_that_is_forgotten(
+    signs: dict[str, Any], handled: str
+) -> None:
+    (event,) = proved(gap(), [Shown(ts=at(1), event=posted(at(1)), **signs)], {None})
+    assert isinstance(event, MessagePosted)
+    assert event.handled == handled
+    late = dated(event, NOW, START, 12)
+    assert isinstance(late, MessagePosted)
+    assert late.stale == (handled == "maybe")
 
 
 def test_what_was_passed_over_stays_so_whatever_becomes_of_it() -> None:

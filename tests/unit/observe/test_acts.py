@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from codebutler.model import ButtonClicked, MessagePosted
-from codebutler.observe.audit import act_of
+from codebutler.observe.acts import TEXT_CHARS, Act, act_of, shortened
 
 PRESS = ButtonClicked(
     channel="C1",
@@ -25,3 +27,12 @@ def test_a_reason_from_a_form_is_kept() -> None:
 def test_a_message_is_kept_with_its_thread_or_itself() -> None:
     act = act_of(MessagePosted(channel="C1", ts="1.1", user="U1", text="hello"), "prompt", "allowed")
     assert (act.thread, act.text) == ("1.1", "hello")
+
+
+def test_of_what_was_refused_the_beginning_its_length_and_its_digest_are_kept() -> None:
+    text = "open sesame " * 4000
+    act = shortened(Act(kind="command " + "x" * 9000, user="U1", channel="C1", text=text, decision="refused"))
+    assert act.text.startswith(text[:TEXT_CHARS])
+    assert f"{len(text)} characters, SHA-256 {hashlib.sha256(text.encode()).hexdigest()}" in act.text
+    assert len(act.text) + len(act.kind) < 800
+    assert shortened(Act(kind="run", user="U1", channel="C1", text="ls", decision="refused")).text == "ls"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from codebutler.clock import ManualClock, settle
 from codebutler.intake.entry import Entry
 from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request
-from codebutler.observe.audit import Act
+from codebutler.observe.acts import Act
 from codebutler.process.tasks import beside
 from codebutler.routing.audited import RETRY_S, AuditedRouter
 
@@ -43,7 +43,7 @@ class Disk:
     def route(self, entry: Entry) -> None:
         self.happened.append(f"routed {entry.seq}")
 
-    def told_of(self, entry: Entry) -> None:
+    def told_of(self, entry: Entry, _error: OSError) -> None:
         self.told.append(entry.channel)
 
 

@@ -24,6 +24,7 @@ from codebutler.slack.payloads import (
     Notice,
     from_history,
     parse_envelope,
+    shown,
 )
 from codebutler.slack.port import Identity
 
@@ -66,6 +67,14 @@ def test_thread_reply() -> None:
     assert event(ts="1.2", thread_ts="1.1", parent_user_id="U9") == MessagePosted(
         channel="C1", ts="1.2", user="U1", text="hi", thread_ts="1.1"
     )
+
+
+def test_history_tells_our_own_marks_and_words_from_those_of_others() -> None:
+    reactions = [{"name": "x", "users": ["U1"], "count": 1}, {"name": "eyes", "users": ["U1", "UBOT"]}, "?"]
+    found = shown(PLAIN | {"reactions": reactions, "reply_users": ["U1", "UBOT"]}, "C1", ME)
+    assert (found.marks, found.replied) == (frozenset({"eyes"}), True)
+    found = shown(PLAIN | {"reactions": {"name": "x"}, "reply_users": ["U1"]}, "C1", ME)
+    assert (found.marks, found.replied) == (frozenset(), False)
 
 
 def test_first_message_of_a_thread_is_no_reply() -> None:

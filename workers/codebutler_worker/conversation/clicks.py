@@ -14,7 +14,7 @@ from codebutler_worker.conversation.line.aside import is_crowded
 from codebutler_worker.conversation.line.edits import ask_again
 from codebutler_worker.conversation.line.marks import FAILED, QUEUED, STOPPED, swap_reactions
 from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
-from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE, close_turn, withdraw_turn
+from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
 from codebutler_worker.conversation.turn.undoing import undo
 from codebutler_worker.desk.draft import Draft, Place, place_of
 from codebutler_worker.desk.handover import talks
@@ -31,6 +31,7 @@ from codebutler_worker.present.notices import (
     STILL_CROWDED,
     decided,
     failed_text,
+    handled_text,
     interrupted_text,
     stale_text,
     stopped_text,
@@ -147,6 +148,8 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Tod
 def _question(draft: Draft, turn: TurnRow) -> str:
     if turn.reason == STALE:
         return stale_text(request_of(draft, turn))
+    if turn.reason == HANDLED:
+        return handled_text(request_of(draft, turn))
     if turn.reason == CROWDED:
         return CROWDED_TEXT
     if turn.state == "interrupted":

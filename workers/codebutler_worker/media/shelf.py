@@ -8,6 +8,7 @@ import os
 import secrets
 import stat
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from codebutler_worker.sandbox.destinations import O_PATH, UnsafePathError, open_beneath
@@ -45,6 +46,31 @@ def save(repo: Path, directory: str, name: str, content: bytes) -> str:
     finally:
         os.close(at)
     return f"{directory}/{name}"
+
+
+def forget_files(repo: Path, before_s: float) -> int:
+    """Remove the files of FILES and IMAGES that were last written before then (seconds since the epoch); returns how
+    many. What cannot be removed stays."""
+    return sum(_forget(repo, directory, before_s) for directory in SHARED)
+
+
+def _forget(repo: Path, directory: str, before_s: float) -> int:
+    try:
+        at = open_beneath(repo, directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return 0
+    removed = 0
+    try:
+        with os.scandir(at) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode) and found.st_mtime < before_s:
+                        os.unlink(entry.name, dir_fd=at)
+                        removed += 1
+    finally:
+        os.close(at)
+    return removed
 
 
 def load(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[str, bytes]:

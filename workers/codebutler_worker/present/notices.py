@@ -30,6 +30,23 @@ def stale(turn_id: str, request: str) -> Message:
     )
 
 
+def handled_text(request: str) -> str:
+    """What I may have worked on in a life that I do not remember."""
+    return (
+        f"🕰️ I may have worked on this before: _{plain(one_line(request)) or '…'}_. "
+        "My records are older than your message, so a backup was probably restored."
+    )
+
+
+def handled(turn_id: str, request: str) -> Message:
+    """The question whether it is to be run (again)."""
+    return with_buttons(
+        f"{handled_text(request)}\nCheck what is there already. Shall I run it?",
+        button("Continue", RETRY_ACTION, turn_id, "primary"),
+        button("Drop", DROP_ACTION, turn_id),
+    )
+
+
 def crowded(turn_id: str, most: int) -> Message:
     """The same with the choice."""
     return with_buttons(

@@ -18,7 +18,7 @@ from codebutler.text.links import message_link
 from codebutler_worker.conversation.asking.approvals import waited_for
 from codebutler_worker.conversation.asking.calls import QUESTIONS
 from codebutler_worker.conversation.line.again import CONTINUED_REASON
-from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE
+from codebutler_worker.conversation.line.withdrawing import ASIDE
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.store.rows import TurnRow
@@ -30,7 +30,7 @@ LOOK_AGAIN_S = 60.0
 """The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
 STORE_RETRY_S = 5.0
 _ANY_INTERRUPTED = "SELECT EXISTS (SELECT 1 FROM turns WHERE state = 'interrupted' AND finished_at >= ?)"
-_NOT_REMINDED = (CONTINUED_REASON, STALE, CROWDED)
+_NOT_REMINDED = (CONTINUED_REASON, *ASIDE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from codebutler_worker.conversation.line.incoming import key_of
-from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE, was_held
+from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, was_held
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.store.rows import TurnRow
 
@@ -41,7 +41,7 @@ def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempt
 
 def _why(turn: TurnRow) -> str:
     """Why the follow-up runs, as its prompt tells the agent."""
-    if turn.reason == CROWDED or was_held(turn):
+    if turn.reason in (CROWDED, HANDLED) or was_held(turn):
         return ""
     if turn.state == "interrupted":
         return STALE if turn.reason == STALE else "interrupted"

@@ -7,17 +7,19 @@ from dataclasses import replace
 from codebutler.config.schema import Config
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
 from codebutler_worker.conversation.line.queueing import enqueue, opened
-from codebutler_worker.conversation.line.withdrawing import CROWDED, STALE, is_aside
+from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, is_aside
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.notices import crowded, stale
+from codebutler_worker.present.notices import crowded, handled, stale
+from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import TurnRow
 
 
 def park(draft: Draft, config: Config, said: Incoming) -> Todo:
-    """Keep a message that was written too long ago, and ask once per conversation whether it still counts."""
-    return _aside(draft, config, said, STALE)
+    """Keep a message that was written too long ago, or may be done with, and ask once per conversation whether it
+    still counts."""
+    return _aside(draft, config, said, HANDLED if said.handled else STALE)
 
 
 def take_in(draft: Draft, config: Config, said: Incoming) -> Todo:
@@ -40,15 +42,18 @@ def _aside(draft: Draft, config: Config, said: Incoming, reason: str) -> Todo:
         queued = opened(draft, config, said, conversation)
         turn = replace(queued, state="interrupted", reason=reason)
         draft.uow.turns.update(turn.id, state=turn.state, reason=reason, finished_at=draft.stamp)
-        asked = (
-            crowded(turn.id, config.agent.queue_per_user) if reason == CROWDED else stale(turn.id, said.text)
-        )
-        draft.post(place_of(turn), asked)
+        draft.post(place_of(turn), _question(config, turn, said.text))
     keep_message(draft, said, turn.id)
     return Todo()
 
 
+def _question(config: Config, turn: TurnRow, text: str) -> Message:
+    if turn.reason == CROWDED:
+        return crowded(turn.id, config.agent.queue_per_user)
+    return handled(turn.id, text) if turn.reason == HANDLED else stale(turn.id, text)
+
+
 def _may_join(config: Config, turn: TurnRow, said: Incoming, reason: str) -> bool:
     same_agent = turn.agent == agent_name(config, said.prefix)
-    whose = reason == STALE or turn.user_id == said.user
+    whose = reason != CROWDED or turn.user_id == said.user
     return is_aside(turn) and turn.reason == reason and same_agent and whose

@@ -23,6 +23,7 @@ class Incoming:
     text: str
     prefix: str | None = None
     late: bool = False
+    handled: bool = False
     conversation: str | None = None
     files: tuple[File, ...] = ()
     job: str = ""

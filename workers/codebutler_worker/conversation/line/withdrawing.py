@@ -20,8 +20,11 @@ NOT_RUN: Mapping[str, str] = {
     HELD: "⏸️ Queued with your earlier message.",
 }
 STALE = "stale"
+HANDLED = "handled"
 CROWDED = "crowded"
 BUDGET = "budget"
+ASIDE = (STALE, HANDLED, CROWDED)
+"""Why a turn that was never started waits until somebody lets it."""
 
 
 def withdraw_message(draft: Draft, message: MessageRow) -> None:
@@ -61,7 +64,7 @@ def waiting_turn(draft: Draft, channel: str, ts: str) -> tuple[MessageRow, TurnR
 
 def is_aside(turn: TurnRow) -> bool:
     """Whether it has not started and does so only when somebody lets it."""
-    return turn.state == "interrupted" and turn.reason in (STALE, CROWDED)
+    return turn.state == "interrupted" and turn.reason in ASIDE
 
 
 def was_held(turn: TurnRow) -> bool:
