@@ -1,0 +1,134 @@
+"""The parent's memory and pace beside each kind of worker that means harm."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from bench.figures import Figure, limit
+from bench.scene import BenchError, Pace
+from codebutler.clock import SystemClock
+from codebutler.config.schema import RepoSettings
+from codebutler.model import Operation
+from codebutler.observe.logs import Logs
+from codebutler.protocol.messages import LogTag
+from codebutler.slack.port import Download
+from codebutler.supervisor.forkserver import ForkServer
+from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.supervisor import Supervisor
+from tests.workers.services import RecordingServices, entry, repo
+
+DEEDS = ("shut_ears", "swell", "hollow", "ship", "scream", "boast", "print_on", "flood")
+MOST_MB = 150
+SLOWEST_S = 0.5
+TICK_S = 0.01
+
+
+class Told(msgspec.Struct):
+    """What one run of ``main`` says."""
+
+    peak_mb: float
+    slowest_s: float
+    others_left: int
+
+
+class Parent(RecordingServices):
+    """Keeps nothing that it is told; Slack takes a second for each operation. What is logged goes to a real log."""
+
+    def __init__(self, logs: Logs) -> None:
+        super().__init__()
+        self._logs = logs
+
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        await asyncio.sleep(1)
+        return "1.1"
+
+    async def fetch(
+        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
+    ) -> Download:
+        for _ in range(20):
+            await take(b"x" * 2**18)
+        return Download()
+
+    def log(self, repo: str, tag: LogTag, text: str) -> None:
+        self._logs.record(repo, tag, text)
+
+
+async def measure(place: Path, pace: Pace) -> list[Figure]:
+    """Each in a parent of its own: a peak does not go down again."""
+    place.mkdir(parents=True)
+    told = {deed: await _run(deed, pace.hostile_s) for deed in DEEDS}
+    for deed, each in told.items():
+        print(
+            f"  hostile: {deed}: {each.peak_mb:.0f} MB, an acknowledgement at most {each.slowest_s:.3f} s late"
+        )
+    return [
+        limit(
+            f"{len(DEEDS)} hostile workers: the parent's peak memory",
+            max(t.peak_mb for t in told.values()),
+            MOST_MB,
+            "MB",
+        ),
+        limit("the same: its loop held up for", max(t.slowest_s for t in told.values()), SLOWEST_S, "s"),
+        limit(
+            "the same: others' log lines that are gone",
+            sum(1 - t.others_left for t in told.values()),
+            0,
+            "lines",
+        ),
+    ]
+
+
+async def _run(deed: str, seconds: float) -> Told:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.hostile", deed, str(seconds), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    if process.returncode:
+        raise BenchError(f"the parent did not survive {deed}")
+    return msgspec.json.decode(said, type=Told)
+
+
+async def _watched(deed: str, seconds: float, place: Path) -> Told:
+    fork_server = ForkServer("tests.workers.scripted:main", ["tests.workers.scripted"])
+    fork_server.start()
+    with Logs(place / "codebutler.log", "info", str, stream=None) as logs:
+        services = Parent(logs)
+        async with Supervisor(Kit(fork_server, services, SystemClock(), random.random)) as supervisor:
+            supervisor.add(repo("bad", "C01"))
+            supervisor.start()
+            await supervisor.wait_started()
+            services.log("calm", "ERR", "what an honest worker had to say")
+            supervisor.deliver(entry(1, deed))
+            slowest_s = await _ticking(seconds)
+        left = len(logs.ring.recent(repo="calm"))
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return Told(int(peak) / 1024, slowest_s, left)
+
+
+async def _ticking(seconds: float) -> float:
+    """How late the loop ever was."""
+    slowest_s, end_s = 0.0, time.monotonic() + seconds
+    while (now_s := time.monotonic()) < end_s:
+        await asyncio.sleep(TICK_S)
+        slowest_s = max(slowest_s, time.monotonic() - now_s - TICK_S)
+    return slowest_s
+
+
+def main(deed: str, seconds: float) -> None:
+    """One parent, and one worker that does ``deed``."""
+    with TemporaryDirectory(prefix="cb-hostile-") as place:
+        told = asyncio.run(_watched(deed, seconds, Path(place)))
+    sys.stdout.buffer.write(msgspec.json.encode(told))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))
