@@ -35,7 +35,7 @@ FILE_BYTES = 8 * 2**20
 
 
 class Told(msgspec.Struct):
-    """What one run of ``main`` says."""
+    """How a parent fared: its peak memory, how late its loop ever was, how many of another's log lines it still has."""
 
     peak_mb: float
     slowest_s: float
@@ -73,7 +73,7 @@ class Parent(RecordingServices):
 async def measure(place: Path, pace: Pace) -> list[Figure]:
     """Each in a parent of its own: a peak does not go down again."""
     place.mkdir(parents=True)
-    told = {deed: await _run(deed, pace.hostile_s) for deed in DEEDS}
+    told = {deed: await run(deed, pace.hostile_s) for deed in DEEDS}
     for deed, each in told.items():
         print(f"  hostile: {deed}: {each.peak_mb:.0f} MB, the loop {each.slowest_s:.3f} s late at most")
     what, runs = f"{len(DEEDS)} hostile workers", told.values()
@@ -114,7 +114,8 @@ def _peak_mb(pid: int) -> float:
     return int(peak) / 1024
 
 
-async def _run(deed: str, seconds: float) -> Told:
+async def run(deed: str, seconds: float) -> Told:
+    """A parent of its own beside one worker that does ``deed``. Raises BenchError."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.hostile", deed, str(seconds), stdout=asyncio.subprocess.PIPE
     )
