@@ -18,6 +18,7 @@ from bench.figures import Figure, limit
 from bench.scene import BenchError, Pace, scene
 from codebutler.clock import SystemClock
 from codebutler.config.schema import RepoSettings
+from codebutler.model import File
 from codebutler.observe.logs import Logs
 from codebutler.protocol.messages import LogTag
 from codebutler.slack.port import Download
@@ -63,7 +64,7 @@ class Parent(RecordingServices):
         """Five megabytes, whatever is asked for."""
         for _ in range(20):
             await take(b"x" * 2**18)
-        return Download()
+        return Download(file=File(id="F1"))
 
     def log(self, repo: str, tag: LogTag, text: str) -> None:
         """Into the log."""
