@@ -87,13 +87,14 @@ async def _acks(server: WorkspaceServer, pace: Pace) -> list[float]:
     began_s = loop.time()
     for number in range(WARM_UP_EVENTS + pace.events):
         await asyncio.sleep(max(0.0, began_s + number / pace.per_s - loop.time()))
-        _tell_deletion(server)
+        tell_deletion(server)
     await server.until(lambda: server.hub.pending == 0, DEADLINE_S)
     server.hub.on_ack = None
     return taken[WARM_UP_EVENTS:]
 
 
-def _tell_deletion(server: WorkspaceServer) -> None:
+def tell_deletion(server: WorkspaceServer) -> None:
+    """An event that costs nothing but to be taken in."""
     workspace = server.workspace
     channel = next(iter(workspace.channels.values()))
     ts = workspace.next_ts()

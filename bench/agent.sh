@@ -35,11 +35,17 @@ while IFS= read -r line; do
                 echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t'$tool'","content":"made"}]}}'
             done
         fi
+        files=
+        if [[ $line =~ send\ ([0-9]+)\ files ]]; then
+            for ((number = 1; number <= BASH_REMATCH[1]; number++)); do
+                files+="<<<SLACK:file>>>\\n$number.bin\\n<<<END_SLACK>>>\\n"
+            done
+        fi
         # Long enough for what the beginning of a turn sends to be over, so that it is not measured again.
         sleep 1
         now
-        printf '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":1},"session_id":"%s","result":"began %s, answered %s"}\n' \
-            "$session" "$began" "$stamp"
+        printf '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":1},"session_id":"%s","result":"%sbegan %s, answered %s"}\n' \
+            "$session" "$files" "$began" "$stamp"
         ;;
     esac
 done

@@ -51,9 +51,10 @@ class Pace:
     many_repos: int = 100
     helps: int = 11
     busy_s: int = 60
+    hostile_s: float = 20.0
 
 
-QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5, busy_s=20)
+QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5, busy_s=20, hostile_s=5)
 
 
 @dataclass

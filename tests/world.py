@@ -57,8 +57,12 @@ class TaskWorker:
         broken = serving.cancelled() or serving.exception() is not None
         self._dead.set_result(-signal.SIGKILL if broken else serving.result())
 
-    def messages(self) -> AsyncIterator[ToParent]:
-        return self._channel.messages()
+    @property
+    def unread_bytes(self) -> int:
+        return self._channel.unread_bytes
+
+    def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[ToParent]:
+        return self._channel.messages(admit)
 
     async def printed(self) -> AsyncIterator[str]:
         silent: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -57,18 +58,24 @@ class Follower:
 
 
 class Ring(logging.Handler):
-    """A log handler that keeps the last lines. ``describe`` turns a record into a line."""
+    """A log handler that keeps the last lines. ``describe`` turns a record into a line.
+
+    When there are too many, the oldest line of the repository with the most goes: a flood drives out itself.
+    """
 
     def __init__(self, describe: Callable[[logging.LogRecord], Line], size: int = RING_LINES) -> None:
         super().__init__()
         self._describe = describe
-        self._lines: deque[Line] = deque(maxlen=size)
+        self._size = size
+        self._count = 0
+        self._lines: dict[str, deque[tuple[int, Line]]] = {}
+        """Of each repository ("" = none), with the number of each line among all."""
         self._followers: set[Follower] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the record's line and hand it on. Called with the handler's lock held, from any thread."""
         line = self._describe(record)
-        self._lines.append(line)
+        self._keep(line)
         for follower in tuple(self._followers):
             # A loop that is closed has no followers any more.
             with contextlib.suppress(RuntimeError):
@@ -78,15 +85,27 @@ class Ring(logging.Handler):
         """The newest ``count`` lines, oldest first; of one repository if named."""
         assert self.lock is not None
         with self.lock:
-            lines = [line for line in self._lines if not repo or line.repo == repo]
+            lines = self._in_order([repo] if repo else list(self._lines))
         return lines[-count:] if count > 0 else []
+
+    def _keep(self, line: Line) -> None:
+        self._count += 1
+        self._lines.setdefault(line.repo, deque()).append((self._count, line))
+        if sum(map(len, self._lines.values())) > self._size:
+            longest = max(self._lines, key=lambda repo: len(self._lines[repo]))
+            self._lines[longest].popleft()
+            if not self._lines[longest]:
+                del self._lines[longest]
+
+    def _in_order(self, repos: list[str]) -> list[Line]:
+        return [line for _, line in heapq.merge(*(self._lines.get(repo, ()) for repo in repos))]
 
     @contextlib.contextmanager
     def follow(self) -> Iterator[Follower]:
         """Every line from now on: ``with ring.follow() as follower: async for line in follower``."""
         assert self.lock is not None
         with self.lock:
-            follower = Follower(self._lines)
+            follower = Follower(self._in_order(list(self._lines)))
             self._followers.add(follower)
         try:
             yield follower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Generic, TypeVar
 
 from codebutler.errors import ProtocolError
@@ -40,9 +40,17 @@ class Channel(Generic[M]):
         except ConnectionError:
             return
 
-    async def messages(self) -> AsyncIterator[M]:
-        """Every message until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
-        while (body := await self._frame()) is not None:
+    @property
+    def unread_bytes(self) -> int:
+        """How much the other side has not taken yet."""
+        return self._writer.transport.get_write_buffer_size()
+
+    async def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[M]:
+        """Every message until end of file. ``admit`` is awaited with the size of each before it is read.
+
+        Raises ProtocolError, after closing the pipe, for a bad frame.
+        """
+        while (body := await self._frame(admit)) is not None:
             try:
                 message = self._codec.decode(body)
             except ProtocolError:
@@ -50,10 +58,12 @@ class Channel(Generic[M]):
                 raise
             yield message
 
-    async def _frame(self) -> bytes | None:
+    async def _frame(self, admit: Callable[[int], Awaitable[None]] | None) -> bytes | None:
         try:
             (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
             self._codec.check_length(length)
+            if admit is not None:
+                await admit(length)
             return await self._reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
             return None

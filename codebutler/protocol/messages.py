@@ -13,13 +13,22 @@ from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote
 from codebutler.text.amounts import Unit
 
-PROTOCOL_VERSION = 1
-MAX_FRAME_BYTES = 32 * 2**20
+PROTOCOL_VERSION = 2
+MAX_FRAME_BYTES = 2 * 2**20
+"""What is larger travels in pieces. JSON may cost twenty times its size once it is read (``[{},{},…]``)."""
+MAX_UPLOAD_BYTES = 10 * 2**20
+PIECE_BYTES = 2**19
 MAX_FETCH_BYTES = 32 * 2**20
 """Larger files are refused: the worker holds one in memory until it is whole."""
 
 StopReason = Literal["sleep", "shutdown", "restart"]
 LiveKind = Literal["text", "writing", "tool", "plan", "note"]
+MAX_COUNT = 1_000_000
+
+ID = Annotated[str, Meta(max_length=100)]
+"""Of an operation, a request, a file or a message: the parent keeps it, and says it again in its answer."""
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Amount = Annotated[float, Meta(ge=0, le=1e15)]
 LogTag = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 """Three letters: of a level, of what is told, or of the agent that works."""
 
@@ -127,9 +136,16 @@ class Stored(_ToParent, frozen=True, tag="stored"):
 class Send(_ToParent, frozen=True, tag="send"):
     """Do this in your channel. ``unsure``: it was sent before without an answer, so look before you post."""
 
-    op_id: str
+    op_id: ID
     operation: Operation
     unsure: bool = False
+
+
+class UploadPiece(_ToParent, frozen=True, tag="upload_piece"):
+    """The next piece of a large file. Its operation follows the last one, with the same ``op_id`` and no content."""
+
+    op_id: ID
+    data: bytes
 
 
 class Fetch(_ToParent, frozen=True, tag="fetch"):
@@ -137,14 +153,14 @@ class Fetch(_ToParent, frozen=True, tag="fetch"):
     FileTranscript and FetchFailed. The parent looks the address up itself. ``request_id`` is new each time: what
     still comes of a request that was given up must not get into the next one's file."""
 
-    request_id: str
-    file_id: str
+    request_id: ID
+    file_id: ID
 
 
 class Doing(_ToParent, frozen=True, tag="doing"):
     """What is done in a thread now, to be shown under it while it lasts; "" = nothing any more. Not kept."""
 
-    thread_ts: str
+    thread_ts: ID
     text: str
 
 
@@ -153,7 +169,7 @@ class Live(_ToParent, frozen=True, tag="live"):
 
     ``writing`` is what there is so far of a block of prose, which ``text`` then says whole."""
 
-    thread_ts: str
+    thread_ts: ID
     kind: LiveKind
     text: str
 
@@ -161,20 +177,20 @@ class Live(_ToParent, frozen=True, tag="live"):
 class FetchThread(_ToParent, frozen=True, tag="fetch_thread"):
     """Tell me what was said in a thread of my channel before ``before_ts``; answered by ThreadFetched."""
 
-    request_id: str
-    thread_ts: str
-    before_ts: str
+    request_id: ID
+    thread_ts: ID
+    before_ts: ID
 
 
 class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
     """From the worker's loop: alive, and how much there is to do (turns; outbox operations). ``parked`` turns, which
-    wait for a limit or a budget, are among the queued ones."""
+    wait for a limit or a budget, are among the queued ones. It is the worker's word."""
 
-    running: int = 0
-    queued: int = 0
-    waiting: int = 0
-    parked: int = 0
-    outbox: int = 0
+    running: Count = 0
+    queued: Count = 0
+    waiting: Count = 0
+    parked: Count = 0
+    outbox: Count = 0
 
 
 class Log(_ToParent, frozen=True, tag="log"):
@@ -199,32 +215,32 @@ class Audit(_ToParent, frozen=True, tag="audit"):
 class Overview(_ToParent, frozen=True, tag="overview"):
     """The newest turns here, one for each conversation, those first that need somebody; sent when they change."""
 
-    turns: tuple[TurnNote, ...]
+    turns: Annotated[tuple[TurnNote, ...], Meta(max_length=100)]
 
 
 class LimitUse(Struct, frozen=True, kw_only=True):
     """How much of one daily limit is used."""
 
     unit: Unit
-    used: float
-    limit: float
+    used: Amount
+    limit: Amount
 
 
 class DayUse(Struct, frozen=True, kw_only=True):
     """What agents have used in a repository in a day, whoever asked. ``runs``: those that began."""
 
-    runs: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    minutes: float = 0.0
+    runs: Count = 0
+    tokens: Annotated[int, Meta(ge=0, le=10**15)] = 0
+    usd: Amount = 0.0
+    minutes: Amount = 0.0
 
 
 class Budget(_ToParent, frozen=True, tag="budget"):
     """What is used in the repository, and of its own limits, on the day that ends at ``until`` (ISO 8601, UTC); sent
     when it changes. Limits of a user, a thread or a job are told where they are asked for."""
 
-    limits: tuple[LimitUse, ...] = ()
-    until: str = ""
+    limits: Annotated[tuple[LimitUse, ...], Meta(max_length=20)] = ()
+    until: ID = ""
     used: DayUse = DayUse()
 
 
@@ -251,6 +267,7 @@ ToParent = (
     | Ready
     | Stored
     | Send
+    | UploadPiece
     | Fetch
     | FetchThread
     | Doing

@@ -25,6 +25,7 @@ from codebutler.slack.outcomes import Call, interrupted, refusal, unreachable
 CONNECTIONS = 48
 CONNECT_S = 10.0
 UPLOAD_TIMEOUT_S = 300.0
+UPLOAD_PIECE_BYTES = 2**18
 DOWNLOAD_TIMEOUT_S = 150.0
 SILENCE_S = 30.0
 
@@ -92,7 +93,12 @@ class SlackHttp:
             raise unreachable(call, "no upload URL")
         timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT_S, connect=CONNECT_S)
         try:
-            async with self._session.post(url, data=content, proxy=proxy_for(url), timeout=timeout) as answer:
+            # In pieces: given the whole, aiohttp copies it into its buffer in one go.
+            headers = {"Content-Length": str(len(content)), "Content-Type": "application/octet-stream"}
+            request = self._session.post(
+                url, data=_pieces(content), headers=headers, proxy=proxy_for(url), timeout=timeout
+            )
+            async with request as answer:
                 if answer.status != 200:
                     raise refusal(call, answer.status, answer.headers, {})
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -117,6 +123,11 @@ class SlackHttp:
                 yield answer
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise unreachable(call, type(error).__name__) from None
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), UPLOAD_PIECE_BYTES):
+        yield content[at : at + UPLOAD_PIECE_BYTES]
 
 
 def _form(arguments: Mapping[str, object]) -> dict[str, str]:

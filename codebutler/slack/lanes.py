@@ -80,6 +80,8 @@ class Lanes:
         self._uploads = uploads
         self._redact = redact
         self._queues: dict[tuple[str, Lane], _Queue] = {}
+        self._large = asyncio.Semaphore(1)
+        """To redact a file takes several times its size in memory: one at a time."""
 
     def add(self, item: Item) -> None:
         """Send it when its turn comes."""
@@ -129,7 +131,8 @@ class Lanes:
     async def _send(self, item: Item) -> None:
         """Try until it is done or refused for good."""
         if isinstance(item.operation, Upload) and len(item.operation.content) > LARGE_BYTES:
-            item.operation = await asyncio.to_thread(redacted, item.operation, self._redact)
+            async with self._large:
+                item.operation = await asyncio.to_thread(redacted, item.operation, self._redact)
         else:
             item.operation = redacted(item.operation, self._redact)
         if item.unsure:

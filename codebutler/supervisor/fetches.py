@@ -16,6 +16,7 @@ from codebutler.protocol.messages import (
     ThreadFetched,
 )
 from codebutler.supervisor.port import Services
+from codebutler.supervisor.testimony import Testimony
 
 AT_ONCE = 2
 MOST_WAITING = 100
@@ -25,9 +26,14 @@ class Fetches:
     """``send`` gives the process one message, ``drain`` waits until it has taken enough."""
 
     def __init__(
-        self, services: Services, send: Callable[[object], None], drain: Callable[[], Awaitable[None]]
+        self,
+        services: Services,
+        testimony: Testimony,
+        send: Callable[[object], None],
+        drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._services = services
+        self._testimony = testimony
         self._send = send
         self._drain = drain
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -63,7 +69,7 @@ class Fetches:
         except ChatError as error:
             self._send(ThreadFetched(request_id=request_id, code=error.code or "unreachable"))
         except Exception as error:  # noqa: BLE001 - one thread's fault is that thread's answer
-            self._services.log(repo.name, "ERR", f"reading a thread broke: {type(error).__name__}")
+            self._testimony.remark("ERR", f"reading a thread broke: {type(error).__name__}")
             self._send(ThreadFetched(request_id=request_id, code="internal_error"))
         else:
             self._send(ThreadFetched(request_id=request_id, said=said, left_out=left_out))
@@ -75,12 +81,10 @@ class Fetches:
                 take = _Pipe(request_id, self._send, self._drain)
                 told = await self._services.fetch(repo, file_id, take)
         except ChatError as error:
-            self._services.log(
-                repo.name, "WRN", f"file {file_id[:40]} was not fetched: {error.code or error}"
-            )
+            self._testimony.remark("WRN", f"file {file_id[:40]} was not fetched: {error.code or error}")
             self._send(FetchFailed(request_id=request_id, code=error.code))
         except Exception as error:  # noqa: BLE001 - one file's fault is that file's answer
-            self._services.log(repo.name, "ERR", f"fetching {file_id[:40]} broke: {type(error).__name__}")
+            self._testimony.remark("ERR", f"fetching {file_id[:40]} broke: {type(error).__name__}")
             self._send(FetchFailed(request_id=request_id, code="internal_error"))
         else:
             if told.transcript:

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
@@ -72,9 +72,14 @@ class WorkerProcess:
         self._pidfd = _pidfd_open(process.pid)
         self._loop.add_reader(process.sentinel, self._on_sentinel)
 
-    def messages(self) -> AsyncIterator[ToParent]:
+    @property
+    def unread_bytes(self) -> int:
+        """How much of what it was sent the worker has not taken yet."""
+        return self._channel.unread_bytes
+
+    def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[ToParent]:
         """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
-        return self._channel.messages()
+        return self._channel.messages(admit)
 
     def printed(self) -> AsyncIterator[str]:
         """Each line on the worker's stdout and stderr, where nothing should be but a traceback."""

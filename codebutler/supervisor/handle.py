@@ -15,6 +15,7 @@ from codebutler.supervisor.port import JournalEntry, WorkerLink
 from codebutler.supervisor.restart import Again, GiveUp, Quarantine, Record, after_death, describe
 from codebutler.supervisor.sends import Sends
 from codebutler.supervisor.states import WorkerState, move
+from codebutler.supervisor.testimony import Testimony
 
 NOT_STARTED = 255
 ROOM = "it waits until another worker sleeps: the limit of open files allows no more workers at once"
@@ -31,7 +32,8 @@ class WorkerHandle:
         self.settled = asyncio.Event()
         self._kit = kit
         self._deliveries = Deliveries()
-        self._sends = Sends(kit.services, kit.clock)
+        self._testimony = Testimony(repo.name, kit.services, kit.clock)
+        self._sends = Sends(kit.services, self._testimony, kit.clock)
         self._life: Life | None = None
         self._record = Record()
         self._wake = asyncio.Event()
@@ -143,7 +145,9 @@ class WorkerHandle:
         return await places.take(self)
 
     def _begin(self, link: WorkerLink) -> Life:
-        life = Life(link, Duty(self.repo, self._deliveries, self._sends, self._moved), self._kit)
+        life = Life(
+            link, Duty(self.repo, self._deliveries, self._sends, self._testimony, self._moved), self._kit
+        )
         self._life = life
         if self._closing:
             life.shutdown("shutdown", 0)

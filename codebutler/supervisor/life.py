@@ -34,11 +34,20 @@ from codebutler.protocol.messages import (
     StopTurns,
     Stored,
     ToParent,
+    UploadPiece,
 )
 from codebutler.supervisor.deliveries import Deliveries
 from codebutler.supervisor.fetches import Fetches
 from codebutler.supervisor.kit import Kit
-from codebutler.supervisor.limits import FRAMES_PER_S, TokenBucket, shorten
+from codebutler.supervisor.limits import (
+    BYTES_BURST,
+    BYTES_PER_S,
+    FRAMES_PER_S,
+    PRINTED_PER_S,
+    UNREAD_BYTES,
+    TokenBucket,
+    shorten,
+)
 from codebutler.supervisor.port import WorkerLink
 from codebutler.supervisor.sends import Sends
 from codebutler.supervisor.states import WorkerState
@@ -63,7 +72,8 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """What outlives a process: whose worker it is, what is to be delivered, what is being sent.
+    """What outlives a process: whose worker it is, what is to be delivered, what is being sent, what it has said of
+    itself.
 
     ``moved`` is told when the process is ready ("running") and when it was asked to end ("stopping").
     """
@@ -71,6 +81,7 @@ class Duty:
     repo: RepoSettings
     deliveries: Deliveries
     sends: Sends
+    testimony: Testimony
     moved: Callable[[WorkerState], None]
 
 
@@ -86,7 +97,7 @@ class Life:
         self._link = link
         self._deliveries = duty.deliveries
         self._sends = duty.sends
-        self._fetches = Fetches(kit.services, link.send, link.drain)
+        self._fetches = Fetches(kit.services, duty.testimony, link.send, link.drain)
         self._moved = duty.moved
         self._kit = kit
         self._greeted = False
@@ -95,9 +106,12 @@ class Life:
         self._why = ""
         now_s = kit.clock.monotonic()
         self._vitals = Vitals(kit.timing, duty.repo.config.worker.idle_sleep_minutes * 60, now_s)
-        self._testimony = Testimony(duty.repo, kit.services, kit.clock)
+        self._testimony = duty.testimony
         self._kick = asyncio.Event()
         self._frames = TokenBucket.full(FRAMES_PER_S, FRAMES_PER_S, now_s)
+        self._bytes = TokenBucket.full(BYTES_PER_S, BYTES_BURST, now_s)
+        self._lines = TokenBucket.full(PRINTED_PER_S, PRINTED_PER_S, now_s)
+        self._unheard = False
 
     @property
     def pid(self) -> int:
@@ -180,9 +194,7 @@ class Life:
     async def _receive(self) -> None:
         clock = self._kit.clock
         try:
-            async for message in self._link.messages():
-                if not self._frames.take(clock.monotonic()):
-                    await clock.sleep(self._frames.wait_s(clock.monotonic()))
+            async for message in self._link.messages(self._admit):
                 self._vitals.seen(clock.monotonic())
                 if self._greeted:
                     await self._take(message)
@@ -193,9 +205,29 @@ class Life:
         await clock.sleep(self._kit.timing.eof_s)
         self._link.kill(signal.SIGKILL)
 
+    async def _admit(self, size_bytes: int) -> None:
+        """Before the next message is read: it may not say more than we can bear, nor more than it hears.
+        Raises ProtocolError."""
+        clock = self._kit.clock
+        now_s = clock.monotonic()
+        if wait_s := max(self._frames.owe(now_s), self._bytes.owe(now_s, size_bytes)):
+            await clock.sleep(wait_s)
+        if self._link.unread_bytes > UNREAD_BYTES:
+            await self._be_heard()
+
+    async def _be_heard(self) -> None:
+        self._unheard = True
+        longest_s = self._kit.timing.silence_s
+        await first_of(self._link.drain(), self._kit.clock.sleep(longest_s))
+        if self._link.unread_bytes > UNREAD_BYTES:
+            raise ProtocolError(f"the worker has not read what it was told for {longest_s:g} s")
+        self._unheard = False
+
     async def _printed(self) -> None:
         try:
             async for line in self._link.printed():
+                if wait_s := self._lines.owe(self._kit.clock.monotonic()):
+                    await self._kit.clock.sleep(wait_s)
                 self._testimony.record(Log(tag="ERR", text=line))
         finally:
             self._quiet.set()
@@ -213,6 +245,9 @@ class Life:
             case Send():
                 self._active()
                 self._sends.start(self._repo, message)
+                await self._sends.room()
+            case UploadPiece():
+                self._sends.piece(message)
                 await self._sends.room()
             case Fetch() | FetchThread():
                 self._fetches.start(self._repo, message)
@@ -245,7 +280,7 @@ class Life:
             case Log():
                 self._testimony.record(message)
             case Audit():
-                self._testimony.audit(message)
+                self._testimony.audit(self._repo, message)
 
     def _greet(self, message: ToParent) -> None:
         if not isinstance(message, Hello) or message.pid != self._link.pid:
@@ -308,7 +343,7 @@ class Life:
 
     async def _watch(self) -> None:
         clock, timing = self._kit.clock, self._kit.timing
-        while not (fault := self._vitals.fault(clock.monotonic(), held_up=self._sends.full)):
+        while not (fault := self._vitals.fault(clock.monotonic(), held_up=self._sends.full or self._unheard)):
             self._maybe_sleep()
             before_s = clock.monotonic()
             await self._nap(timing.heartbeat_s)

@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FRAMES_PER_S = 5000.0
+BYTES_PER_S = 8.0 * 2**20
+BYTES_BURST = 16.0 * 2**20
+PRINTED_PER_S = 1000.0
+UNREAD_BYTES = 2**20
 LOG_LINES_PER_S = 200.0
 LOG_BURST = 2000.0
+LOG_BYTES_PER_DAY = 8.0 * 2**20
+DAY_S = 86400.0
 LOG_TEXT_CHARS = 8000
 AUDITS_PER_S = 20.0
 AUDIT_BURST = 500.0
 AUDIT_FIELD_CHARS = 200
 OPERATION_BYTES = 256 * 2**10
 SENDS_IN_FLIGHT = 256
-SEND_BYTES_IN_FLIGHT = 64 * 2**20
+SEND_BYTES_IN_FLIGHT = 16 * 2**20
+BLOCK_COST = 20
+"""What a byte of JSON may cost once it is read: ``[{},{},…]``."""
 DELIVERIES_IN_FLIGHT = 64
 
 
@@ -31,18 +39,19 @@ class TokenBucket:
         """A bucket that nothing was taken from."""
         return cls(rate, burst, burst, now_s)
 
-    def take(self, now_s: float) -> bool:
-        """Whether there was a token to take."""
+    def take(self, now_s: float, count: float = 1) -> bool:
+        """Whether there were so many tokens to take."""
         self._refill(now_s)
-        if self.tokens < 1:
+        if self.tokens < count:
             return False
-        self.tokens -= 1
+        self.tokens -= count
         return True
 
-    def wait_s(self, now_s: float) -> float:
-        """How long until there is a token."""
+    def owe(self, now_s: float, count: float = 1) -> float:
+        """Take tokens that may not be there yet; returns how long to wait until they are."""
         self._refill(now_s)
-        return max(0.0, (1 - self.tokens) / self.rate)
+        self.tokens -= count
+        return max(0.0, -self.tokens / self.rate)
 
     def _refill(self, now_s: float) -> None:
         self.tokens = min(self.burst, self.tokens + max(0.0, now_s - self.at_s) * self.rate)
@@ -50,23 +59,26 @@ class TokenBucket:
 
 
 class LogGate:
-    """Lets a worker's records through at a bounded rate and says how many it held back."""
+    """Lets a worker's records through at a bounded rate, and so many bytes a day: its share of the log, where what
+    others wrote must stay. Says how many it held back."""
 
     def __init__(self, now_s: float) -> None:
-        self._bucket = TokenBucket.full(LOG_LINES_PER_S, LOG_BURST, now_s)
+        self._lines = TokenBucket.full(LOG_LINES_PER_S, LOG_BURST, now_s)
+        self._bytes = TokenBucket.full(LOG_BYTES_PER_DAY / DAY_S, LOG_BYTES_PER_DAY, now_s)
         self._dropped = 0
 
     def admit(self, text: str, now_s: float) -> list[str]:
         """The lines to write now: none, the text, or a note of what was dropped and the text."""
-        if not self._bucket.take(now_s):
+        text = shorten(text)
+        if not self._lines.take(now_s) or not self._bytes.take(now_s, len(text.encode(errors="replace"))):
             self._dropped += 1
             return []
-        return [*self.flush(), shorten(text)]
+        return [*self.flush(), text]
 
     def flush(self) -> list[str]:
         """The note of what was dropped, if anything was."""
         dropped, self._dropped = self._dropped, 0
-        return [f"{dropped} log lines dropped: the worker wrote too fast"] if dropped else []
+        return [f"{dropped} log lines dropped: the worker wrote too fast or too much"] if dropped else []
 
 
 def shorten(text: str, limit_chars: int = LOG_TEXT_CHARS) -> str:

@@ -38,8 +38,14 @@ class WorkerLink(Protocol):
     def pid(self) -> int:
         """The process ID, also after its death."""
 
-    def messages(self) -> AsyncIterator[ToParent]:
-        """Until end of file. Raises ProtocolError, after closing the pipe, for a bad frame."""
+    @property
+    def unread_bytes(self) -> int:
+        """How much of what it was sent the worker has not taken yet."""
+
+    def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[ToParent]:
+        """Until end of file. ``admit`` is awaited with the size of each message before it is read.
+
+        Raises ProtocolError, after closing the pipe, for a bad frame."""
 
     def printed(self) -> AsyncIterator[str]:
         """Each line the worker prints on stdout or stderr; it talks by messages, so this is a mishap."""

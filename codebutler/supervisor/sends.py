@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from io import BytesIO
 
 from msgspec import json, structs
 
@@ -17,18 +18,18 @@ from codebutler.errors import (
     ChatUnreachableError,
     ProtocolError,
 )
-from codebutler.model import Operation, Upload
+from codebutler.model import Operation, Post, Update, Upload
 from codebutler.process.killpoints import reached
-from codebutler.protocol.messages import Send, SendFailed, Sent
-from codebutler.supervisor.limits import OPERATION_BYTES, SEND_BYTES_IN_FLIGHT, SENDS_IN_FLIGHT
+from codebutler.protocol.messages import MAX_UPLOAD_BYTES, Send, SendFailed, Sent, UploadPiece
+from codebutler.supervisor.limits import BLOCK_COST, OPERATION_BYTES, SEND_BYTES_IN_FLIGHT, SENDS_IN_FLIGHT
 from codebutler.supervisor.port import Services
+from codebutler.supervisor.testimony import Testimony
 
 RETRY_S = 5.0
 # Rounds of the loop until a request is on its way: our task, the sender's, the HTTP client's, and its writing.
 HEAD_START = 4
 # With more under way than these, Slack's limits are what holds them up.
 FEW = 8
-OP_ID_CHARS = 100
 
 Answer = Sent | SendFailed
 
@@ -39,22 +40,33 @@ class Sends:
     An answer that finds none is not lost: the next process sends the operation again, as unsure.
     """
 
-    def __init__(self, services: Services, clock: Clock) -> None:
+    def __init__(self, services: Services, testimony: Testimony, clock: Clock) -> None:
         self.answer: Callable[[Answer], None] | None = None
         self._services = services
+        self._testimony = testimony
         self._clock = clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._bytes = 0
+        self._coming: tuple[str, BytesIO] = ("", BytesIO())
         self._room = asyncio.Event()
         self._room.set()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def piece(self, message: UploadPiece) -> None:
+        """Keep the next piece of a file: of one at a time. Raises ProtocolError."""
+        op_id, content = self._coming
+        if op_id != message.op_id:
+            content = BytesIO()
+            self._coming = (message.op_id, content)
+        if content.tell() + len(message.data) > MAX_UPLOAD_BYTES:
+            raise ProtocolError(f"the worker sends a file above {MAX_UPLOAD_BYTES} bytes")
+        content.write(message.data)
+
     def start(self, repo: RepoSettings, message: Send) -> None:
-        """Begin ``message`` unless the same operation is under way already. Raises ProtocolError."""
-        if len(message.op_id) > OP_ID_CHARS:
-            raise ProtocolError(f"an operation's id of {len(message.op_id)} characters")
+        """Begin ``message``, with the pieces that came before it, unless it is under way already."""
+        message = self._whole(message)
         if message.op_id in self._tasks:
             return
         size_bytes = weight_bytes(message.operation)
@@ -62,6 +74,8 @@ class Sends:
             # Far beyond what Slack takes, and it would keep us busy before Slack could say so.
             self._tell(SendFailed(op_id=message.op_id, code="msg_too_long"))
             return
+        if isinstance(message.operation, Post | Update) and message.operation.blocks:
+            size_bytes *= BLOCK_COST
         self._bytes += size_bytes
         name = f"send:{repo.name}:{message.op_id}"
         task = asyncio.create_task(self._run(repo, message), name=name)
@@ -89,6 +103,15 @@ class Sends:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _whole(self, message: Send) -> Send:
+        op_id, content = self._coming
+        self._coming = ("", BytesIO())
+        if op_id != message.op_id or not isinstance(message.operation, Upload):
+            return message
+        return structs.replace(
+            message, operation=structs.replace(message.operation, content=content.getvalue())
+        )
+
     def _ended(self, op_id: str, size_bytes: int) -> None:
         self._tasks.pop(op_id, None)
         self._bytes -= size_bytes
@@ -98,7 +121,7 @@ class Sends:
         try:
             answer = await self._attempt(repo, message)
         except Exception as error:  # noqa: BLE001 - one operation's fault is that operation's answer
-            self._services.log(repo.name, "ERR", f"operation failed: {type(error).__name__}: {error}")
+            self._testimony.remark("ERR", f"operation failed: {type(error).__name__}: {error}")
             answer = SendFailed(op_id=message.op_id, code="internal_error")
         reached("answer.before")
         self._tell(answer)

@@ -23,10 +23,10 @@ LAST_ERROR_S = 60.0
 
 
 class Testimony:
-    """One process's; ``worker`` is whose."""
+    """One worker's, through all its lives: a new process has no new share. ``name`` is its repository's."""
 
-    def __init__(self, worker: RepoSettings, services: Services, clock: Clock) -> None:
-        self._worker = worker
+    def __init__(self, name: str, services: Services, clock: Clock) -> None:
+        self._name = name
         self._services = services
         self._clock = clock
         now_s = clock.monotonic()
@@ -35,22 +35,26 @@ class Testimony:
         self._last_error = ("", now_s)
 
     def note(self, tag: LogTag, text: str) -> None:
-        """A line of ours about it."""
-        self._services.log(self._worker.name, tag, text)
+        """A line of ours about its life."""
+        self._services.log(self._name, tag, text)
 
     def record(self, message: Log) -> None:
-        """A line of its own, if it does not write too fast."""
+        """A line of its own, if it does not write too fast or too much."""
         if message.tag == "ERR":
             self.blame(message.text)
-        for text in self._gate.admit(message.text, self._clock.monotonic()):
-            self.note(message.tag, text)
+        self.remark(message.tag, message.text)
 
-    def audit(self, record: Audit) -> None:
+    def remark(self, tag: LogTag, text: str) -> None:
+        """A line of its own, or one of ours about what it asked for: it could ask for very many."""
+        for line in self._gate.admit(text, self._clock.monotonic()):
+            self.note(tag, line)
+
+    def audit(self, worker: RepoSettings, record: Audit) -> None:
         """Raises ProtocolError for a flood, and CodeButlerError if it cannot be written."""
         if not self._audits.take(self._clock.monotonic()):
             raise ProtocolError("the worker floods the audit log")
         try:
-            self._services.audit(self._worker, _shortened(record))
+            self._services.audit(worker, _shortened(record))
         except OSError as error:
             # Nothing may be executed without a trace: a full disk must not become a way around the audit.
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
@@ -64,6 +68,7 @@ class Testimony:
         for line in self._gate.flush():
             self.note("WRN", line)
         text, at_s = self._last_error
+        self._last_error = ("", at_s)
         return text if self._clock.monotonic() - at_s < LAST_ERROR_S else ""
 
 

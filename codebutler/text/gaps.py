@@ -5,6 +5,7 @@ between the bytes, or with what nobody sees. Pure.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
@@ -26,10 +27,23 @@ _UNSEEN_BYTES = re.compile(
 )
 
 
+_NARROW_GAPS = _SIGNS + bytes(code for code in _UNSEEN if code < 256)
+PIECE_CHARS = 65_536
+"""Of a long text so much is looked at in one go: each step of ``re`` keeps every other thread waiting."""
+
+
 def _closed(text: str) -> bytes:
     """``text`` without gaps, as UTF-8."""
-    data = text.encode("utf-8", "surrogatepass").translate(None, _SIGNS)
-    return data if text.isascii() else _UNSEEN_BYTES.sub(b"", data)
+    return b"".join(_piece_closed(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS))
+
+
+def _piece_closed(text: str) -> bytes:
+    try:
+        # What any file's bytes are read as: hundreds of times faster than the pattern.
+        return text.encode("latin-1").translate(None, _NARROW_GAPS).decode("latin-1").encode()
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass").translate(None, _SIGNS)
+        return _UNSEEN_BYTES.sub(b"", data)
 
 
 class Gaps:
@@ -45,9 +59,12 @@ class Gaps:
         """``text`` with ``mark`` in the place of each value that it shows with gaps, or without."""
         if not self._values or not self._shows(_closed(text)):
             return text
-        kept = [place for place, sign in enumerate(text) if ord(sign) not in _GAPS]
+        # An array: of a large file a list would take hundreds of megabytes.
+        kept = array("I", (place for place, sign in enumerate(text) if ord(sign) not in _GAPS))
+        parts = (kept[at : at + PIECE_CHARS] for at in range(0, len(kept), PIECE_CHARS))
+        closed = "".join(["".join([text[place] for place in part]) for part in parts])
         pieces, done = [], 0
-        for start, end in self._found("".join(text[place] for place in kept)):
+        for start, end in self._found(closed):
             pieces += [text[done : kept[start]], mark]
             done = kept[end - 1] + 1
         return "".join([*pieces, text[done:]])

@@ -185,9 +185,11 @@ def redacted_bytes(content: bytes, redact: Callable[[str], str]) -> bytes:
 
 def _through(content: bytes, redact: Callable[[str], str]) -> bytes:
     try:
-        return redact(content.decode("utf-8")).encode("utf-8")
+        text, encoding = content.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
-        return redact(content.decode("latin-1")).encode("latin-1")
+        text, encoding = content.decode("latin-1"), "latin-1"
+    shown = redact(text)
+    return content if shown == text else shown.encode(encoding)
 
 
 def _line_end(data: bytes, place: int) -> int:

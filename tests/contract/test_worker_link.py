@@ -9,7 +9,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from codebutler.model import MessagePosted
-from codebutler.protocol.messages import Configure, Deliver, Hello, Log, Ready, Shutdown, Stored, ToParent
+from codebutler.protocol.messages import (
+    PROTOCOL_VERSION,
+    Configure,
+    Deliver,
+    Hello,
+    Log,
+    Ready,
+    Shutdown,
+    Stored,
+    ToParent,
+)
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.port import WorkerLink
 from tests.workers.inprocess import FakeWorker
@@ -37,7 +47,7 @@ class ScriptedFake(FakeWorker):
 
 async def fake() -> WorkerLink:
     worker = ScriptedFake(4711)
-    worker.say(Hello(version=1, pid=worker.pid))
+    worker.say(Hello(version=PROTOCOL_VERSION, pid=worker.pid))
     return worker
 
 
@@ -66,7 +76,7 @@ async def until(link: WorkerLink, kind: type[ToParent]) -> ToParent:
 
 async def started(link: WorkerLink) -> None:
     hello = await until(link, Hello)
-    assert hello == Hello(version=1, pid=link.pid)
+    assert hello == Hello(version=PROTOCOL_VERSION, pid=link.pid)
     link.send(Configure(settings=repo(beat_s="60")))
     await until(link, Ready)
 

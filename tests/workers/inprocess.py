@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from codebutler.clock import settle
 from codebutler.errors import ProtocolError
@@ -27,13 +27,18 @@ class FakeWorker:
         self.pid = pid
         self.heard: list[object] = []
         self.signals: list[int] = []
+        self.unread_bytes = 0
         self._stubborn = stubborn
         self._inbox: asyncio.Queue[ToParent | ProtocolError | None] = asyncio.Queue()
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._dead: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def messages(self) -> AsyncIterator[ToParent]:
+    async def messages(
+        self, admit: Callable[[int], Awaitable[None]] | None = None
+    ) -> AsyncIterator[ToParent]:
         while (message := await self._inbox.get()) is not None:
+            if admit is not None:
+                await admit(1)
             if isinstance(message, ProtocolError):
                 raise message
             yield message
@@ -48,7 +53,8 @@ class FakeWorker:
             self.die(0)
 
     async def drain(self) -> None:
-        return
+        if self.unread_bytes:
+            await asyncio.get_running_loop().create_future()
 
     async def wait_dead(self) -> int:
         return await asyncio.shield(self._dead)

@@ -6,6 +6,7 @@ Blocking and small on purpose: what the supervisor makes of it is under test, no
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -18,22 +19,28 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.model import MessagePosted, Post
+from codebutler.model import MessagePosted, Post, TurnNote, Upload
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import (
+    MAX_FRAME_BYTES,
+    MAX_UPLOAD_BYTES,
+    PIECE_BYTES,
     PROTOCOL_VERSION,
     Audit,
     Configure,
     Deliver,
+    Fetch,
     Goodbye,
     Heartbeat,
     Hello,
     Log,
+    Overview,
     Ready,
     Send,
     Sent,
     Shutdown,
     Stored,
+    UploadPiece,
 )
 
 HEADER = struct.Struct(">I")
@@ -149,6 +156,61 @@ def oversized(pipe: Pipe, seq: int, argument: str) -> None:
     pipe.raw(HEADER.pack(2**31))
 
 
+def shut_ears(pipe: Pipe, seq: int, argument: str) -> None:
+    """Ask for files, and never read an answer."""
+    pipe.say(Stored(seq=seq))
+    _for_ever(pipe, Fetch(request_id="r" * 90, file_id="F0" * 45))
+
+
+def swell(pipe: Pipe, seq: int, argument: str) -> None:
+    """Name a request as long as a frame may be."""
+    pipe.say(Stored(seq=seq))
+    _for_ever(pipe, Fetch(request_id="r" * (MAX_FRAME_BYTES - 100), file_id="F0"))
+
+
+def hollow(pipe: Pipe, seq: int, argument: str) -> None:
+    """Operations whose JSON is small beside what it becomes."""
+    pipe.say(Stored(seq=seq))
+    for number in itertools.count():
+        pipe.say(Send(op_id=f"op{number}", operation=Post(text="x", blocks=({},) * 80_000)))
+
+
+def ship(pipe: Pipe, seq: int, argument: str) -> None:
+    """One large file after the other."""
+    pipe.say(Stored(seq=seq))
+    piece = b"x" * PIECE_BYTES
+    for number in itertools.count():
+        for _ in range(MAX_UPLOAD_BYTES // PIECE_BYTES):
+            pipe.say(UploadPiece(op_id=f"op{number}", data=piece))
+        pipe.say(Send(op_id=f"op{number}", operation=Upload(filename="x", content=b"")))
+
+
+def scream(pipe: Pipe, seq: int, argument: str) -> None:
+    """Log lines as wide as a frame may be."""
+    pipe.say(Stored(seq=seq))
+    _for_ever(pipe, Log(tag="ERR", text="\u20ac" * (MAX_FRAME_BYTES // 3 - 100)))
+
+
+def boast(pipe: Pipe, seq: int, argument: str) -> None:
+    """Very many turns, told again and again."""
+    pipe.say(Stored(seq=seq))
+    note = TurnNote(state="running", thread_ts="1", text="x" * 10_000, agent="a", at="")
+    _for_ever(pipe, Overview(turns=(note,) * 100))
+
+
+def print_on(pipe: Pipe, seq: int, argument: str) -> None:
+    """Print without end."""
+    pipe.say(Stored(seq=seq))
+    while True:
+        os.write(1, b"x\n" * 8192)
+
+
+def _for_ever(pipe: Pipe, message: object) -> None:
+    frame = to_worker_codec().encode(message)
+    while True:
+        pipe.raw(frame)
+
+
 def post(pipe: Pipe, seq: int, argument: str) -> None:
     pipe.say(Stored(seq=seq))
     pipe.say(Send(op_id=f"op{seq}", operation=Post(text=argument)))
@@ -194,6 +256,13 @@ WORDS = {
     "flood": flood,
     "garbage": garbage,
     "oversized": oversized,
+    "shut_ears": shut_ears,
+    "swell": swell,
+    "hollow": hollow,
+    "ship": ship,
+    "scream": scream,
+    "boast": boast,
+    "print_on": print_on,
     "post": post,
     "audit": audit,
     "environment": environment,

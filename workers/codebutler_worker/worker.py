@@ -218,7 +218,7 @@ class Worker:
 
     def _tell_load(self) -> None:
         waiting, queued = self._scheduler.waiting, self._scheduler.queued
-        running = self._scheduler.running - waiting
+        running = max(0, self._scheduler.running - waiting)
         parked, outbox = self._scheduler.parked, self._unsaid
         asking = waiting + self._reminders.interrupted
         self._channel.send(

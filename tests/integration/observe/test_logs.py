@@ -141,6 +141,18 @@ def test_the_ring_gives_the_newest_of_one_repository() -> None:
         assert logs.ring.recent(0) == []
 
 
+def test_a_flood_drives_out_its_own_lines_only(tmp_path: Path) -> None:
+    with Logs(tmp_path / "x.log", "info", str, stream=None) as logs:
+        logs.record("calm", "INF", "what happened before")
+        for number in range(3000):
+            logs.record("loud", "INF", str(number))
+        logs.record("calm", "INF", "and after")
+        everything = logs.ring.recent()
+        assert [line.text for line in logs.ring.recent(repo="calm")] == ["what happened before", "and after"]
+        assert [line.text for line in everything[-2:]] == ["2999", "and after"]
+        assert len(everything) == 2000
+
+
 def test_a_disk_that_takes_no_line_is_one_line_until_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     handler = private_file(Path("/dev/full"), 10**6, 1)
     full, healed = handler.stream, io.StringIO()

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from codebutler.model import Operation, Post, React, Update
-from codebutler.protocol.messages import Send
+from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.protocol.messages import PIECE_BYTES, Send, UploadPiece
 from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store
@@ -41,7 +41,7 @@ def react(name: str, *, remove: bool = False) -> React:
 
 
 async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
-    sent: list[Send] = []
+    sent: list[Send | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("card", Post(text="it waits"))])
     await outbox.publish(
@@ -61,7 +61,7 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
 
 
 async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> None:
-    sent: list[Send] = []
+    sent: list[Send | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
     await outbox.publish([row("end", Post(text="it ended"), "edit"), row("tick", react("tick"), "end")])
@@ -75,9 +75,24 @@ async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> N
 
 
 async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() -> None:
-    sent: list[Send] = []
+    sent: list[Send | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
     await outbox.publish([row("end", Post(text="it ended"), "edit")])
     await outbox.failed("edit", "message_not_found")
     assert [each.op_id for each in sent] == ["edit", "end"]
+
+
+async def test_a_large_file_goes_ahead_of_its_operation_in_pieces() -> None:
+    sent: list[Send | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    content = bytes(PIECE_BYTES) + b"the end"
+    await outbox.publish([row("small", Upload(filename="a", content=b"a"))])
+    await outbox.publish([row("large", Upload(filename="b", content=content))])
+    pieces = [each for each in sent if isinstance(each, UploadPiece)]
+    assert b"".join(piece.data for piece in pieces) == content
+    assert [each.op_id for each in sent] == ["small", "large", "large", "large"]
+    assert [each.operation for each in sent if isinstance(each, Send)] == [
+        Upload(filename="a", content=b"a"),
+        Upload(filename="b", content=b""),
+    ]

@@ -58,7 +58,7 @@ async def test_an_end_of_file_within_a_frame_ends_quietly(
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (HEADER.pack(32 * 2**20 + 1), FrameTooLargeError),
+        (HEADER.pack(2 * 2**20 + 1), FrameTooLargeError),
         (HEADER.pack(2**32 - 1), FrameTooLargeError),
         (HEADER.pack(7) + b"garbage", ProtocolError),
         (HEADER.pack(0), ProtocolError),

@@ -58,6 +58,7 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     ToParent,
     ToWorker,
+    UploadPiece,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "protocol"
@@ -111,7 +112,7 @@ TO_WORKER: dict[str, object] = {
 }
 
 TO_PARENT: dict[str, object] = {
-    "hello": Hello(version=1, pid=4711),
+    "hello": Hello(version=2, pid=4711),
     "ready": Ready(),
     "stored": Stored(seq=7),
     "send": Send(
@@ -153,6 +154,7 @@ TO_PARENT: dict[str, object] = {
         until="2026-01-02T00:00:00+00:00",
         used=DayUse(runs=3, tokens=6912, usd=1.2, minutes=2.5),
     ),
+    "upload_piece": UploadPiece(op_id="op-4", data=b"\x00\xff"),
     "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
     "live": Live(thread_ts="1.0", kind="tool", text="Bash: ls"),
     "heartbeat": Heartbeat(running=1, queued=2, waiting=3, parked=1, outbox=4),
@@ -201,8 +203,18 @@ def test_every_member_of_both_unions_has_a_golden_file() -> None:
         b'{"type":"send","op_id":"a","operation":{"kind":"delete"}}',
         b'{"type":"send","op_id":"a","operation":{"kind":"upload","filename":"a","content":"%%"}}',
         b"[" * 100_000,
+        b'{"type":"fetch","request_id":"%s","file_id":"F1"}' % (b"r" * 101),
+        b'{"type":"fetch","request_id":"r","file_id":"%s"}' % (b"F" * 101),
+        b'{"type":"fetch_thread","request_id":"r","thread_ts":"1","before_ts":"%s"}' % (b"1" * 101),
+        b'{"type":"send","op_id":"%s","operation":{"kind":"react","target_ts":"1","name":"x"}}'
+        % (b"o" * 101),
+        b'{"type":"doing","thread_ts":"%s","text":""}' % (b"1" * 101),
+        b'{"type":"heartbeat","running":-1}',
+        b'{"type":"heartbeat","outbox":1000001}',
+        b'{"type":"budget","used":{"usd":-1}}',
+        b'{"type":"budget","used":{"tokens":%d}}' % 10**18,
     ],
-    ids=range(16),
+    ids=range(25),
 )
 def test_what_is_not_a_message_for_the_parent_is_a_typed_error(body: bytes) -> None:
     with pytest.raises(ProtocolError):

@@ -18,6 +18,7 @@ from codebutler.errors import (
 )
 from codebutler.model import Post
 from codebutler.protocol.messages import (
+    PROTOCOL_VERSION,
     Audit,
     Configure,
     Heartbeat,
@@ -56,7 +57,8 @@ async def test_nothing_starts_before_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [Ready(), Hello(version=99, pid=1000), Hello(version=1, pid=1), Log(tag="INF", text="hi")]
+    "first",
+    [Ready(), Hello(version=99, pid=1000), Hello(version=PROTOCOL_VERSION, pid=1), Log(tag="INF", text="hi")],
 )
 async def test_a_worker_that_does_not_greet_properly_is_killed(first: Hello | Ready | Log) -> None:
     async with stage(eager=False) as on:

@@ -9,6 +9,7 @@ import pytest
 
 from codebutler.clock import settle
 from codebutler.protocol.messages import (
+    PROTOCOL_VERSION,
     Configure,
     Goodbye,
     Heartbeat,
@@ -39,7 +40,7 @@ async def test_three_missed_heartbeats_are_a_stack_dump_and_then_a_kill() -> Non
 
 async def test_a_worker_that_is_never_ready_is_killed() -> None:
     async with stage(eager=False) as on:
-        on.worker.say(Hello(version=1, pid=on.worker.pid))
+        on.worker.say(Hello(version=PROTOCOL_VERSION, pid=on.worker.pid))
         await on.clock.advance(29.9)
         assert on.worker.signals == []
         await on.clock.advance(2.2)
@@ -83,7 +84,8 @@ async def test_five_deaths_are_a_quarantine_told_once_and_tried_each_ten_minutes
 async def test_the_reason_of_a_death_is_the_workers_last_word() -> None:
     async with stage(eager=False) as on:
         on.worker.say(
-            Hello(version=1, pid=on.worker.pid), Goodbye(reason="the store was written by a newer one")
+            Hello(version=PROTOCOL_VERSION, pid=on.worker.pid),
+            Goodbye(reason="the store was written by a newer one"),
         )
         await settle()
         on.worker.die(78)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from codebutler.errors import FrameTooLargeError
-from codebutler.model import Operation, Post, React, Update
+from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.process.killpoints import reached
-from codebutler.protocol.messages import Send
+from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, UploadPiece
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 
@@ -68,7 +68,7 @@ class Outbox:
     ``_ts`` remembers where recent operations ended up; "" stands for refused.
     """
 
-    def __init__(self, store: Store, send: Callable[[Send], None]) -> None:
+    def __init__(self, store: Store, send: Callable[[Send | UploadPiece], None]) -> None:
         self._store = store
         self._send = send
         self._decoder: msgspec.json.Decoder[Operation] = msgspec.json.Decoder(Operation)
@@ -192,10 +192,26 @@ class Outbox:
             return TARGET_FAILED
         lane.out.add(parcel.op_id)
         try:
-            self._send(Send(op_id=parcel.op_id, operation=self._addressed(parcel), unsure=parcel.unsure))
+            self._send_whole(
+                Send(op_id=parcel.op_id, operation=self._addressed(parcel), unsure=parcel.unsure)
+            )
         except FrameTooLargeError:
             return TOO_LARGE
         return ""
+
+    def _send_whole(self, message: Send) -> None:
+        """A large file goes ahead of its operation, in pieces. Raises FrameTooLargeError."""
+        operation = message.operation
+        if isinstance(operation, Upload) and len(operation.content) > PIECE_BYTES:
+            content = operation.content
+            if len(content) > MAX_UPLOAD_BYTES:
+                raise FrameTooLargeError(f"a file of {len(content)} bytes exceeds {MAX_UPLOAD_BYTES}")
+            for at in range(0, len(content), PIECE_BYTES):
+                self._send(UploadPiece(op_id=message.op_id, data=content[at : at + PIECE_BYTES]))
+            message = msgspec.structs.replace(
+                message, operation=msgspec.structs.replace(operation, content=b"")
+            )
+        self._send(message)
 
     def _release(self, op_id: str) -> None:
         """Let go what waited for the operation, before what came later."""
