@@ -44,11 +44,15 @@ class _Taken:
             self.all.set()
 
     def refused(self, _event: Event, _kind: str, _decision: Decision, *, tell: bool) -> None:  # noqa: ARG002
-        """See Refusals."""
+        """A message was refused."""
         raise BenchError("a message was refused")
 
     def commanded(self, _event: Event, _kind: str) -> None:
-        """See Refusals."""
+        """Nobody is told."""
+
+    def no_space(self, _event: Event) -> None:
+        """The disk is full."""
+        raise BenchError("the disk is full")
 
 
 async def measure(place: Path, _pace: Pace) -> list[Figure]:
