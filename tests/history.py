@@ -6,6 +6,7 @@ be read from outside: no ledger of the product is believed here.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,11 @@ def whole_text(message: Message) -> str:
     return "\n".join([str(message.get("text", "")), *blocks])
 
 
+def told_by(answer: Message) -> str:
+    """Its text without what a difference shows around a change, which earlier answers told."""
+    return re.sub(r"(?:\n|\\n) [^\n\\]*", "", whole_text(answer))
+
+
 def reactions_of(message: Message) -> set[str]:
     return {str(reaction["name"]) for reaction in message.get("reactions", [])}
 
@@ -83,10 +89,10 @@ def _outcome(record: Record, said: Said) -> list[Violation]:
     own = next((message for message in thread if message["ts"] == said.ts), None)
     names = reactions_of(own) if own is not None else set()
     if len(names) != 1 or not names <= FINAL:
-        told = any(said.token in whole_text(message) for message in answers(thread))
+        told = any(said.token in told_by(message) for message in answers(thread))
         state = "answered" if told else "not answered"
         return [Violation("lost", said, f"{state}, and its marks are {sorted(names) or 'none'}")]
-    count = sum(said.token in whole_text(message) for message in answers(thread))
+    count = sum(said.token in told_by(message) for message in answers(thread))
     if count > 1:
         return [Violation("doubled", said, f"answered {count} times")]
     if names == {"white_check_mark"} and count == 0 and not record.continued.get((said.channel, said.root)):
@@ -147,7 +153,7 @@ def _swaps(record: Record) -> list[tuple[Said, Said, str]]:
         if record.continued.get(key):
             continue
         mine = {said.token: said for said in record.said if (said.channel, said.root) == key}
-        texts = [whole_text(message) for message in answers(thread)]
+        texts = [told_by(message) for message in answers(thread)]
         # Within one answer the messages stand in the order in which the agent was given them.
         answered = [token for text in texts for token in sorted(mine, key=text.find) if token in text]
         worked = [token for token in record.done.get(key[0], ()) if token in mine]

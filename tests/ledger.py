@@ -16,7 +16,8 @@ MARKS = {"done": "white_check_mark", "failed": "x", "stopped": "octagonal_sign"}
 FOOTER = "_tokens:"
 QUESTIONS = ("The machine stopped", "Resumes automatically")
 # A button that is pressed again after a death: whoever did is told, and nobody else sees it.
-FOR_ALL = "kind = 'post' AND coalesce(json_extract(payload, '$.only_for'), '') = ''"
+# Those of an empty ts were not needed any more when they could be sent.
+FOR_ALL = "kind = 'post' AND coalesce(json_extract(payload, '$.only_for'), '') = '' AND ts != ''"
 Row = tuple[Any, ...]
 
 

@@ -16,7 +16,9 @@ from codebutler.text.amounts import Unit
 PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 2 * 2**20
 """What is larger travels in pieces. JSON may cost twenty times its size once it is read (``[{},{},…]``)."""
-MAX_UPLOAD_BYTES = 10 * 2**20
+MAX_DELIVERED_BYTES = 32 * 2**20
+"""What the parent, which is trusted, may send at once: a message with all its text."""
+MAX_UPLOAD_BYTES = 21 * 2**20
 PIECE_BYTES = 2**19
 MAX_FETCH_BYTES = 32 * 2**20
 """Larger files are refused: the worker holds one in memory until it is whole."""

@@ -32,7 +32,7 @@ from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_matrix import QUICK, buttons, eventually, rehearsal
 from tests.programs import require
 
-LATE = "while I was away"
+LATE = "while I was offline"
 
 
 def answered(built: House, channel: str, ts: str) -> int:

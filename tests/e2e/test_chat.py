@@ -49,7 +49,7 @@ async def test_t01_a_conversation_at_a_terminal(tmp_path: Path, git_repo: Path) 
             assert b"\x1b[36m" not in again.raw
             # What somebody else says in the thread is heard here.
             await built.say(channel, "!ping", thread_ts=root)
-            await again.until(f"{built.workspace.workspace.person.id}> !ping\npong from sample")
+            await again.until("you> !ping\npong from sample")
             await again.ready()
             again.type(UP + UP)
             await again.until("you> run: echo one")

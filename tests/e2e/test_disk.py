@@ -93,7 +93,8 @@ async def check_unacknowledged(built: House, channel: str, text: str, said: str)
     acknowledged, already = built.workspace.hub.counts.acked, built.log().count(said)
     ts = await built.say(channel, text)
     await eventually(lambda: built.log().count(said) > already)
-    assert built.workspace.hub.counts.acked == acknowledged
+    # What we say of it ourselves is an event, too.
+    assert built.workspace.hub.counts.acked - acknowledged <= len(built.answers(channel, ts))
     assert built.reactions(channel, ts) == set()
     return ts
 

@@ -163,7 +163,7 @@ async def test_p24_it_goes_on_by_itself_when_the_limit_is_over(tmp_path: Path, g
         clock.set(timedelta(hours=2, minutes=5))
         await built.answer(channel, ts, "Hello again.")
         assert await built.outcome(channel, ts) == "white_check_mark"
-        assert "It goes on now" in whole_text(built.message(channel, message["ts"]))
+        assert "▶ Resumed." in whole_text(built.message(channel, message["ts"]))
         clock.set(timedelta(hours=9))
         ping = await built.say(channel, "!ping")
         await built.answer(channel, ping, "pong")

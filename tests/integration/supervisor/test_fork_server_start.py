@@ -46,7 +46,7 @@ def test_a_hostile_current_directory_is_not_imported_and_the_script_runs_once(tm
     )
     assert not (tmp_path / "taken-over").exists()
     assert ran.stdout.count("the script runs") == 1, ran.stderr
-    assert "Hello(version=1" in ran.stdout, ran.stderr
+    assert "Hello(version=2" in ran.stdout, ran.stderr
     assert "code -9" in ran.stdout
 
 

@@ -144,7 +144,7 @@ async def test_names_of_people_places_and_files_are_words(stage: Stage) -> None:
             messages = page.locator("#messages")
             await expect(messages).to_contain_text("onerror", use_inner_text=True)
             await expect(page.locator("#messages .message").last).to_contain_text(f"hi @{EVIL}")
-            await messages.get_by_role("button", name="Look").first.click()
+            await messages.get_by_role("button", name="Preview").first.click()
             await expect(page.locator("dialog pre")).to_contain_text("onload")
             await expect(
                 page.locator("#messages img, #messages script, dialog img, dialog script")

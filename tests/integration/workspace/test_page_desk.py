@@ -212,7 +212,7 @@ async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None
         await expect(panel.locator(".figures")).to_contain_text("Connections1")
         await panel.get_by_label("Method").select_option("chat.postMessage")
         await panel.get_by_label("Fault", exact=True).select_option("error")
-        await panel.get_by_role("button", name="Order", exact=True).click()
+        await panel.get_by_role("button", name="Inject", exact=True).click()
         await expect(panel.locator(".pending li")).to_have_count(1)
         await expect(panel.get_by_label("Seconds")).to_be_hidden()
         await clean(page)

@@ -87,7 +87,7 @@ async def test_sending_into_a_dead_pipe_is_swallowed_until_the_reader_notices(
 
 
 async def test_what_is_too_large_to_send_is_refused_before_a_byte_leaves() -> None:
-    codec: Codec[ToParent] = Codec(ToParent, max_frame_bytes=100)
+    codec: Codec[ToParent] = Codec(ToParent, max_sent_bytes=100)
     with pytest.raises(FrameTooLargeError):
         codec.encode(Log(tag="INF", text="x" * 100))
 
