@@ -111,8 +111,8 @@ async def test_tokens_are_tried_when_they_are_entered_and_asked_for_again(
             f"received {len(workspace.bot_token)} characters, ends in …{workspace.bot_token[-4:]}"
         )
         await shown.until("Socket Mode works")
-        assert at.saved()["slack"]["appToken"] == workspace.app_token
         await shown.until("People (Enter when done):")
+        assert at.saved()["slack"]["appToken"] == workspace.app_token
         shown.type(CTRL_C)
         await shown.until("Saved in")
         await shown.until("slack.botToken, slack.appToken")
