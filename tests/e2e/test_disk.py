@@ -93,8 +93,8 @@ async def check_unacknowledged(built: House, channel: str, text: str, said: str)
     acknowledged, already = built.workspace.hub.counts.acked, built.log().count(said)
     ts = await built.say(channel, text)
     await eventually(lambda: built.log().count(said) > already)
-    # What we say of it ourselves is an event, too.
-    assert built.workspace.hub.counts.acked - acknowledged <= len(built.answers(channel, ts))
+    # What we say of it ourselves is an event, too, and is acknowledged.
+    assert built.workspace.hub.counts.acked - acknowledged <= 1
     assert built.reactions(channel, ts) == set()
     return ts
 
@@ -324,4 +324,4 @@ async def test_d11_what_runs_outlives_a_full_disk(tmp_path: Path, git_repo: Path
             assert status["repos"][0]["worker"]["restarts"] == 0
             assert "verified" in await built.run("audit", "verify")
             ends = [json.loads(line) for line in audited(disk).splitlines() if '"exit_code":0' in line]
-            assert [end["text"] for end in ends] == [text.removeprefix("run: ") for text in said]
+            assert sorted(end["text"] for end in ends) == [text.removeprefix("run: ") for text in said]
