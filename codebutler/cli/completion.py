@@ -108,5 +108,5 @@ def _own_shell() -> Shell:
     name = Path(environment().get("SHELL", "")).name
     for shell in get_args(Shell):
         if shell == name:
-            return shell  # type: ignore[no-any-return]
+            return shell  # type: ignore[no-any-return]  # the library has no types
     raise CodeButlerError(f"no completion for {name or 'an unknown shell'}: name one of {', '.join(SCRIPTS)}")

@@ -35,7 +35,7 @@ async def test_each_service_has_its_call_done(studio: Studio, name: str) -> None
         return spoken(name) if reply.text == name else events(reply, piece)
 
     async with CompletionsServer(spell=spell) as server:
-        studio.model = OpenAIModel(Endpoint(server.base_url, "m"), SystemClock())  # type: ignore[assignment]
+        studio.model = OpenAIModel(Endpoint(server.base_url, "m"), SystemClock())  # type: ignore[assignment]  # the real one in a scripted one's place
         server.play(Reply(name), Reply("It prints."))
         finished = end([event async for event in studio.agent().start(studio.request("what does it do?"))])
         assert (finished.ok, finished.text) == (True, "It prints.")
