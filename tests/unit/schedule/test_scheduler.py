@@ -159,6 +159,7 @@ async def test_three_failures_pause_it_and_the_channel_is_told() -> None:
     world = World()
     async with world.life() as scheduler:
         await calm()
+        await world.passes(0.5)  # never to the second on which a run is due
         for _ in range(3):
             await world.passes(1)
             for ts in list(world.wishes):

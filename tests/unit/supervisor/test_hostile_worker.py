@@ -9,6 +9,7 @@ import pytest
 from codebutler.clock import settle
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.protocol.messages import (
+    MAX_UPLOAD_BYTES,
     Audit,
     Fetch,
     Heartbeat,
@@ -90,8 +91,9 @@ async def test_pieces_of_one_file_never_get_into_another() -> None:
 
 async def test_a_file_without_end_ends_the_worker() -> None:
     async with stage() as on:
-        on.worker.say(*[UploadPiece(op_id="op1", data=b"x" * 2**20) for _ in range(11)])
-        await settle(50)
+        piece = UploadPiece(op_id="op1", data=b"x" * 2**20)
+        on.worker.say(*[piece] * (MAX_UPLOAD_BYTES // 2**20 + 1))
+        await settle(200)
         assert on.worker.signals == [signal.SIGKILL]
         assert "sends a file above" in on.services.log_text("shop")
 
