@@ -163,13 +163,17 @@ class NoRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="none")
 Request = Prompt | Command | NoRequest
 
 
+Value = Literal["answer", "notice", "outcome", "progress", "sign"]
+"""What a call to the chat is worth, the dearest first: answers, questions and approvals; failures and notices; how a
+turn ended; how it goes on; passing signs (waiting, working) and what is taken away."""
+
+
 class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     """Say something. ``text`` is mrkdwn and the notification; ``blocks`` (Block Kit) win where shown.
 
     ``only_for``: the one user who sees it, until their client forgets it; it cannot be edited or found again.
     ``mention``: a user to be called at its top, by the parent and only if allowed to talk to us.
     ``in_place``: it is what was streamed in its thread, now whole: it may stand where that stands.
-    ``can_wait``: it tells how things stand, and answers nobody: answers in other threads go first.
     ``outdated``: nobody needs it any more; if it was sent before, its ts is wanted, else it is left unsent.
     """
 
@@ -179,7 +183,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     only_for: str = ""
     mention: str = ""
     in_place: bool = False
-    can_wait: bool = False
+    value: Value = "answer"
     outdated: bool = False
 
 
@@ -193,6 +197,7 @@ class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
     text: str
     blocks: tuple[dict[str, Any], ...] = ()
     names: tuple[str, ...] = ()
+    value: Value = "progress"
 
 
 class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):
@@ -201,6 +206,7 @@ class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):
     target_ts: str
     name: str
     remove: bool = False
+    value: Value = "sign"
 
 
 class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
@@ -211,6 +217,7 @@ class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
     title: str = ""
     comment: str = ""
     thread_ts: str | None = None
+    value: Value = "answer"
 
 
 Operation = Post | Update | React | Upload

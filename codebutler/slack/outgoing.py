@@ -79,7 +79,7 @@ def in_order(waiting: Sequence[Operation]) -> list[int]:
 
 
 def _can_wait(operation: Operation) -> bool:
-    return isinstance(operation, Post) and operation.can_wait
+    return isinstance(operation, Post) and operation.value == "progress"
 
 
 def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:

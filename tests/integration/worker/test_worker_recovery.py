@@ -175,11 +175,11 @@ async def test_the_progress_of_a_turn_that_is_over_is_sent_no_more(tmp_path: Pat
     async with worker(settings(tmp_path, verbosity="normal"), mute=True) as parent:
         await parent.post_with("Hi.")
         again = {send.op_id: send.operation for send in parent.said(Send) if send.unsure}
-        progress = [each for each in again.values() if isinstance(each, Post) and each.can_wait]
+        progress = [each for each in again.values() if isinstance(each, Post) and each.value == "progress"]
         assert progress
         assert progress[0].outdated
         assert not any(
-            each.outdated for each in again.values() if isinstance(each, Post) and not each.can_wait
+            each.outdated for each in again.values() if isinstance(each, Post) and each.value != "progress"
         )
 
 

@@ -108,7 +108,7 @@ async def test_an_answer_goes_before_what_can_wait_but_not_before_that_of_its_ow
     async with bench() as b:
         one, two, three, four, _ = [await b.submit(f"said{n}", post(f"said {n}")) for n in range(5)]
         for number, thread in enumerate((one, two, three), start=1):
-            b.submit(f"place{number}", Post(text=f"place {number}", thread_ts=thread, can_wait=True))
+            b.submit(f"place{number}", Post(text=f"place {number}", thread_ts=thread, value="progress"))
         b.submit("pong", post("pong", four))
         b.submit("answer", post("answer", two))
         await b.passes(60)

@@ -74,7 +74,7 @@ async def test_what_can_wait_goes_in_its_order_first_pages_first() -> None:
 async def test_what_is_outdated_is_left_unsent_unless_it_stands_there_already() -> None:
     async with bench() as b:
         root = b.chat.say(C, "U1", "question")
-        progress = replace(post("working", root), can_wait=True)
+        progress = replace(post("working", root), value="progress")
         there = await b.chat.post(C, progress, "sent")
         b.sender = b.another()
         sent = b.submit("sent", replace(progress, outdated=True), unsure=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.model import Operation, Post, React, Update, Upload, Value
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
@@ -55,10 +55,10 @@ class Draft:
         after: str | None = None,
         mention: str = "",
         op_id: str | None = None,
-        can_wait: bool = False,
+        value: Value = "answer",
     ) -> str:
         """Say something in the place's thread, once the operation ``after`` is done, and call ``mention`` (a user);
-        returns the operation's id, which is ``op_id`` if that is given. ``can_wait``: see Post."""
+        returns the operation's id, which is ``op_id`` if that is given. ``value``: see `Value`."""
         content = Message(message) if isinstance(message, str) else message
         post = Post(
             text=content.text,
@@ -66,7 +66,7 @@ class Draft:
             thread_ts=place.thread_ts,
             only_for=place.only_for,
             mention=mention,
-            can_wait=can_wait,
+            value=value,
         )
         return self.add(place, post, after, op_id)
 

@@ -138,7 +138,7 @@ class Outbox:
         """``over``: turns whose progress nobody follows any more."""
         for row in rows:
             operation = self._decoder.decode(row.payload)
-            if isinstance(operation, Post) and operation.can_wait and row.turn_id in over:
+            if isinstance(operation, Post) and operation.value == "progress" and row.turn_id in over:
                 operation = msgspec.structs.replace(operation, outdated=True)
             self._unsettled[row.op_id] = asyncio.Event()
             self._count += 1

@@ -89,7 +89,7 @@ def tell_places(draft: Draft, line: Sequence[TurnRow], told: Mapping[str, int]) 
     for turn in line:
         message = progress.in_line(places[turn.id], turn.id)
         if turn.progress_op_id is None:
-            posted = draft.post(place_of(turn), message, can_wait=True)
+            posted = draft.post(place_of(turn), message, value="progress")
             draft.uow.turns.update(turn.id, progress_op_id=posted)
         elif told.get(turn.id) != places[turn.id]:
             draft.edit(place_of(turn), turn.progress_op_id, message)

@@ -77,7 +77,7 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
     if posted is not None:
         draft.edit(place, posted, showing)
     elif not quiet or program:
-        posted = draft.post(place, showing, can_wait=program is None)
+        posted = draft.post(place, showing, value="progress" if program is None else "answer")
     session_id = session.session_id if session else None
     draft.uow.turns.update(
         turn.id,
