@@ -157,12 +157,11 @@ class Listening(Hearer, Protocol):
 
 
 class Listeners:
-    """All who listen now. ``called`` says what a user is called."""
+    """All who listen now. ``called`` says what a user is called; what they hear goes through ``redact``."""
 
-    def __init__(self, called: Callable[[str], str] = str) -> None:
+    def __init__(self, called: Callable[[str], str] = str, redact: Callable[[str], str] = str) -> None:
         self._called = called
-        self.redact: Callable[[str], str] = str
-        """What listeners hear goes through it."""
+        self._redact = redact
         self._hearers: list[Hearer] = []
         self._listening: list[Listening] = []
 
@@ -173,7 +172,7 @@ class Listeners:
     @contextmanager
     def added(self, listener: Listening) -> Iterator[None]:
         """``listener`` hears its channel while the context lives."""
-        listener.ear.redact, listener.ear.called = self.redact, self._called
+        listener.ear.redact, listener.ear.called = self._redact, self._called
         self._listening.append(listener)
         try:
             yield

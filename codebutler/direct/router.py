@@ -21,7 +21,7 @@ from codebutler.clock import Clock
 from codebutler.direct import wording
 from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, items_of, root_of
-from codebutler.errors import ChatError
+from codebutler.errors import ChatError, RegistryError
 from codebutler.intake.authorise import ask_of, authorise, kind_of
 from codebutler.intake.entry import Entry, EventRouter, is_direct
 from codebutler.intake.intake import Refusals, Repo
@@ -68,7 +68,7 @@ class Known:
 
     book: Book
     repos: Callable[[], Mapping[str, Repo]]
-    cards: Callable[[str], Sequence[RepoCard]]
+    cards: Callable[[str], Sequence[RepoCard] | None]
     down: Callable[[str], str]
     refusals: Refusals
 
@@ -134,9 +134,15 @@ class DirectRouter:
                 return
             if isinstance(entry.request, NoRequest) and isinstance(request, Command):
                 self._known.refusals.commanded(entry.event, kind_of(event, request))
-        if isinstance(event, MessagePosted) and self._known.down(repo.name):
+        if isinstance(event, MessagePosted) and self._is_down(repo):
             self._tasks.start(self._say_down(entry, repo), name=f"bad news for {event.user}")
         self._router.route(replace(entry, channel=home, event=event, request=request))
+
+    def _is_down(self, repo: Repo) -> bool:
+        try:
+            return self._known.down(repo.name) != ""
+        except RegistryError:
+            return False  # it is being removed just now
 
     def _keep(self, thread: Thread, entry: Entry) -> None:
         """Of a thread that is about no repository: until somebody says about which."""
@@ -184,9 +190,9 @@ class DirectRouter:
         if name == "help":
             text = wording.help_text(allowed(self._known.repos(), event.user))
         elif name == "status":
-            text = wording.status_text(self._known.cards(event.user))
+            text = wording.status_text(self._known.cards(event.user) or ())
         elif name == "list":
-            text = wording.list_text(self._known.cards(event.user), self._clock.now())
+            text = wording.list_text(self._known.cards(event.user) or (), self._clock.now())
         elif name in WORDS or isinstance(event, SlashCommand):
             text = wording.no_slash()
         else:

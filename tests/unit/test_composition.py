@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOTS = ("workers/codebutler_worker/bootstrap.py",)
+ROOTS = (
+    "codebutler/bootstrap.py",
+    "workers/codebutler_worker/bootstrap.py",
+)
 
 
 def late(source: str) -> list[str]:

@@ -18,7 +18,7 @@ from codebutler.direct.door import DirectDoor
 from codebutler.direct.router import DirectRouter, Known
 from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.intake import Intake, Repo, Threads
 from codebutler.intake.journal import Journal
 from codebutler.model import (
     ButtonClicked,
@@ -75,9 +75,13 @@ class House:
         known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
         router = DirectRouter(self, known, self.sender, self.journal, self.tasks, self.clock)
         self.intake = Intake(
-            repos=lambda: self.repos, journal=self.journal, router=router, refusals=self, clock=self.clock
+            repos=lambda: self.repos,
+            journal=self.journal,
+            router=router,
+            refusals=self,
+            clock=self.clock,
+            threads=Threads(direct=DirectDoor(book, lambda: self.repos)),
         )
-        self.intake.direct = DirectDoor(book, lambda: self.repos, self.intake)
         await self.intake.resume()
         await self.quiet()
 

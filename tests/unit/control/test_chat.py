@@ -128,7 +128,7 @@ class Terminal:
     """The other side: ``wish``, and ``hear`` what comes of it."""
 
     def __init__(self, around: Around, request: ChatRequest, patience_s: float = 3600) -> None:
-        self.listeners = Listeners()
+        self.listeners = Listeners(redact=lambda text: text.replace("hunter2", "[redacted]"))
         self._wishes: asyncio.Queue[Wish | None] = asyncio.Queue()
         mouth = Mouth(around, around, around)
         chat = Chat(SERVED, request, mouth, self.listeners, patience_s=patience_s)
@@ -258,7 +258,6 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
         },
     )
     terminal = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
-    terminal.listeners.redact = lambda text: text.replace("hunter2", "[redacted]")
     async with aclosing(terminal.replies):
         assert await terminal.hear(5) == [
             Past(who="operator", text="a < b"),
