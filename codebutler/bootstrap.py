@@ -25,13 +25,15 @@ from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
-from codebutler.control.listeners import OverheardRouter
 from codebutler.control.operator import Asked, Operator
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.door import DirectDoor
-from codebutler.direct.router import DirectRouter, Known
+from codebutler.direct.step import DirectMessages, Known
+from codebutler.dispatch.audit import AuditFirst
+from codebutler.dispatch.dispatcher import Dispatcher
+from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Intake, Threads
 from codebutler.observe.audit import flush_always
 from codebutler.parent.configuration import Configuration
@@ -48,15 +50,12 @@ from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import beside
 from codebutler.process.threads import hand_over_soon
 from codebutler.repos import with_env_file
-from codebutler.routing.audited import AuditedRouter
-from codebutler.routing.holding import HoldingRouter
-from codebutler.routing.router import LocalRouter
 from codebutler.schedule.calls import HookDesk
 from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
-from codebutler.schedule.router import Around, ScheduleRouter
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
+from codebutler.schedule.step import Around, ScheduleWords
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
@@ -99,11 +98,11 @@ class In:
     """The way in: from Slack, hooks and the clock to the workers."""
 
     intake: Intake
-    held: HoldingRouter
+    held: HeldBack
     scheduler: Scheduler
     jobs: ScheduleDesk
     hooks: HookDesk
-    audited: AuditedRouter
+    audit: AuditFirst
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> None:
@@ -162,7 +161,7 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
         parts.logs.record("", "WRN", f"ended {ended} processes that an earlier supervisor had left")
     on_files = partial(_use, way_in.hooks, front, watchers)
     for name, work in (
-        ("audit", way_in.audited.run()),
+        ("audit", way_in.audit.run()),
         ("audit-flush", flush_always(parts.audit, parts.clock)),
         ("people", parts.people.run()),
         ("app-home", apphome.run()),
@@ -206,27 +205,35 @@ def _way_in(parts: Parts, out: Out) -> In:
     scheduler = Scheduler(journal, voice, files.look, clock, parts.tasks)
     parts.listeners.add(scheduler)
     jobs = ScheduleDesk(scheduler, clock, zone_of(""))
-    overheard = OverheardRouter(LocalRouter(out.supervisor), parts.listeners)
-    audited = AuditedRouter(overheard, parts.audit, clock, out.services.nothing_starts)
-    own_words = ScheduleRouter(audited, jobs, voice, journal, parts.tasks, Around(repos.name_of, clock.now()))
+    held = HeldBack()
+    audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
+    words = ScheduleWords(jobs, voice, journal, parts.tasks, Around(repos.name_of, clock.now()))
     known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
-    held = HoldingRouter(DirectRouter(own_words, known, out.sender, journal, parts.tasks, clock))
+    direct = DirectMessages(known, out.sender, journal, parts.tasks, clock)
+    dispatcher = Dispatcher(
+        held_back=held.take,
+        direct_message=direct.take,
+        schedule_word=words.take,
+        audit=audit.take,
+        overheard=parts.listeners.overhear,
+        router=out.supervisor,
+    )
     intake = Intake(
         repos=repos.by_channel,
         journal=journal,
-        router=held,
+        dispatch=dispatcher.dispatch,
         refusals=out.services,
         clock=clock,
         threads=Threads(parts.turns.awaits, DirectDoor(parts.book, repos.by_channel)),
     )
     hooks = HookDesk(journal, voice, intake)
-    return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audited=audited)
+    return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
 def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
     """Our presence in the workspace, with what sees to it that no event is missed."""
     clock, rng = parts.clock, random.Random()  # noqa: S311 - back-off
-    shelf = Shelf(intake=way_in.intake, journal=parts.journal, router=way_in.held)
+    shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
     catch_up = CatchUp(out.sender.background, shelf, parts.api.clock, rng, parts.repos.listened)
     echo = Echo(out.sender, parts.journal, catch_up.channels, clock)
     homecoming = Homecoming(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from codebutler.actions import REPO_ACTION
 from codebutler.config.schema import Config
 from codebutler.direct.book import Book
-from codebutler.direct.places import allowed, items_of, root_of
+from codebutler.direct.places import allowed, home_of, items_of
 from codebutler.direct.wording import BARE, called, named, worded
 from codebutler.intake.intake import Intake, Outcome, Repo
 from codebutler.model import (
@@ -37,11 +37,11 @@ class DirectDoor:
 
     def repo_of(self, event: Event) -> Repo | None:
         """The repository that the event's thread is about, None if that is not known or not served."""
-        return self._repos().get(self._book.home(event.channel, root_of(event), *items_of(event)))
+        return self._repos().get(home_of(self._book, event))
 
     async def accept(self, intake: Intake, event: Event, *, missed: bool) -> Outcome:
         """As the intake's."""
-        home = self._book.home(event.channel, root_of(event), *items_of(event))
+        home = home_of(self._book, event)
         repo = self._repos().get(home)
         if repo is not None and not isinstance(event, SlashCommand):
             return await self._take(intake, home, repo, event, missed=missed)

@@ -15,7 +15,7 @@ from codebutler.config.schema import Config
 from codebutler.errors import StoreFullError
 from codebutler.intake.authorise import Decision, ask_of, authorise, kind_of
 from codebutler.intake.catchup import dated
-from codebutler.intake.entry import Entry, EventRouter, is_direct
+from codebutler.intake.entry import Entry, is_direct
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.process.killpoints import reached
@@ -79,21 +79,21 @@ class Threads:
 
 class Intake:
     """One per parent. ``repos`` maps channel ID to repository and may change while we run. What was written
-    before this was made was written while we were away."""
+    before this was made was written while we were away. ``dispatch`` hands accepted events on."""
 
     def __init__(
         self,
         *,
         repos: Callable[[], Mapping[str, Repo]],
         journal: Journal,
-        router: EventRouter,
+        dispatch: Callable[[Entry], None],
         refusals: Refusals,
         clock: Clock,
         threads: Threads = Threads(),
     ) -> None:
         self._repos = repos
         self._journal = journal
-        self._router = router
+        self._dispatch = dispatch
         self._refusals = refusals
         self._clock = clock
         self._threads = threads
@@ -141,7 +141,7 @@ class Intake:
         if isinstance(request, Command) or isinstance(event, ButtonClicked):
             self._refusals.commanded(event, kind_of(event, request))
         reached("route.before")
-        self._router.route(entry)
+        self._dispatch(entry)
         reached("route.after")
         return "accepted"
 
@@ -179,7 +179,7 @@ class Intake:
         """Route what an earlier life committed and no worker has taken over; returns how many."""
         pending: list[Entry] = await self._journal.pending()
         for entry in pending:
-            self._router.route(entry)
+            self._dispatch(entry)
         return len(pending)
 
     def _is_awaited(self, repo: Repo, event: Event) -> bool:

@@ -28,9 +28,6 @@ class Books:
         self.commands: list[str] = []
         self.without_space: list[str] = []
 
-    def route(self, entry: Entry) -> None:
-        self.routed.append(entry)
-
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         self.refusals.append((event.user, tell))
 
@@ -51,7 +48,7 @@ class Desk:
         self.intake = Intake(
             repos=lambda: {"C1": Repo("sample", config)},
             journal=self.journal,
-            router=self.books,
+            dispatch=self.books.routed.append,
             refusals=self.books,
             clock=self.clock,
             threads=Threads(awaits=awaits) if awaits else Threads(),
