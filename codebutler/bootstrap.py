@@ -55,7 +55,7 @@ from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
-from codebutler.schedule.step import Around, ScheduleWords
+from codebutler.schedule.step import ScheduleWords
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
@@ -207,7 +207,7 @@ def _way_in(parts: Parts, out: Out) -> In:
     jobs = ScheduleDesk(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
-    words = ScheduleWords(jobs, voice, journal, parts.tasks, Around(repos.name_of, clock.now()))
+    words = ScheduleWords(jobs, voice, journal, parts.tasks, repos.name_of, clock.now())
     known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
     direct = DirectMessages(known, out.sender, journal, parts.tasks, clock)
     dispatcher = Dispatcher(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard
 from codebutler.budgets import Budgets
 from codebutler.clock import Clock
 from codebutler.config.rules import rules_allow
-from codebutler.model import TurnNote
-from codebutler.repos import Repos, RepoTable
+from codebutler.repos import Repos, Served
 from codebutler.slack.channels import Channels
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
@@ -23,7 +19,7 @@ TROUBLED = {
 
 
 class Cards:
-    """What each person may see of the repositories, as things stand now."""
+    """What each person may see of all repositories, as things stand now."""
 
     def __init__(
         self,
@@ -42,50 +38,34 @@ class Cards:
         self._clock = clock
 
     def of(self, user: str) -> list[RepoCard] | None:
-        """Their repositories; None for a stranger."""
-        now = self._clock.now()
-        shown = Shown(
-            self._turns.by_repo, self._channels.trouble, lambda repo: self._budgets.words(repo, now)
+        """One card for each repository that the user may talk to; None if there is none."""
+        table, rows = self._repos.table, {row.name: row for row in self._supervisor.rows()}
+        cards = [
+            self._card(served, rows.get(served.entry.name))
+            for served in table.served
+            if user in served.config.slack.allowed_users
+            and rules_allow(served.config, user, served.config.slack.channel_id, None)
+        ]
+        if not cards:
+            return None
+        absent = [
+            RepoCard(each.entry.name, each.entry.channel_id, "stopped", (), each.problem)
+            for each in table.unserved
+        ]
+        return [*cards, *(card for card in absent if table.named(card.name) is None)]
+
+    def _card(self, served: Served, row: RepoRow | None) -> RepoCard:
+        name, channel = served.entry.name, served.config.slack.channel_id
+        state = row.worker.state if row else "stopped"
+        return RepoCard(
+            name=name,
+            channel=channel,
+            worker=state,
+            turns=self._turns.by_repo.get(name, ()),
+            today=self._budgets.words(name, self._clock.now()),
+            load=_load(row),
+            trouble=self._channels.trouble(channel) or TROUBLED.get(state, ""),
         )
-        return cards_for(user, self._repos.table, self._supervisor.rows(), shown)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What is known besides: the newest turns by repository, what is wrong with a channel, and what a repository has
-    used today ("" where nobody has told)."""
-
-    turns: Mapping[str, tuple[TurnNote, ...]]
-    channel_trouble: Callable[[str], str]
-    today: Callable[[str], str]
-
-
-def cards_for(user: str, table: RepoTable, rows: Iterable[RepoRow], shown: Shown) -> list[RepoCard] | None:
-    """One card for each repository that the user may talk to; None if there is none."""
-    by_name = {row.name: row for row in rows}
-    states = {name: row.worker.state for name, row in by_name.items()}
-    cards = [
-        RepoCard(
-            name=served.entry.name,
-            channel=served.config.slack.channel_id,
-            worker=states.get(served.entry.name, "stopped"),
-            turns=shown.turns.get(served.entry.name, ()),
-            today=shown.today(served.entry.name),
-            load=_load(by_name.get(served.entry.name)),
-            trouble=shown.channel_trouble(served.config.slack.channel_id)
-            or TROUBLED.get(states.get(served.entry.name, "stopped"), ""),
-        )
-        for served in table.served
-        if user in served.config.slack.allowed_users
-        and rules_allow(served.config, user, served.config.slack.channel_id, None)
-    ]
-    if not cards:
-        return None
-    absent = [
-        RepoCard(each.entry.name, each.entry.channel_id, "stopped", (), each.problem)
-        for each in table.unserved
-    ]
-    return [*cards, *(card for card in absent if table.named(card.name) is None)]
 
 
 def _load(row: RepoRow | None) -> str:

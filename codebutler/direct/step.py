@@ -26,6 +26,7 @@ from codebutler.errors import ChatError, RegistryError
 from codebutler.intake.authorise import ask_of, authorise, kind_of
 from codebutler.intake.entry import Entry, is_direct
 from codebutler.intake.intake import Refusals, Repo
+from codebutler.intake.journal import Journal
 from codebutler.model import (
     ButtonClicked,
     Command,
@@ -55,16 +56,9 @@ class Mouth(Protocol):
         """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
 
 
-class Receipts(Protocol):
-    """The journal, as far as it forgets."""
-
-    async def settle(self, seq: int) -> None:
-        """The entry is done with. Raises StoreError."""
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the router looks up: threads, the served repositories by channel, what somebody may see of them, and why
+    """What is looked up: threads, the served repositories by channel, what somebody may see of them, and why
     one's worker stays down ("" if it does not); and where it is written down what it refuses."""
 
     book: Book
@@ -77,10 +71,10 @@ class Known:
 class DirectMessages:
     """A step of the dispatcher: those after it see a direct message as one of its repository's channel."""
 
-    def __init__(self, known: Known, mouth: Mouth, receipts: Receipts, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, known: Known, mouth: Mouth, journal: Journal, tasks: Tasks, clock: Clock) -> None:
         self._known = known
         self._mouth = mouth
-        self._receipts = receipts
+        self._journal = journal
         self._tasks = tasks
         self._clock = clock
         self._since = clock.now()
@@ -212,7 +206,7 @@ class DirectMessages:
             await work
         except ChatError as error:
             log.warning("a direct message could not be answered: %s", error)
-        await self._receipts.settle(entry.seq)
+        await self._journal.settle(entry.seq)
 
 
 def _is_choice(entry: Entry) -> bool:
