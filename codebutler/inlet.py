@@ -8,6 +8,7 @@ from functools import partial
 
 from codebutler.apphome.publisher import AppHome
 from codebutler.apphome.vain import Vain
+from codebutler.delivery.channels import Channels
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.router import DirectRouter, Known
 from codebutler.errors import RegistryError
@@ -18,12 +19,12 @@ from codebutler.parts import Parts, Surroundings
 from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.api import SlackApi
 from codebutler.slack.catchup import CatchUp, Shelf
-from codebutler.slack.channels import ChannelMoved, Channels
 from codebutler.slack.connection import Care, SlackConnection
 from codebutler.slack.echo import Echo
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.payloads import HomeOpened, Notice
+from codebutler.slack.port import ChannelMoved
 from codebutler.slack.reasons import Reasons
 from codebutler.supervisor.supervisor import Supervisor
 

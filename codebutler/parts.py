@@ -14,6 +14,8 @@ from codebutler.config.paths import Home
 from codebutler.config.resolve import Resolved
 from codebutler.config.secrets import secrets_of
 from codebutler.control.listeners import Listeners
+from codebutler.delivery.channels import Channels
+from codebutler.delivery.sender import Sender
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.book import Book
 from codebutler.disk.backups import Backups, Keeper, open_or_restore
@@ -25,10 +27,8 @@ from codebutler.process.tasks import Tasks
 from codebutler.repos import RepoTable
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.api import SlackApi
-from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.people import People
-from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
@@ -110,9 +110,8 @@ async def open_parts(
     sender = await stack.enter_async_context(Sender(api, clock, redact, detour=book, notes=journal))
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     tasks = Tasks(lambda name, error: logs.record("", "ERR", f"{name} failed: {error!r}"))
-    channels = Channels(clock)
     services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), channels, statuses, people),
+        chat=Chat(sender, Downloads(api, clock), statuses, people),
         journal=journal,
         audit=audit,
         logs=logs,
@@ -138,7 +137,7 @@ async def open_parts(
         people=people,
         acquaintance=Acquaintance(api, book, journal, api.clock),
         services=services,
-        channels=channels,
+        channels=sender.channels,
         supervisor=supervisor,
         descriptors=around.descriptors,
         tasks=tasks,

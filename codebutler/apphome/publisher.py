@@ -12,11 +12,11 @@ import msgspec
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.clock import Clock
 from codebutler.config.programs import is_session
+from codebutler.delivery.outgoing import every_text
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.intake.intake import Repo
 from codebutler.intake.notes import Notes
 from codebutler.model import TurnNote
-from codebutler.slack.outgoing import every_text
 from codebutler.text.links import at_home
 
 PACE_S = 3.0

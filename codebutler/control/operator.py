@@ -26,11 +26,11 @@ from codebutler.control.messages import (
     StopRequest,
     Wish,
 )
+from codebutler.delivery.sender import Sender
 from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake
 from codebutler.model import OPERATOR, MessagePosted
 from codebutler.repos import RepoTable
-from codebutler.slack.sender import Sender
 
 
 class Workers(Protocol):

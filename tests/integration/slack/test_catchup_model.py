@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AgentSection, Config, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
@@ -23,7 +24,6 @@ from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 from codebutler.slack.port import Page
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS = ("C1", "C2")

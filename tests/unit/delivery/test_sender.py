@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.sender import Sender
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -21,7 +22,6 @@ from codebutler.errors import (
 )
 from codebutler.model import Operation, Post, Update, Upload
 from codebutler.slack.memory import MemoryChat
-from codebutler.slack.sender import Sender
 
 C = "C1"
 LOST = ChatOutcomeUnknownError("time-out")
