@@ -10,9 +10,9 @@ from codebutler.apphome.view import RepoCard
 from codebutler.budgets import Budgets
 from codebutler.clock import Clock
 from codebutler.config.rules import rules_allow
+from codebutler.delivery.channels import Channels
 from codebutler.model import TurnNote
 from codebutler.repos import Repos, RepoTable
-from codebutler.slack.channels import Channels
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
 

@@ -27,13 +27,13 @@ from codebutler.control.messages import (
     StopRequest,
     Wish,
 )
+from codebutler.delivery.sender import Sender
 from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake
 from codebutler.model import OPERATOR, MessagePosted
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.status import Status
 from codebutler.repos import Repos
-from codebutler.slack.sender import Sender
 from codebutler.web.front import Front
 
 

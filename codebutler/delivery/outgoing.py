@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from codebutler.delivery.planner import Line
 from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.slack.port import Call
 from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, neutralise
 from codebutler.text.links import ANY_WORKSPACE, at_home
 from codebutler.text.redact import redacted_bytes
-
-Lane = Literal["posts", "updates"]
 
 # Slack: chat.update refuses a text above 4,000 characters; chat.postMessage takes more, but 4,000 reads best.
 PLAIN_LIMIT = 3_900
@@ -31,12 +31,6 @@ BLOCKS = frozenset({"markdown", "section", "actions", "context", "divider", "hea
 """The kinds of blocks that workers use; Slack finds a mention in their texts only."""
 
 
-def lane_of(operation: Operation) -> Lane:
-    """Operations of one lane and channel keep their order. An edit touches a message that is already there,
-    so it may not hold up an answer behind the scarcer chat.update. Reactions go their own way (``marking``)."""
-    return "updates" if isinstance(operation, Update) else "posts"
-
-
 def item_of(operation: Operation) -> str:
     """The message that the operation is about, or whose thread it goes to; "" if none."""
     match operation:
@@ -46,15 +40,29 @@ def item_of(operation: Operation) -> str:
             return ts
 
 
-def method_of(operation: Operation) -> str:
-    """The Slack method whose rate limit the operation meets."""
+def call_of(operation: Operation) -> Call:
+    """What the chat counts it as."""
     match operation:
+        case Post():
+            return "whisper" if operation.only_for else "post"
         case Update():
-            return "chat.update"
+            return "update"
+        case React():
+            return "unreact" if operation.remove else "react"
         case Upload():
-            return "files.completeUploadExternal"
+            return "share"
+
+
+def line_of(channel: str, operation: Operation, *, lasting: bool) -> Line:
+    """What keeps its order: what is said in a conversation, the edits of a message, a mark on a message. Each waits
+    for nothing else; what the supervisor says, not even for a worker in a closed channel."""
+    match operation:
+        case Update(target_ts=ts):
+            return channel, "edit", ts
+        case React(target_ts=ts, name=name):
+            return channel, "mark", ts, name
         case _:
-            return "chat.postMessage"
+            return channel, "say" if lasting else "notice", item_of(operation)
 
 
 def content_of(operation: Operation) -> str:
@@ -64,22 +72,9 @@ def content_of(operation: Operation) -> str:
     return hashlib.sha256(msgspec.json.encode(operation)).hexdigest()
 
 
-def supersedes(newer: Operation, older: Operation) -> bool:
-    """Does ``newer`` make ``older`` pointless if that has not been sent yet?"""
-    return isinstance(newer, Update) and isinstance(older, Update) and newer.target_ts == older.target_ts
-
-
-def in_order(waiting: Sequence[Operation]) -> list[int]:
-    """The places of operations of one lane as they should go: a post that can wait goes after the others, unless
-    something else is to follow it in its own thread."""
-    needed = {item_of(each) for each in waiting if not _can_wait(each)}
-    return sorted(
-        range(len(waiting)), key=lambda at: _can_wait(waiting[at]) and item_of(waiting[at]) not in needed
-    )
-
-
-def _can_wait(operation: Operation) -> bool:
-    return isinstance(operation, Post) and operation.value == "progress"
+def supersedes(newer: Operation) -> bool:
+    """Whether it makes what waits in its line pointless: of edits and marks the last one counts."""
+    return isinstance(newer, Update | React)
 
 
 def redacted(operation: Operation, redact: Callable[[str], str]) -> Operation:

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.sender import Sender
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -22,7 +23,6 @@ from codebutler.errors import (
 )
 from codebutler.model import Upload
 from codebutler.slack.memory import MemoryChat
-from codebutler.slack.sender import Sender
 from tests.notes import Notes
 
 C = "C1"

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import logging
 
+from codebutler.delivery.items import Item
 from codebutler.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.intake.notes import Notes
 from codebutler.model import Upload
 from codebutler.process.killpoints import reached
-from codebutler.slack.items import Item
 from codebutler.slack.port import ChatPort
 
 NOT_FOUND = "file_not_found"
 
-log = logging.getLogger("codebutler.slack.sender")
+log = logging.getLogger("codebutler.delivery")
 
 
 class Uploads:

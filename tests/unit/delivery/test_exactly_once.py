@@ -11,10 +11,10 @@ from collections import Counter
 from random import Random
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.model import Post, Upload
 from codebutler.slack.memory import MemoryChat
-from codebutler.slack.sender import Sender
 from tests.notes import Notes
 
 UNKNOWNS = 1000

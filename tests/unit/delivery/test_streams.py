@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.leftovers import NOTE
+from codebutler.delivery.sender import Sender
+from codebutler.delivery.streams import LIFE_S, LINGER_S, PACE_S
 from codebutler.errors import (
     ChatError,
     ChatOutcomeUnknownError,
@@ -18,11 +21,8 @@ from codebutler.errors import (
     ChatUnreachableError,
 )
 from codebutler.model import Post
-from codebutler.slack.leftovers import NOTE
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.metadata import op_id_of
-from codebutler.slack.sender import Sender
-from codebutler.slack.streams import LIFE_S, LINGER_S, PACE_S
 from tests.notes import Notes
 
 HOME, DIRECT = "C1", "D1"

@@ -6,7 +6,7 @@ import asyncio
 
 from codebutler.clock import settle
 from codebutler.model import React, Update
-from tests.unit.slack.test_sender import C, bench, post
+from tests.unit.delivery.test_sender import C, bench, post
 
 
 async def test_a_reaction_that_was_done_is_not_done_again_after_its_removal() -> None:

@@ -6,34 +6,31 @@ import asyncio
 import logging
 
 from codebutler.clock import Clock
+from codebutler.delivery.loop import Loop
 from codebutler.errors import ChatAuthError, ChatError
 from codebutler.slack.port import ChatPort, Identity
 
 PROBE_BASE_S = 5.0
 PROBE_CAP_S = 60.0
 
-log = logging.getLogger("codebutler.slack.sender")
+log = logging.getLogger("codebutler.delivery")
 
 
 class Authority:
-    """Open while the token works. After ``lost`` it asks Slack who we are, ever more slowly, until it may.
+    """The loop waits while the token does not work: after ``lost`` it asks Slack who we are, ever more slowly, until it
+    may.
 
     ``trouble`` says what is wrong while it is, and is "" else.
     """
 
-    def __init__(self, chat: ChatPort, clock: Clock) -> None:
+    def __init__(self, chat: ChatPort, loop: Loop, clock: Clock) -> None:
         self.trouble = ""
         self._chat = chat
+        self._loop = loop
         self._clock = clock
-        self._open = asyncio.Event()
-        self._open.set()
         self._probe: asyncio.Task[None] | None = None
         self._refusals = 0
         self._me: Identity | None = None
-
-    async def wait(self) -> None:
-        """Return when the token is thought to work."""
-        await self._open.wait()
 
     async def me(self) -> Identity:
         """Who we are, asked for once. Raises ChatError."""
@@ -47,11 +44,11 @@ class Authority:
 
     def lost(self, error: ChatAuthError) -> None:
         """Slack refused the token: close, and find out when it works again."""
-        if not self._open.is_set():
+        if self.trouble:
             return
-        self._open.clear()
         log.error("%s", error)
         self.trouble = str(error)
+        self._loop.token(works=False)
         self._probe = asyncio.create_task(self._until_accepted(), name="slack-probe")
 
     async def close(self) -> None:
@@ -67,8 +64,8 @@ class Authority:
             # Counts on until a real call goes through: a token may pass here and be refused there.
             self._refusals += 1
             accepted = await self._accepted()
-        self._open.set()
         self.trouble = ""
+        self._loop.token(works=True)
         log.info("Slack accepts the token again")
 
     async def _accepted(self) -> bool:

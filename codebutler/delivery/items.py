@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from codebutler.delivery.outgoing import call_of, content_of, line_of
+from codebutler.delivery.planner import Waiting
 from codebutler.errors import ChatError, ChatUnreachableError
 from codebutler.model import Operation, Post, Upload
-from codebutler.slack.outgoing import content_of
 
 REMEMBERED = 10_000
 
@@ -17,8 +19,8 @@ Key = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """An operation on its way. ``submitted`` is as it came, ``operation`` as it leaves; ``unsure``: it may have
-    been done before. ``file_id`` is an upload's, once there is one."""
+    """An operation on its way. ``submitted`` is as it came, ``operation`` as it leaves, once ``is_clean``; ``unsure``:
+    it may have been done before. ``file_id`` is an upload's, once there is one."""
 
     channel: str
     op_id: str
@@ -26,19 +28,37 @@ class Item:
     operation: Operation
     unsure: bool
     result: asyncio.Future[str]
+    waiting: Waiting
     failures: int = 0
-    simplified: bool = False
+    is_clean: bool = False
+    is_simplified: bool = False
+    is_noted: bool = False
     file_id: str = ""
 
     @property
     def must_look(self) -> bool:
-        """Whether to look for it before it is sent: done twice, an edit or a reaction is the same."""
-        return self.unsure and isinstance(self.operation, Post | Upload)
+        """Whether to look for it before it is sent. Done twice, an edit or a mark is the same; a file is known by its
+        id; and what one person alone sees is not found again."""
+        return self.unsure and isinstance(self.operation, Post) and not self.operation.only_for
 
     @property
     def key(self) -> Key:
         """What makes it the same operation when it comes again."""
         return self.channel, self.op_id
+
+    def now(self, operation: Operation | None = None, *, unsure: bool | None = None) -> None:
+        """It is other than it was: so the call it waits for may be another."""
+        self.operation = self.operation if operation is None else operation
+        self.unsure = self.unsure if unsure is None else unsure
+        if self.must_look:
+            self.waiting.call = "replies" if self.thread_ts else "history"
+        else:
+            self.waiting.call = call_of(self.operation)
+
+    @property
+    def thread_ts(self) -> str | None:
+        """The thread that a post goes to."""
+        return self.operation.thread_ts if isinstance(self.operation, Post) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +71,21 @@ class Items:
     """Everything that is pending, and the results of the last REMEMBERED operations."""
 
     def __init__(self) -> None:
-        self.closed = False
-        self._pending: set[Item] = set()
+        self.is_closed = False
+        self._pending: dict[Waiting, Item] = {}
         self._by_id: dict[Key, Item] = {}
         self._done: OrderedDict[Key, _Done] = OrderedDict()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._changed = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._pending)
+    @property
+    def pending(self) -> Collection[Item]:
+        """What waits or is under way."""
+        return self._pending.values()
 
-    async def idle(self) -> None:
-        """Wait until nothing is pending."""
-        await self._idle.wait()
+    async def changed(self) -> None:
+        """Wait until one is pending no more."""
+        self._changed.clear()
+        await self._changed.wait()
 
     def done(self, channel: str, op_id: str, operation: Operation) -> str | None:
         """The result of the same operation if it was done lately."""
@@ -78,16 +100,27 @@ class Items:
             return None
         return item
 
-    def add(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> Item:
+    def add(self, channel: str, op_id: str, operation: Operation, *, unsure: bool, lasting: bool) -> Item:
         """A new item. Raises ChatUnreachableError once closed."""
-        if self.closed:
+        if self.is_closed:
             raise ChatUnreachableError("the sender is closed", "closed")
         result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        item = Item(channel, op_id, operation, operation, unsure, result)
-        self._pending.add(item)
+        waiting = Waiting(
+            call=call_of(operation),
+            channel=channel,
+            line=line_of(channel, operation, lasting=lasting),
+            value=operation.value,
+            is_lasting=lasting,
+        )
+        item = Item(channel, op_id, operation, operation, unsure, result, waiting)
+        item.now()
+        self._pending[waiting] = item
         self._by_id[item.key] = item
-        self._idle.clear()
         return item
+
+    def of(self, waiting: Waiting) -> Item:
+        """Whose call that is."""
+        return self._pending[waiting]
 
     def settle(self, item: Item, result: str) -> None:
         """It is done."""
@@ -108,13 +141,12 @@ class Items:
 
     def close(self) -> None:
         """Nothing more is known of what is pending."""
-        self.closed = True
-        for item in list(self._pending):
+        self.is_closed = True
+        for item in self._pending.values():
             item.result.cancel()
 
     def _forget(self, item: Item) -> None:
-        self._pending.discard(item)
+        self._pending.pop(item.waiting, None)
         if self._by_id.get(item.key) is item:
             del self._by_id[item.key]
-        if not self._pending:
-            self._idle.set()
+        self._changed.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.sender import Sender
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -21,15 +22,15 @@ from codebutler.errors import (
 )
 from codebutler.model import Operation, Post, Update, Upload
 from codebutler.slack.memory import MemoryChat
-from codebutler.slack.sender import Sender
 
 C = "C1"
 LOST = ChatOutcomeUnknownError("time-out")
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, on_channels: Callable[[], None]) -> None:
         self.chat = MemoryChat()
+        self._on_channels = on_channels
         self.clock = ManualClock()
         self.tasks: list[asyncio.Task[str]] = []
         self.sender = self.another()
@@ -37,7 +38,7 @@ class Bench:
     def another(self) -> Sender:
         """A sender that knows nothing yet, as after a restart of the parent."""
         hide = partial(re.sub, "s3cret", "[redacted]")
-        return Sender(self.chat, self.clock, hide, rng=Random(1))
+        return Sender(self.chat, self.clock, hide, rng=Random(1), on_channels=self._on_channels)
 
     def submit(
         self, op_id: str, operation: Operation, *, channel: str = C, unsure: bool = False
@@ -52,8 +53,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench() -> AsyncIterator[Bench]:
-    made = Bench()
+async def bench(on_channels: Callable[[], None] = lambda: None) -> AsyncIterator[Bench]:
+    made = Bench(on_channels)
     async with made.sender:
         yield made
     await asyncio.gather(*made.tasks, return_exceptions=True)

@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 
 from codebutler.clock import Clock
+from codebutler.delivery.authority import Authority
+from codebutler.delivery.loop import Loop
+from codebutler.delivery.reading import Reader
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -22,29 +25,38 @@ from codebutler.errors import (
     StoreError,
 )
 from codebutler.intake.notes import Notes
-from codebutler.slack.gate import LOOK_DELAY_S, Gate
 from codebutler.slack.metadata import op_id_of
 from codebutler.slack.port import ChatPort
-from codebutler.slack.reading import Reader
 
 NOTE = "streams"
 SKEW_S = 60.0
 """So far our clock may be ahead of Slack's."""
+SETTLED_S = 2.0
+"""After so long nothing of an earlier life is under way inside the chat any more."""
 AGAIN_S = 5.0
 AGAIN_CAP_S = 300.0
 
 Thread = tuple[str, str]
 """A conversation, and the ts of the first message of a thread there."""
 
-log = logging.getLogger("codebutler.slack.streams")
+log = logging.getLogger("codebutler.delivery")
 
 
 class Leftovers:
     """``load`` it before use."""
 
-    def __init__(self, chat: ChatPort, gate: Gate, reader: Reader, notes: Notes, clock: Clock) -> None:
+    def __init__(
+        self,
+        chat: ChatPort,
+        authority: Authority,
+        loop: Loop,
+        reader: Reader,
+        notes: Notes,
+        clock: Clock,
+    ) -> None:
         self._chat = chat
-        self._gate = gate
+        self._authority = authority
+        self._loop = loop
         self._reader = reader
         self._notes = notes
         self._clock = clock
@@ -103,7 +115,7 @@ class Leftovers:
             for each in [ts] if ts else await self._found(thread):
                 await self._delete(channel, each)
         except ChatRateLimitedError as error:
-            self._gate.pause("chat.delete", channel, error.retry_after_s)
+            self._loop.pause("delete", channel, error.retry_after_s)
             return False
         except (ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError):
             return False
@@ -113,10 +125,10 @@ class Leftovers:
 
     async def _found(self, thread: Thread) -> list[str]:
         # What is still under way inside Slack would not be seen yet.
-        await self._clock.sleep(LOOK_DELAY_S)
+        await self._clock.sleep(SETTLED_S)
         channel, thread_ts = thread
         since = self._noted.get(thread, "")
-        bot_id = (await self._gate.authority.me()).bot_id
+        bot_id = (await self._authority.me()).bot_id
         found: list[str] = []
         cursor = ""
         while True:
@@ -126,12 +138,12 @@ class Leftovers:
                 return found
 
     async def _delete(self, channel: str, ts: str) -> None:
-        await self._gate.claim("chat.stopStream", channel)
+        await self._loop.claim("stop_stream", channel)
         try:
             await self._chat.stop_stream(channel, ts)
         except ChatError as error:
             log.debug("a stream that is to go has ended already: %s", error)
-        await self._gate.claim("chat.delete", channel)
+        await self._loop.claim("delete", channel)
         try:
             await self._chat.delete(channel, ts)
         except ChatError as error:

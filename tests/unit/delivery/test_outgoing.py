@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
+from codebutler.delivery.outgoing import addressed, harmless, named
 from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.slack.outgoing import addressed, harmless, named
 
 PINGS = "<!channel> <@U0ANA> <!subteam^S1> @here @everyone &lt;!here&gt;"
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from codebutler.slack.growth import MOST_CHARS, Growth, more
+from codebutler.delivery.growth import MOST_CHARS, Growth, more
 
 
 @pytest.mark.parametrize(

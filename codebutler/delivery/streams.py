@@ -13,15 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from codebutler.clock import Clock
+from codebutler.delivery.growth import MOST_CHARS, Growth, more
+from codebutler.delivery.leftovers import Leftovers, Thread
+from codebutler.delivery.loop import Loop
 from codebutler.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
-from codebutler.model import Post, Update
+from codebutler.model import Post
 from codebutler.process.killpoints import reached
 from codebutler.process.tasks import Tasks
 from codebutler.process.waiting import wait_for
-from codebutler.slack.gate import Gate
-from codebutler.slack.growth import MOST_CHARS, Growth, more
-from codebutler.slack.leftovers import Leftovers, Thread
-from codebutler.slack.port import ChatPort
+from codebutler.slack.port import Call, ChatPort
 from codebutler.slack.status import PASSING
 from codebutler.text.begun import CUT
 from codebutler.text.escape import neutralise
@@ -34,7 +34,7 @@ LINGER_S = 10.0
 """So long after its turn's end a stream waits for an answer that Slack's limits hold up."""
 MOST_OPEN = 50
 
-log = logging.getLogger("codebutler.slack.streams")
+log = logging.getLogger("codebutler.delivery")
 
 
 @dataclass(slots=True, eq=False)
@@ -73,13 +73,13 @@ class Streams:
     def __init__(
         self,
         chat: ChatPort,
-        gate: Gate,
+        loop: Loop,
         clock: Clock,
         redact: Callable[[str], str],
         leftovers: Leftovers | None,
     ) -> None:
         self._chat = chat
-        self._gate = gate
+        self._loop = loop
         self._clock = clock
         self._redact = redact
         self._leftovers = leftovers
@@ -137,10 +137,6 @@ class Streams:
         self._pass(stream, answered=post.in_place)
         return ts
 
-    async def update(self, channel: str, update: Update, op_id: str) -> None:
-        """As in the port."""
-        await self._chat.update(channel, update, op_id)
-
     def passed(self, channel: str, thread_ts: str) -> None:
         """Something that is no answer was put into the thread."""
         if (stream := self._open.get((channel, thread_ts))) is not None:
@@ -173,7 +169,7 @@ class Streams:
                     stream.news.clear()
                     await self._grow(stream)
                     await wait_for(self._clock, stream.quiet, PACE_S)
-            if stream.ts and self._gate.is_free("chat.stopStream", stream.thread[0]):
+            if stream.ts and self._loop.is_free("stop_stream", stream.thread[0]):
                 await self._chat.stop_stream(stream.thread[0], stream.ts)
         except (ChatError, StoreError) as error:
             log.debug("a stream in %s has ended: %s", stream.thread[0], error)
@@ -202,8 +198,8 @@ class Streams:
             stream.end()
         if not rest or stream.quiet.is_set():
             return
-        method = "chat.appendStream" if stream.ts else "chat.startStream"
-        if not self._gate.is_free(method, channel):
+        call: Call = "append_stream" if stream.ts else "start_stream"
+        if not self._loop.is_free(call, channel):
             stream.news.set()
             return
         try:
@@ -214,7 +210,7 @@ class Streams:
                 stream.ts = await self._chat.start_stream(channel, thread_ts, rest)
                 reached("stream.after")
         except ChatRateLimitedError as error:
-            self._gate.pause(method, channel, error.retry_after_s)
+            self._loop.pause(call, channel, error.retry_after_s)
             raise
         stream.shown = text
 
@@ -226,12 +222,7 @@ class Streams:
         stream.end()
         channel, _ = stream.thread
         has_ended = await wait_for(self._clock, stream.ended, WAIT_S)
-        if (
-            not has_ended
-            or not stream.ts
-            or stream.is_passed
-            or not self._gate.is_free("chat.update", channel)
-        ):
+        if not has_ended or not stream.ts or stream.is_passed or not self._loop.is_free("update", channel):
             return False
         try:
             reached("stream.taking")
@@ -244,7 +235,7 @@ class Streams:
             self._close(stream)
             raise
         except ChatRateLimitedError as error:
-            self._gate.pause("chat.update", channel, error.retry_after_s)
+            self._loop.pause("update", channel, error.retry_after_s)
             return False
         except ChatError as error:
             log.debug("an answer cannot take the place of what was streamed: %s", error)

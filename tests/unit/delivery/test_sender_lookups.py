@@ -7,7 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from codebutler.clock import settle
-from tests.unit.slack.test_sender import LOST, C, bench, post
+from tests.unit.delivery.test_sender import LOST, C, bench, post
 
 ANSWERS = 15
 
