@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,7 @@ from bench import (
     survive,
     turn,
     wake,
+    walk,
     walls,
 )
 from bench.figures import Figure, table
@@ -54,6 +56,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "recover": recover.measure,
     "redact": redact.measure,
     "survive": survive.measure,
+    "walk": walk.measure,
     "walls": walls.measure,
     "containers": containers.measure,
     "native": native.measure,
@@ -68,12 +71,14 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
+    parser.add_argument("-v", "--verbose", action="store_true", help="walk: print the way itself, in order")
     parser.add_argument("--place", type=Path, help="measure on the disk of this directory")
     given = parser.parse_args()
     if unknown := set(given.names) - MEASUREMENTS.keys():
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
     names = given.names or list(MEASUREMENTS)
-    figures, failed = asyncio.run(_measure(names, QUICK if given.quick else Pace(), given.place))
+    pace = replace(QUICK if given.quick else Pace(), verbose=given.verbose)
+    figures, failed = asyncio.run(_measure(names, pace, given.place))
     print(_json(figures) if given.json else table(figures))
     return 2 if failed else int(not all(figure.reached for figure in figures))
 

@@ -38,7 +38,7 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Pace:
-    """How long and how often is measured. Spans are seconds."""
+    """How long and how often is measured, and how much is told. Spans are seconds."""
 
     rounds: int = 6
     events: int = 400
@@ -52,6 +52,7 @@ class Pace:
     helps: int = 11
     busy_s: int = 60
     hostile_s: float = 20.0
+    verbose: bool = False
 
 
 QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5, busy_s=20, hostile_s=5)
