@@ -96,7 +96,9 @@ async def open_parts(
             people=people,
         )
     )
-    audit = stack.enter_context(AuditLog(home.audit, clock, redact))
+    audit = stack.enter_context(
+        AuditLog(home.audit, clock, redact, retention_days=config.logs.retention_days)
+    )
     backups = Backups(home.backups / "journal", home.journal)
     journal, restored = open_or_restore(
         partial(Journal.open, home.journal, clock), backups, home.journal, clock
