@@ -1,8 +1,9 @@
 """The audit log: one JSON object per executed or refused command, each bound to the line before.
 
 A full file is put aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next. It is deleted when its last
-line is older than what is kept, after a line has said so. Where the log was taken away or cut, the next line says so. While the disk takes nothing, nothing may begin (``keep`` raises); the lines of what
-has happened already wait in memory, and are written before any later one.
+line is older than what is kept, after a line has said so. Where the log was taken away or cut, the next line says so.
+While the disk takes nothing, nothing may begin (``keep`` raises); the lines of what has happened already wait in
+memory, and are written before any later one.
 """
 
 from __future__ import annotations
