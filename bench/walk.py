@@ -16,11 +16,10 @@ import msgspec
 
 from bench import walked
 from bench.figures import Figure, limit
-from bench.scene import DEADLINE_S, BenchError, Pace, Scene, scene
+from bench.scene import BenchError, Pace, Scene, scene
 from bench.walked import Seen
 
 FUNCTIONS, FILES, ROOMS = 350, 90, 20
-DONE, FAILED = "white_check_mark", "x"
 
 
 class Step(msgspec.Struct, frozen=True, order=True):
@@ -128,20 +127,8 @@ def told(steps: Sequence[Step]) -> str:
 
 async def _turn(product: Scene) -> Span:
     """One message and its final mark."""
-    name = product.names[0]
     began_s = time.monotonic()
-    ts = product.server.say(name, "What is here?")
-
-    def outcome() -> set[str]:
-        marks = product.server.thread(name, ts)[0].get("reactions", [])
-        return {DONE, FAILED} & {mark["name"] for mark in marks}
-
-    try:
-        found = await product.server.until(outcome, DEADLINE_S)
-    except TimeoutError:
-        found = set()
-    if found != {DONE}:
-        raise BenchError(f"no answer\n{product.output.read_text(errors='replace')}")
+    await product.finished(product.server.say(product.names[0], "What is here?"))
     return Span(began_s, time.monotonic())
 
 
