@@ -56,8 +56,8 @@ sizes: ## no source file over 400 lines, no test file over 500
 wheel-check: $(READY) ## build the wheel and try it in a fresh environment
 	$(BIN)/python tests/wheel/check.py
 
-bench: $(READY) ## measure; prints ratios against limits of the same run
-	$(BIN)/python -m bench
+bench: $(READY) ## measure; prints ratios against limits of the same run and writes docs/reference/performance.md
+	$(BIN)/python -m bench --page docs/reference/performance.md
 
 walk: $(READY) ## count the functions, files and rooms on the way of one message; V=-v prints the way
 	$(BIN)/python -m bench walk $(V)
