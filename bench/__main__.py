@@ -101,7 +101,8 @@ def main() -> int:
 
 def _about(measure: Callable[..., object]) -> str:
     """The first paragraph of what the measurement's module says of itself."""
-    return " ".join((sys.modules[measure.__module__].__doc__ or "").partition("\n\n")[0].split())
+    first = (sys.modules[measure.__module__].__doc__ or "").partition("\n\n")[0]
+    return " ".join(first.replace("``", "`").split())
 
 
 async def _measure(names: list[str], pace: Pace, where: Path | None) -> dict[str, list[Figure]]:
