@@ -92,11 +92,19 @@ class Status:
                 "name": unserved.entry.name,
                 "path": unserved.entry.path,
                 "channel_id": unserved.entry.channel_id,
-                "worker": {"state": "stopped", "pid": None, "restarts": 0, "pss_bytes": None},
+                "worker": {
+                    "state": "stopped",
+                    "pid": None,
+                    "restarts": 0,
+                    "pss_bytes": None,
+                    "programs": None,
+                    "undelivered": 0,
+                },
                 "turns": {"running": 0, "queued": 0, "waiting": 0, "parked": 0},
                 "today": msgspec.to_builtins(DayUse()),
                 "budget": [],
                 "problem": unserved.problem,
+                "doubt": "",
             }
             for unserved in self._repos.table.unserved
             if self._repos.table.named(unserved.entry.name) is None
