@@ -28,6 +28,8 @@ from codebutler.config.zones import zone_of
 from codebutler.control.operator import Asked, Operator
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
+from codebutler.delivery.channels import Channels
+from codebutler.delivery.sender import Sender
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.step import DirectMessages, Known
@@ -61,7 +63,6 @@ from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
 from codebutler.services import Audience, Chat, ParentServices
 from codebutler.slack.catchup import CatchUp, Shelf
-from codebutler.slack.channels import ChannelMoved, Channels
 from codebutler.slack.connection import Care, SlackConnection
 from codebutler.slack.download import Downloads
 from codebutler.slack.echo import Echo
@@ -69,8 +70,8 @@ from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.payloads import HomeOpened, Notice
+from codebutler.slack.port import ChannelMoved
 from codebutler.slack.reasons import Reasons
-from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
@@ -87,7 +88,6 @@ class Out:
     """The way out: from the workers to Slack."""
 
     sender: Sender
-    channels: Channels
     services: ParentServices
     supervisor: Supervisor
     cards: Cards
@@ -139,7 +139,7 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
     out = await _way_out(parts, spawner, stack)
     way_in = _way_in(parts, out)
     connection = _connect(parts, out, way_in)
-    status = Status(parts, out.supervisor, out.sender, out.channels, out.services.budgets, connection)
+    status = Status(parts, out.supervisor, out.sender, out.services.budgets, connection)
     apphome = _apphome(parts, out, way_in, status)
     front = _front(parts, out, way_in, status)
     watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
@@ -175,12 +175,13 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
 
 async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> Out:
     api, clock, redact, journal = parts.api, parts.clock, parts.redactor.redact, parts.journal
-    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=parts.book, notes=journal))
-    statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     signals, listeners = parts.signals, parts.listeners
-    channels = Channels(clock, signals.changed.tell)
+    sender = await stack.enter_async_context(
+        Sender(api, clock, redact, detour=parts.book, notes=journal, on_channels=signals.changed.tell)
+    )
+    statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), channels, statuses, parts.people),
+        chat=Chat(sender, Downloads(api, clock), statuses, parts.people),
         journal=journal,
         audit=parts.audit,
         logs=parts.logs,
@@ -193,8 +194,8 @@ async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> 
     places = Places(parts.given.descriptors.workers)
     kit = Kit(spawner, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(kit))
-    cards = Cards(parts.repos, supervisor, parts.turns, channels, services.budgets, clock)
-    return Out(sender=sender, channels=channels, services=services, supervisor=supervisor, cards=cards)
+    cards = Cards(parts.repos, supervisor, parts.turns, sender.channels, services.budgets, clock)
+    return Out(sender=sender, services=services, supervisor=supervisor, cards=cards)
 
 
 def _way_in(parts: Parts, out: Out) -> In:
@@ -256,7 +257,7 @@ def _apphome(parts: Parts, out: Out, way_in: In, status: Status) -> AppHome:
     parts.signals.changed.add(apphome.changed)
     vain = Vain(apphome, out.sender, parts.tasks)
     reasons = Reasons(parts.api, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
-    parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.channels))
+    parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.sender.channels))
     return apphome
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from uuid import uuid4
 
 from codebutler.budgets import Budgets
 from codebutler.config.schema import RepoSettings
 from codebutler.control.listeners import Listeners
+from codebutler.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
+from codebutler.delivery.sender import Sender
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.authorise import Ask, Decision, authorise
@@ -22,12 +23,9 @@ from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
-from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named, with_names
 from codebutler.slack.people import People
 from codebutler.slack.port import Download
-from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.slack.threads import read_thread
 from codebutler.text.escape import escape, neutralise
@@ -43,7 +41,6 @@ class Chat:
 
     sender: Sender
     downloads: Downloads
-    channels: Channels
     statuses: StatusBoard
     people: People
 
@@ -74,7 +71,6 @@ class ParentServices:
     ) -> None:
         self._sender = chat.sender
         self._downloads = chat.downloads
-        self._channels = chat.channels
         self._statuses = chat.statuses
         self._people = chat.people
         self._journal = journal
@@ -96,10 +92,8 @@ class ParentServices:
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
         called = addressed(operation, repo.config.slack.allowed_users)
-        submit = partial(self._sender.submit, repo.channel_id, op_id, called, unsure=unsure)
-        place = self._sender.where(repo.channel_id, item_of(operation))
         with self._listeners.sending(repo.channel_id, operation):
-            ts = await self._channels.when_open(place, submit)
+            ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure, lasting=True)
             self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 

@@ -7,8 +7,8 @@ from codebutler.apphome.view import RepoCard
 from codebutler.budgets import Budgets
 from codebutler.clock import Clock
 from codebutler.config.rules import rules_allow
+from codebutler.delivery.channels import Channels
 from codebutler.repos import Repos, Served
-from codebutler.slack.channels import Channels
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
 

@@ -26,6 +26,7 @@ from codebutler.control.messages import (
     StopRequest,
     Wish,
 )
+from codebutler.delivery.sender import Sender
 from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake
 from codebutler.model import OPERATOR, MessagePosted
@@ -33,7 +34,6 @@ from codebutler.parent.configuration import Configuration
 from codebutler.parent.status import Status
 from codebutler.repos import Repos
 from codebutler.schedule.desk import ScheduleDesk
-from codebutler.slack.sender import Sender
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.front import Front
 

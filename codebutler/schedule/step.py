@@ -65,7 +65,9 @@ class ScheduleWords:
             await self._voice.post(event.channel, event.key, post, unsure=entry.received_at < self._since)
             if event.user == OPERATOR and isinstance(event, MessagePosted):
                 # Whoever said it waits for its outcome.
-                await self._voice.react(event.channel, event.key, React(target_ts=event.ts, name=ANSWERED))
+                await self._voice.react(
+                    event.channel, event.key, React(target_ts=event.ts, name=ANSWERED, value="outcome")
+                )
         except ChatError as error:
             log.warning("[%s] !%s could not be answered: %s", repo, request.name, error)
         except StoreError as error:

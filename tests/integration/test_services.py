@@ -13,6 +13,7 @@ import pytest
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.control.listeners import Listeners
+from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
@@ -24,11 +25,9 @@ from codebutler.protocol.messages import Audit, Budget, DayUse, Live
 from codebutler.services import Audience, Chat, ParentServices
 from codebutler.slack.answers import Person
 from codebutler.slack.api import SlackApi
-from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.people import People
-from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.text.links import message_link
 
@@ -75,7 +74,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         await stack.enter_async_context(beside(people.run(), name="people"))
         await settle()
         services = ParentServices(
-            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), Channels(clock), statuses, people),
+            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), statuses, people),
             journal=journal,
             audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
