@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from codebutler.apphome.publisher import AppHome, Shown
-from codebutler.apphome.scene import Cards
 from codebutler.apphome.vain import Vain
 from codebutler.clock import SystemClock
 from codebutler.config.paths import Home
@@ -25,7 +24,6 @@ from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
-from codebutler.control.operator import Asked, Operator
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
 from codebutler.delivery.channels import Channels
@@ -38,10 +36,13 @@ from codebutler.dispatch.dispatcher import Dispatcher
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Intake, Threads
 from codebutler.observe.audit import flush_always
+from codebutler.parent.cards import Cards
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.life import Life
 from codebutler.parent.notes import ConfigNotes
+from codebutler.parent.operator import Asked, Operator
 from codebutler.parent.parts import Given, Parts, open_parts
+from codebutler.parent.services import Audience, Chat, ParentServices
 from codebutler.parent.status import Status
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
@@ -61,7 +62,6 @@ from codebutler.schedule.step import ScheduleWords
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
-from codebutler.services import Audience, Chat, ParentServices
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.connection import Care, SlackConnection
 from codebutler.slack.download import Downloads

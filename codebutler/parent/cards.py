@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard
-from codebutler.budgets import Budgets
 from codebutler.clock import Clock
 from codebutler.config.rules import rules_allow
 from codebutler.delivery.channels import Channels
+from codebutler.parent.budgets import Budgets
 from codebutler.repos import Repos, Served
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load

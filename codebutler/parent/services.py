@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from codebutler.budgets import Budgets
 from codebutler.config.schema import RepoSettings
 from codebutler.control.listeners import Listeners
 from codebutler.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
@@ -21,6 +20,7 @@ from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, Turn
 from codebutler.observe.acts import Act, act_of
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
+from codebutler.parent.budgets import Budgets
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.download import Downloads

@@ -20,9 +20,9 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
+from codebutler.parent.services import Audience, Chat, ParentServices
 from codebutler.process.tasks import Tasks, beside
 from codebutler.protocol.messages import Audit, Budget, DayUse, Live
-from codebutler.services import Audience, Chat, ParentServices
 from codebutler.slack.answers import Person
 from codebutler.slack.api import SlackApi
 from codebutler.slack.download import Downloads
