@@ -42,7 +42,7 @@ from codebutler.parent.life import Life
 from codebutler.parent.notes import ConfigNotes
 from codebutler.parent.operator import Asked, Operator
 from codebutler.parent.parts import Given, Parts, open_parts
-from codebutler.parent.services import Audience, Chat, ParentServices
+from codebutler.parent.services import ParentServices
 from codebutler.parent.status import Status
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
@@ -64,7 +64,6 @@ from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.connection import Care, SlackConnection
-from codebutler.slack.download import Downloads
 from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
@@ -175,26 +174,19 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
 
 async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> Out:
     api, clock, redact, journal = parts.api, parts.clock, parts.redactor.redact, parts.journal
-    signals, listeners = parts.signals, parts.listeners
+    changed = parts.signals.changed.tell
     sender = await stack.enter_async_context(
-        Sender(api, clock, redact, detour=parts.book, notes=journal, on_channels=signals.changed.tell)
+        Sender(api, clock, redact, detour=parts.book, notes=journal, on_channels=changed)
     )
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
-    services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), statuses, parts.people),
-        journal=journal,
-        audit=parts.audit,
-        logs=parts.logs,
-        audience=Audience(listeners, parts.turns.tell, signals.interrupted.tell, signals.changed.tell),
-        tasks=parts.tasks,
-    )
+    services = ParentServices(parts, sender, statuses)
     if parts.restored is not None:
         await journal.open_gaps(parts.repos.by_channel(), parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
     kit = Kit(spawner, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(kit))
-    cards = Cards(parts.repos, supervisor, parts.turns, sender.channels, services.budgets, clock)
+    cards = Cards(parts, supervisor, sender.channels, services.budgets)
     return Out(sender=sender, services=services, supervisor=supervisor, cards=cards)
 
 
@@ -255,7 +247,7 @@ def _apphome(parts: Parts, out: Out, way_in: In, status: Status) -> AppHome:
     shown = Shown(parts.turns, out.cards.of, lambda: status.trouble)
     apphome = AppHome(parts.api, parts.journal, shown, parts.clock, parts.cleaned, out.sender.workspace_url)
     parts.signals.changed.add(apphome.changed)
-    vain = Vain(apphome, out.sender, parts.tasks)
+    vain = Vain(apphome.vain, out.sender, parts.tasks)
     reasons = Reasons(parts.api, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
     parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.sender.channels))
     return apphome

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard
-from codebutler.clock import Clock
 from codebutler.config.rules import rules_allow
 from codebutler.delivery.channels import Channels
 from codebutler.parent.budgets import Budgets
-from codebutler.repos import Repos, Served
+from codebutler.parent.parts import Parts
+from codebutler.repos import Served
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
 
@@ -21,25 +20,15 @@ TROUBLED = {
 class Cards:
     """What each person may see of all repositories, as things stand now."""
 
-    def __init__(
-        self,
-        repos: Repos,
-        supervisor: Supervisor,
-        turns: LatestTurns,
-        channels: Channels,
-        budgets: Budgets,
-        clock: Clock,
-    ) -> None:
-        self._repos = repos
+    def __init__(self, parts: Parts, supervisor: Supervisor, channels: Channels, budgets: Budgets) -> None:
+        self._parts = parts
         self._supervisor = supervisor
-        self._turns = turns
         self._channels = channels
         self._budgets = budgets
-        self._clock = clock
 
     def of(self, user: str) -> list[RepoCard] | None:
         """One card for each repository that the user may talk to; None if there is none."""
-        table, rows = self._repos.table, {row.name: row for row in self._supervisor.rows()}
+        table, rows = self._parts.repos.table, {row.name: row for row in self._supervisor.rows()}
         cards = [
             self._card(served, rows.get(served.entry.name))
             for served in table.served
@@ -61,8 +50,8 @@ class Cards:
             name=name,
             channel=channel,
             worker=state,
-            turns=self._turns.by_repo.get(name, ()),
-            today=self._budgets.words(name, self._clock.now()),
+            turns=self._parts.turns.by_repo.get(name, ()),
+            today=self._budgets.words(name, self._parts.clock.now()),
             load=_load(row),
             trouble=self._channels.trouble(channel) or TROUBLED.get(state, ""),
         )
