@@ -25,7 +25,6 @@ from codebutler.model import Event, Operation, Quoted, TurnNote
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
-from codebutler.routing.router import LocalRouter
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
 from codebutler.supervisor.kit import Kit
@@ -202,7 +201,7 @@ class World:
         self._intake = Intake(
             repos=lambda: {CHANNEL: Repo("sample", self._settings.config)},
             journal=self.journal,
-            router=LocalRouter(supervisor),
+            dispatch=supervisor.deliver,
             refusals=books,
             clock=self.clock,
         )

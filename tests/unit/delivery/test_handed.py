@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.handed import begin_anew
 from codebutler.delivery.sender import Sender
 from codebutler.model import Post
 from codebutler.slack.memory import MemoryChat
@@ -73,6 +74,20 @@ async def test_what_an_earlier_version_may_have_sent_is_looked_for_in_this_life_
         await stage.passes(3)
         assert await again == ts
     assert stage.chat.texts(C) == ["old"]
+
+
+async def test_notes_from_a_backup_do_not_say_what_was_not_handed_over() -> None:
+    stage = Stage()
+    async with stage.life() as sender:
+        ts = stage.say(sender, "since the backup")
+        await stage.passes(1)
+    stage.notes.kept = {"sent": "noted"}
+    await begin_anew(stage.notes)
+    async with stage.life() as sender:
+        again = stage.say(sender, "since the backup", unsure=True)
+        await stage.passes(3)
+        assert await again == await ts
+    assert stage.chat.texts(C) == ["since the backup"]
 
 
 async def test_a_post_waits_for_the_disk_and_a_notice_goes_out() -> None:

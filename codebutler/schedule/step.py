@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from codebutler.dispatch.dispatcher import GoOn
 from codebutler.errors import ChatError, StoreError
-from codebutler.intake.entry import Entry, EventRouter
+from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, SlashCommand
 from codebutler.process.tasks import Tasks
@@ -30,34 +31,32 @@ class Around:
     since: datetime
 
 
-class ScheduleRouter:
-    """An EventRouter before another one. An entry is settled once its answer stands in the channel: what a crash
+class ScheduleWords:
+    """A step of the dispatcher. An entry is settled once its answer stands in the channel: what a crash
     interrupts comes again, and is answered under the same operation id."""
 
     def __init__(
         self,
-        router: EventRouter,
         desk: ScheduleDesk,
         voice: Voice,
         journal: Journal,
         tasks: Tasks,
         around: Around,
     ) -> None:
-        self._router = router
         self._desk = desk
         self._voice = voice
         self._journal = journal
         self._tasks = tasks
         self._around = around
 
-    def route(self, entry: Entry) -> None:
-        """See the port. The words about time are answered here and seen by no worker."""
+    def take(self, entry: Entry, go_on: GoOn) -> None:
+        """The words about time are answered here and seen by no worker."""
         repo = self._around.repo_of(entry.channel)
         ours = isinstance(entry.request, Command) and entry.request.name in OURS
         if repo and ours and isinstance(entry.event, MessagePosted | SlashCommand):
             self._tasks.start(self._answer(entry, repo), name=f"answer to {entry.event.key}")
         else:
-            self._router.route(entry)
+            go_on(entry)
 
     async def _answer(self, entry: Entry, repo: str) -> None:
         event, request = entry.event, entry.request
