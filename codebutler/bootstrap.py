@@ -27,6 +27,7 @@ from codebutler.config.zones import zone_of
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
 from codebutler.delivery.channels import Channels
+from codebutler.delivery.handed import begin_anew
 from codebutler.delivery.sender import Sender
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.door import DirectDoor
@@ -174,10 +175,10 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
 
 async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> Out:
     api, clock, redact, journal = parts.api, parts.clock, parts.redactor.redact, parts.journal
-    changed = parts.signals.changed.tell
-    sender = await stack.enter_async_context(
-        Sender(api, clock, redact, detour=parts.book, notes=journal, on_channels=changed)
-    )
+    if parts.restored is not None:
+        await begin_anew(journal)
+    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=parts.book, notes=journal))
+    sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
     services = ParentServices(parts, sender, statuses)
     if parts.restored is not None:
