@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROOTS = (
     "codebutler/bootstrap.py",
+    "codebutler/parent/parts.py",
     "workers/codebutler_worker/bootstrap.py",
 )
 

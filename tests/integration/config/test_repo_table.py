@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry, add
-from codebutler.repos import RepoTable, with_env_file
+from codebutler.repos import Repos, RepoTable, with_env_file
 
 ENV = {"ANTHROPIC_API_KEY": "sk-ant-1", "SLACK_BOT_TOKEN": "xoxb-1-1", "AWS_SECRET_ACCESS_KEY": "no"}
 
@@ -84,3 +84,18 @@ def test_a_service_finds_what_agents_need_in_the_homes_env_file(home: Home, tmp_
         "HTTPS_PROXY": "http://proxy",
     }
     assert with_env_file(home, ENV)["ANTHROPIC_API_KEY"] == "sk-ant-1"
+
+
+def test_what_is_served_now_is_replaced_as_a_whole(home: Home, tmp_path: Path) -> None:
+    direct = ["D1"]
+    repos = Repos(RepoTable.read(home, ENV), lambda: direct)
+    by_channel = repos.by_channel
+    repo = register(home, tmp_path, "good", "C0GOOD")
+    assert (by_channel(), repos.name_of("C0GOOD"), repos.path_of("good")) == ({}, "", None)
+    repos.use(RepoTable.read(home, ENV))
+    assert (list(by_channel()), repos.name_of("C0GOOD"), repos.path_of("good")) == (["C0GOOD"], "good", repo)
+    direct.append("D2")
+    assert list(repos.listened()) == ["C0GOOD", "D1", "D2"]
+    assert repos.channels() == {"C0GOOD", "D1", "D2"}
+    shutil.rmtree(repo)
+    assert repos.path_of("good") is None

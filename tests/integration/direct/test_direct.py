@@ -1,4 +1,4 @@
-"""Direct messages through the door, the journal and the router, to a worker's channel or to an answer of our own."""
+"""Direct messages through the door, the journal and the dispatcher's step, to a worker or to an answer of our own."""
 
 from __future__ import annotations
 
