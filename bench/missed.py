@@ -12,11 +12,11 @@ from bench.figures import Figure, limit
 from bench.scene import BenchError, Pace
 from codebutler.clock import SystemClock
 from codebutler.config.schema import Config, SlackSection
-from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted
+from codebutler.permission import Decision
 from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.api import HISTORY_PAGE_SIZE
 from codebutler.slack.catchup import CatchUp, Shelf

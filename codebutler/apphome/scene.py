@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from codebutler.apphome.view import RepoCard
-from codebutler.config.rules import rules_allow
 from codebutler.model import TurnNote
+from codebutler.permission import Person, Where, may
 from codebutler.repos import RepoTable
 from codebutler.supervisor.supervisor import RepoRow
 from codebutler.text.amounts import load
@@ -44,8 +44,7 @@ def cards_for(user: str, table: RepoTable, rows: Iterable[RepoRow], shown: Shown
             or TROUBLED.get(states.get(served.entry.name, "stopped"), ""),
         )
         for served in table.served
-        if user in served.config.slack.allowed_users
-        and rules_allow(served.config, user, served.config.slack.channel_id, None)
+        if may(Person(user), "see", Where(served.config, served.config.slack.channel_id)).allowed
     ]
     if not cards:
         return None

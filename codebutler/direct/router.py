@@ -22,7 +22,6 @@ from codebutler.direct import wording
 from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, items_of, root_of
 from codebutler.errors import ChatError
-from codebutler.intake.authorise import ask_of, authorise, kind_of
 from codebutler.intake.entry import Entry, EventRouter, is_direct
 from codebutler.intake.intake import Refusals, Repo
 from codebutler.model import (
@@ -35,6 +34,8 @@ from codebutler.model import (
     Post,
     SlashCommand,
 )
+from codebutler.observe.acts import kind_of
+from codebutler.permission import decided
 from codebutler.process.tasks import Tasks
 from codebutler.text.requests import request_of
 from codebutler.words import WORDS
@@ -126,7 +127,7 @@ class DirectRouter:
         if isinstance(event, MessagePosted | MessageEdited):
             # What waited was allowed for no repository in particular, and read without its words for agents.
             request = request_of(event, repo.prefixes)
-            decision = authorise(repo.config, ask_of(event, request, repo.config.agent.default))
+            decision = decided(repo.config, event, request)
             if not decision.allowed:
                 kind = kind_of(event, request)
                 self._known.refusals.refused(entry.event, kind, decision, tell=True)

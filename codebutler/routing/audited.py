@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from codebutler.clock import Clock
-from codebutler.intake.authorise import kind_of
 from codebutler.intake.entry import Entry, EventRouter
 from codebutler.model import Command, Prompt
-from codebutler.observe.acts import Act, act_of
+from codebutler.observe.acts import Act, act_of, kind_of
 
 RETRY_S = 5.0
 

@@ -16,7 +16,6 @@ from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Co
 from codebutler.direct.book import Book
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.router import DirectRouter, Known
-from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
@@ -33,6 +32,7 @@ from codebutler.model import (
     SlashCommand,
     TurnNote,
 )
+from codebutler.permission import Decision
 from codebutler.process.tasks import Tasks
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.sender import Sender
