@@ -12,6 +12,8 @@ from functools import partial
 from codebutler.apphome.publisher import AppHome
 from codebutler.apphome.vain import Vain
 from codebutler.clock import SystemClock
+from codebutler.commands.asked import Resources
+from codebutler.commands.table import ParentCommands
 from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
@@ -150,8 +152,9 @@ def _schedule(
     files = JobFiles(lambda: job_sources(around.home, parent.table, around.env, provenance))
     scheduler = Scheduler(parts.journal, voice, files.look, clock, parts.tasks)
     desk = ScheduleDesk(scheduler, clock, zone_of(""))
+    commands = ParentCommands(Resources(desk, clock, clock.now()))
     place = Around(lambda channel: _name(parent.repos().get(channel)), clock.now())
-    return scheduler, desk, ScheduleRouter(router, desk, voice, parts.journal, parts.tasks, place)
+    return scheduler, desk, ScheduleRouter(router, commands.answer, voice, parts.journal, parts.tasks, place)
 
 
 def _front(

@@ -24,6 +24,7 @@ from codebutler.model import (
     Prompt,
     Request,
 )
+from codebutler.words import WORDS
 
 Action = Literal[
     "see",
@@ -141,10 +142,10 @@ def decided(config: Config, event: Event, request: Request, channel: str = "") -
     if isinstance(request, Prompt):
         prefix = request.prefix or config.agent.default
         return may(person, "ask", Where(config, channel, (prefix,), request.text))
-    if isinstance(request, Command):
-        return may(person, "command", Where(config, channel))
     action: Action = "retract" if isinstance(event, MessageDeleted) else "press"
-    return may(person, action, Where(config, channel))
+    if isinstance(request, Command):
+        action = WORDS[request.name].may if request.name in WORDS else "command"
+    return may(person, action, Where(config, channel, ANY_AGENT))
 
 
 def admitted(user: str) -> Person:
@@ -192,6 +193,7 @@ def _stranger(user: str) -> Decision:
 
 def _unruled(needs: Needs, place: Where) -> Decision:
     """Somebody who may do other things, or the same elsewhere."""
-    what = needs.what or (f"use `{place.prefixes[-1]}:`" if needs.rule == "agent" else "do that")
+    is_named = needs.rule == "agent" and place.prefixes != ANY_AGENT
+    what = needs.what or (f"use `{place.prefixes[-1]}:`" if is_named else "do that")
     told = f"You are not authorized to {what} here: its owner can allow it in `authorization.rules`."
     return Decision(allowed=False, reason="no rule allows it", told=told)

@@ -18,6 +18,8 @@ import msgspec
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
 from codebutler.clock import Clock
+from codebutler.commands.asked import Mine
+from codebutler.commands.table import direct_answer
 from codebutler.direct import wording
 from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, items_of, root_of
@@ -38,7 +40,7 @@ from codebutler.observe.acts import kind_of
 from codebutler.permission import decided
 from codebutler.process.tasks import Tasks
 from codebutler.text.requests import request_of
-from codebutler.words import WORDS
+from codebutler.words import DIRECT, WORDS
 
 PATIENCE = timedelta(days=7)
 """So long a question stays open."""
@@ -182,12 +184,9 @@ class DirectRouter:
     async def _answer(self, entry: Entry) -> None:
         event, request = entry.event, entry.request
         name = request.name if isinstance(request, Command) else ""
-        if name == "help":
-            text = wording.help_text(allowed(self._known.repos(), event.user))
-        elif name == "status":
-            text = wording.status_text(self._known.cards(event.user))
-        elif name == "list":
-            text = wording.list_text(self._known.cards(event.user), self._clock.now())
+        if name in DIRECT:
+            repos, cards = allowed(self._known.repos(), event.user), self._known.cards(event.user)
+            text = direct_answer(name, Mine(repos, cards, self._clock.now()))
         elif name in WORDS or isinstance(event, SlashCommand):
             text = wording.no_slash()
         else:

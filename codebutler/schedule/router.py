@@ -1,9 +1,9 @@
-"""Takes the words about time out of the stream of events: they concern the parent, not a worker."""
+"""Takes the commands that the parent runs out of the stream of events: they concern no worker."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,10 +12,12 @@ from codebutler.intake.entry import Entry, EventRouter
 from codebutler.intake.journal import Journal
 from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, SlashCommand
 from codebutler.process.tasks import Tasks
-from codebutler.schedule.desk import Asker, ScheduleDesk
+from codebutler.schedule.desk import Asker
 from codebutler.schedule.voice import Voice
+from codebutler.words import runs_in_parent
 
-OURS = frozenset({"jobs", "in", "at"})
+Answer = Callable[[str, str, Asker], Awaitable[str]]
+"""(command, argument, who asks) to what they read. Raises StoreError."""
 ANSWERED = "white_check_mark"
 
 
@@ -37,23 +39,23 @@ class ScheduleRouter:
     def __init__(
         self,
         router: EventRouter,
-        desk: ScheduleDesk,
+        answer: Answer,
         voice: Voice,
         journal: Journal,
         tasks: Tasks,
         around: Around,
     ) -> None:
         self._router = router
-        self._desk = desk
+        self._answer_of = answer
         self._voice = voice
         self._journal = journal
         self._tasks = tasks
         self._around = around
 
     def route(self, entry: Entry) -> None:
-        """See the port. The words about time are answered here and seen by no worker."""
+        """See the port. What the parent runs is answered here and seen by no worker."""
         repo = self._around.repo_of(entry.channel)
-        ours = isinstance(entry.request, Command) and entry.request.name in OURS
+        ours = isinstance(entry.request, Command) and runs_in_parent(entry.request.name)
         if repo and ours and isinstance(entry.event, MessagePosted | SlashCommand):
             self._tasks.start(self._answer(entry, repo), name=f"answer to {entry.event.key}")
         else:
@@ -67,7 +69,7 @@ class ScheduleRouter:
         asker = Asker(event.user, repo, event.channel, _thread_of(event), event.key)
         only_for = event.user if isinstance(event, SlashCommand) else ""
         try:
-            text = await self._desk.answer(request.name, request.argument, asker)
+            text = await self._answer_of(request.name, request.argument, asker)
             post = Post(text=text, thread_ts=in_thread, only_for=only_for)
             await self._voice.post(
                 event.channel, event.key, post, unsure=entry.received_at < self._around.since

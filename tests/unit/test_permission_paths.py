@@ -107,14 +107,16 @@ def _is_may(node: ast.AST) -> bool:
 
 
 def _actions(nodes: list[ast.AST]) -> Iterator[str]:
-    """What is asked about by name, or is kept under a name that is said to be an action's."""
+    """What is asked about by name, or kept under a name that is an action's."""
     for node in nodes:
         if _is_may(node):
             assert isinstance(node, ast.Call)
             asked: ast.AST = node.args[1]
             assert isinstance(asked, ast.Constant | ast.Name)
-        elif isinstance(node, ast.AnnAssign) and node.value and _says_action(node.annotation):
-            asked = node.value
+        elif (isinstance(node, ast.AnnAssign) and node.value and _says_action(node.annotation)) or (
+            isinstance(node, ast.Assign) and [ast.unparse(each) for each in node.targets] == ["action"]
+        ):
+            asked = node.value or node
         else:
             continue
         for each in ast.walk(asked):

@@ -1,0 +1,40 @@
+"""Finds the handlers of the parent's commands. Which there are stands in codebutler.words."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from codebutler.commands.asked import Asked, Handler, Mine, Resources
+from codebutler.schedule.desk import Asker
+from codebutler.words import DIRECT, WORDS, Word, misuse
+
+
+class ParentCommands:
+    """Does the commands that the parent runs."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._house = resources
+
+    async def answer(self, name: str, argument: str, asker: Asker) -> str:
+        """Do what one of those words says; the text is what the person reads. Raises StoreError."""
+        word = WORDS[name]
+        if not word.takes(argument):
+            return misuse(word)
+        return await handler_of(word)(Asked(self._house, argument, asker))
+
+
+def handler_of(word: Word) -> Handler:
+    """What does a word that the parent does."""
+    found: Handler = _found(word.handler)
+    return found
+
+
+def direct_answer(name: str, mine: Mine) -> str:
+    """What one of ``DIRECT`` says in a direct message."""
+    return str(_found(DIRECT[name].direct)(mine))
+
+
+def _found(handler: str) -> Any:
+    file, _, function = handler.partition(".")
+    return getattr(import_module(f".{file}", __package__), function)
