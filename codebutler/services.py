@@ -48,6 +48,17 @@ class Chat:
     people: People
 
 
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who is told what workers say: ``listeners`` of a thread, of the newest ``turns``, of a turn that is found
+    ``interrupted`` (its channel), and that what a repository has ``used`` today is not what it was."""
+
+    listeners: Listeners
+    turns: Callable[[str, tuple[TurnNote, ...]], None]
+    interrupted: Callable[[str], None]
+    used: Callable[[], None]
+
+
 class ParentServices:
     """The supervisor's Services, and where refusals go."""
 
@@ -58,7 +69,7 @@ class ParentServices:
         journal: Journal,
         audit: AuditLog,
         logs: Logs,
-        listeners: Listeners,
+        audience: Audience,
         tasks: Tasks,
     ) -> None:
         self._sender = chat.sender
@@ -69,15 +80,10 @@ class ParentServices:
         self._journal = journal
         self._audit = audit
         self._logs = logs
-        self._listeners = listeners
+        self._audience = audience
+        self._listeners = audience.listeners
         self._tasks = tasks
         self.budgets = Budgets()
-        self.on_interrupted: Callable[[str], None] = _unheard
-        """Told the channel of each turn that a worker finds interrupted by its own or our death."""
-        self.on_overview: Callable[[str, tuple[TurnNote, ...]], None] = _unheard
-        """Told what the newest turns of a repository are."""
-        self.on_used: Callable[[], None] = _unheard
-        """Told that what a repository has used today is not what it was."""
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
@@ -118,12 +124,12 @@ class ParentServices:
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""
-        self.on_overview(repo.name, turns)
+        self._audience.turns(repo.name, turns)
 
     def budget(self, repo: RepoSettings, budget: Budget) -> None:
         """For status and App Home."""
         self.budgets.keep(repo.name, budget)
-        self.on_used()
+        self._audience.used()
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
@@ -147,7 +153,7 @@ class ParentServices:
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         """See the port. An interrupted turn is also over for those who wait for its stream, and shown in App Home."""
         if record.decision == "interrupted":
-            self.on_interrupted(repo.channel_id)
+            self._audience.interrupted(repo.channel_id)
             self._sender.turn_over(repo.channel_id, record.thread)
         self._audit.append(
             Act(
@@ -217,7 +223,3 @@ class ParentServices:
             )
         except ChatError as error:
             self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")
-
-
-def _unheard(*_: object) -> None:
-    """Nobody asked to be told."""

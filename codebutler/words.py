@@ -291,12 +291,6 @@ def word_of(name: str) -> Word | None:
     return WORDS.get(ALIASES.get(name, name))
 
 
-def runs_in_parent(name: str) -> bool:
-    """Whether the parent does that word, and no worker sees it."""
-    word = WORDS.get(name)
-    return word is not None and word.runs == "parent"
-
-
 def completions() -> tuple[tuple[str, str], ...]:
     """What may be typed for a word, after its mark, and what that does: for whatever completes it."""
     return tuple((name, word.gist) for word in ALL for name in (word.name, *word.aliases))

@@ -24,7 +24,6 @@ from codebutler.permission import Decision
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
-from codebutler.routing.router import LocalRouter
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
 from codebutler.slack.sender import Sender
@@ -202,7 +201,7 @@ class World:
         self._intake = Intake(
             repos=lambda: {CHANNEL: Repo("sample", self._settings.config)},
             journal=self.journal,
-            router=LocalRouter(supervisor),
+            dispatch=supervisor.deliver,
             refusals=books,
             clock=self.clock,
         )

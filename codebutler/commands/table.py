@@ -1,4 +1,4 @@
-"""Finds the handlers of the parent's commands. Which there are stands in codebutler.words."""
+"""Finds the handlers of the parent's commands, and calls them. Which there are stands in codebutler.words."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from importlib import import_module
 from typing import Any
 
 from codebutler.commands.asked import Asked, Handler, Mine, Resources
+from codebutler.model import Command
 from codebutler.schedule.desk import Asker
 from codebutler.words import DIRECT, WORDS, Word, misuse
 
 
-class ParentCommands:
-    """Does the commands that the parent runs."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._house = resources
-
-    async def answer(self, name: str, argument: str, asker: Asker) -> str:
-        """Do what one of those words says; the text is what the person reads. Raises StoreError."""
-        word = WORDS[name]
-        if not word.takes(argument):
-            return misuse(word)
-        return await handler_of(word)(Asked(self._house, argument, asker))
+async def answer(request: Command, resources: Resources, asker: Asker) -> str:
+    """Do what is said; the text is what the person reads. Raises StoreError."""
+    word = WORDS[request.name]
+    if not word.takes(request.argument):
+        return misuse(word)
+    return await handler_of(word)(Asked(resources, request.argument, asker))
 
 
 def handler_of(word: Word) -> Handler:

@@ -26,6 +26,10 @@ _AFTER = {"archived": "is_archived", "left": "not_in_channel"}
 log = logging.getLogger("codebutler.slack.channels")
 
 
+def _unheard() -> None:
+    """Nobody asked to be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelMoved:
     """What Slack says has become of a channel: ``archived``, ``left`` (we were taken out), ``back``."""
@@ -35,12 +39,11 @@ class ChannelMoved:
 
 
 class Channels:
-    """Which channels are closed to us, and why."""
+    """Which channels are closed to us, and why. ``on_change`` is told of each change."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_change: Callable[[], None] = _unheard) -> None:
         self._clock = clock
-        self.on_change: Callable[[], None] = _unheard
-        """Told of each change."""
+        self._on_change = on_change
         self._closed: dict[str, str] = {}
         self._opened: dict[str, asyncio.Event] = {}
 
@@ -81,15 +84,11 @@ class Channels:
             self._closed[channel] = code
             self._opened[channel] = asyncio.Event()
             log.warning("%s: %s", channel, CLOSED[code])
-            self.on_change()
+            self._on_change()
 
     def _open(self, channel: str) -> None:
         if self._closed.pop(channel, None) is not None:
             log.info("%s: what waited is said now", channel)
-            self.on_change()
+            self._on_change()
         if opened := self._opened.pop(channel, None):
             opened.set()
-
-
-def _unheard() -> None:
-    """Nobody asked to be told."""

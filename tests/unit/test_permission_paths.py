@@ -33,7 +33,7 @@ LISTS = {
     "codebutler/cli/": "shows and changes the configuration, invites people to a channel",
     "codebutler/config/": "what the configuration is",
     "codebutler/doctor/slack.py": "says that nobody is allowed yet",
-    "codebutler/parent.py": "looks up names",
+    "codebutler/parent/": "looks up names",
     "codebutler/repos.py": "hands the configuration to a worker",
     "codebutler/services.py": "whom a message may call by name",
 }
@@ -42,11 +42,11 @@ OPERATORS = Counter(
     {
         DECIDES: 2,
         "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
-        "codebutler/schedule/router.py": 1,  # a mark for whoever waits at a terminal
+        "codebutler/commands/step.py": 1,  # a mark for whoever waits at a terminal
         "codebutler/slack/people.py": 1,  # a name that nobody else may have
         "workers/codebutler_worker/commands/help.py": 1,  # a terminal has no slash commands
         "workers/codebutler_worker/conversation/asking/quorum.py": 3,  # which person's vote it is
-        "workers/codebutler_worker/desk/errands.py": 1,  # as in the schedule
+        "workers/codebutler_worker/desk/errands.py": 1,  # likewise
         "workers/codebutler_worker/inbox.py": 1,
     }
 )

@@ -28,9 +28,8 @@ class Channel:
 @pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "channel_not_found"])
 async def test_it_is_said_when_the_channel_is_back_and_not_tried_in_a_loop(code: str) -> None:
     clock, closed = ManualClock(), Channel(code)
-    channels = Channels(clock)
     changes: list[str] = []
-    channels.on_change = lambda: changes.append(channels.trouble("C1"))
+    channels = Channels(clock, lambda: changes.append(channels.trouble("C1")))
     said = asyncio.create_task(channels.when_open("C1", closed.say))
     await clock.advance(2.5 * PROBE_S)
     assert closed.tries == 3

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from codebutler.clock import ManualClock, settle
+from codebutler.dispatch.audit import RETRY_S, AuditFirst
 from codebutler.intake.entry import Entry
 from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request
 from codebutler.observe.acts import Act
 from codebutler.process.tasks import beside
-from codebutler.routing.audited import RETRY_S, AuditedRouter
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,7 +40,7 @@ class Disk:
             raise OSError(28, "No space left on device")
         self.happened += [f"kept {act.text} {act.decision}" for act in acts]
 
-    def route(self, entry: Entry) -> None:
+    def go_on(self, entry: Entry) -> None:
         self.happened.append(f"routed {entry.seq}")
 
     def told_of(self, entry: Entry, _error: OSError) -> None:
@@ -55,10 +55,10 @@ async def calm() -> None:
 
 async def test_the_line_is_kept_before_it_is_routed_and_order_holds() -> None:
     disk = Disk()
-    router = AuditedRouter(disk, disk, ManualClock(), disk.told_of)
-    async with beside(router.run(), name="audit"):
+    audit = AuditFirst(disk.keep, ManualClock(), disk.told_of)
+    async with beside(audit.run(), name="audit"):
         for each in (prompt(1), entry(2, NoRequest()), entry(3, Command(name="reset")), prompt(4)):
-            router.route(each)
+            audit.take(each, disk.go_on)
         assert disk.happened == []
         await calm()
     assert [line for line in disk.happened if line.startswith("routed")] == [
@@ -70,28 +70,28 @@ async def test_the_line_is_kept_before_it_is_routed_and_order_holds() -> None:
 
 async def test_what_starts_nothing_passes_at_once() -> None:
     disk = Disk()
-    router = AuditedRouter(disk, disk, ManualClock(), disk.told_of)
-    router.route(entry(1, Command(name="ping")))
-    router.route(entry(2, NoRequest()))
+    audit = AuditFirst(disk.keep, ManualClock(), disk.told_of)
+    audit.take(entry(1, Command(name="ping")), disk.go_on)
+    audit.take(entry(2, NoRequest()), disk.go_on)
     assert disk.happened == ["routed 1", "routed 2"]
 
 
 async def test_while_nothing_can_be_kept_nothing_starts_but_stop_works() -> None:
     disk, clock = Disk(), ManualClock()
     disk.full = True
-    router = AuditedRouter(disk, disk, clock, disk.told_of)
-    async with beside(router.run(), name="audit"):
-        router.route(prompt(1))
+    audit = AuditFirst(disk.keep, clock, disk.told_of)
+    async with beside(audit.run(), name="audit"):
+        audit.take(prompt(1), disk.go_on)
         await calm()
-        router.route(prompt(2, "C2"))
-        router.route(entry(3, Command(name="stop")))
+        audit.take(prompt(2, "C2"), disk.go_on)
+        audit.take(entry(3, Command(name="stop")), disk.go_on)
         await clock.advance(3 * RETRY_S)
         await calm()
         assert disk.happened == ["routed 3"]
-        assert "no space left on device" in router.trouble
+        assert "no space left on device" in audit.trouble
         assert disk.told == ["C1"]
         disk.full = False
         await clock.advance(RETRY_S)
         await calm()
         assert disk.happened[1:] == ["kept text 1 allowed", "kept text 2 allowed", "routed 1", "routed 2"]
-        assert router.trouble == ""
+        assert audit.trouble == ""

@@ -7,8 +7,8 @@ from pathlib import Path
 from codebutler.clock import ManualClock
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
-from codebutler.config_notes import ConfigNotes
 from codebutler.intake.journal import Journal
+from codebutler.parent.notes import ConfigNotes
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import LogTag
 from codebutler.repos import RepoTable, Served, Unserved

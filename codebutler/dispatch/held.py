@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from codebutler.intake.entry import Entry, EventRouter
+from codebutler.dispatch.dispatcher import GoOn
+from codebutler.intake.entry import Entry
 from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
 
 
-class HoldingRouter:
-    """An EventRouter before another one. What is held is in the journal already; clicks, slash commands and
-    what comes from this machine never wait."""
+class HeldBack:
+    """A step of the dispatcher. Clicks, slash commands and what comes from this machine never wait."""
 
-    def __init__(self, router: EventRouter) -> None:
-        self._router = router
-        self._held: dict[str, list[Entry]] = {}
+    def __init__(self) -> None:
+        self._held: dict[str, list[tuple[Entry, GoOn]]] = {}
 
     def hold(self, channel: str) -> None:
         """From now on the channel's messages wait for ``release``."""
@@ -20,21 +19,21 @@ class HoldingRouter:
 
     def release(self, channel: str) -> None:
         """Hand on what waits, in the order it was written. A channel that is not held has nothing waiting."""
-        for entry in sorted(self._held.pop(channel, []), key=_moment):
-            self._router.route(entry)
+        for entry, go_on in sorted(self._held.pop(channel, []), key=lambda held: _moment(held[0])):
+            go_on(entry)
 
     def release_all(self) -> None:
         """Hold nothing any more."""
         for channel in list(self._held):
             self.release(channel)
 
-    def route(self, entry: Entry) -> None:
-        """See the port. Of a channel that is held, only what was written in it waits."""
+    def take(self, entry: Entry, go_on: GoOn) -> None:
+        """Of a channel that is held, only what was written in it waits."""
         held = self._held.get(entry.channel)
         if held is None or not _is_written(entry.event):
-            self._router.route(entry)
+            go_on(entry)
         else:
-            held.append(entry)
+            held.append((entry, go_on))
 
 
 def _is_written(event: Event) -> bool:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from codebutler.clock import Clock
-from codebutler.intake.entry import Entry, EventRouter
+from codebutler.dispatch.dispatcher import GoOn
+from codebutler.intake.entry import Entry
 from codebutler.model import Command, Prompt
 from codebutler.observe.acts import Act, act_of, kind_of
 
@@ -18,37 +18,34 @@ RETRY_S = 5.0
 log = logging.getLogger("codebutler.audit")
 
 
-class Record(Protocol):
-    """The audit log."""
+class AuditFirst:
+    """A step of the dispatcher. What arrives together is synced together; order is kept. While the audit log cannot be
+    written everything waits, but for our own words, which run nothing: `!stop` must work just then.
 
-    def keep(self, acts: Sequence[Act]) -> None:
-        """Write lines and sync them to the disk. Blocks. Raises OSError."""
-
-
-class AuditedRouter:
-    """An EventRouter before another one. What arrives together is synced together; order is kept. While the audit
-    log cannot be written everything waits, but for our own words, which run nothing: `!stop` must work just then."""
+    ``keep`` writes lines and syncs them to the disk; it blocks, and raises OSError.
+    """
 
     def __init__(
-        self, router: EventRouter, record: Record, clock: Clock, on_trouble: Callable[[Entry, OSError], None]
+        self,
+        keep: Callable[[Sequence[Act]], None],
+        clock: Clock,
+        on_trouble: Callable[[Entry, OSError], None],
     ) -> None:
-        self._router = router
-        self._record = record
+        self._keep = keep
         self._clock = clock
         self._on_trouble = on_trouble
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[tuple[Entry, GoOn]] = deque()
         self._arrived = asyncio.Event()
         self.trouble = ""
 
-    def route(self, entry: Entry) -> None:
-        """See the port. What would start a turn waits for its audit line, and all that came after it does, too."""
-        if self.trouble and isinstance(entry.request, Command):
-            self._router.route(entry)
-        elif self._waiting or isinstance(entry.request, Prompt):
-            self._waiting.append(entry)
+    def take(self, entry: Entry, go_on: GoOn) -> None:
+        """What would start a turn waits for its audit line, and all that came after it does, too."""
+        passes = self.trouble and isinstance(entry.request, Command)
+        if not passes and (self._waiting or isinstance(entry.request, Prompt)):
+            self._waiting.append((entry, go_on))
             self._arrived.set()
         else:
-            self._router.route(entry)
+            go_on(entry)
 
     async def run(self) -> None:
         """Write and hand on, until cancelled."""
@@ -62,19 +59,19 @@ class AuditedRouter:
         batch = list(self._waiting)
         acts = [
             act_of(entry.event, kind_of(entry.event, entry.request), "allowed")
-            for entry in batch
-            if _starts(entry)
+            for entry, _ in batch
+            if isinstance(entry.request, Prompt)
         ]
         try:
-            await asyncio.to_thread(self._record.keep, acts)
+            await asyncio.to_thread(self._keep, acts)
         except OSError as error:
-            self._tell(batch, error)
+            self._tell([entry for entry, _ in batch], error)
             await self._clock.sleep(RETRY_S)
             return
         self.trouble = ""
-        for entry in batch:
+        for entry, go_on in batch:
             self._waiting.popleft()
-            self._router.route(entry)
+            go_on(entry)
 
     def _tell(self, batch: Sequence[Entry], error: OSError) -> None:
         """Once for each channel, as long as it lasts."""
@@ -84,7 +81,3 @@ class AuditedRouter:
             for entry in {each.channel: each for each in batch}.values():
                 self._on_trouble(entry, error)
         self.trouble = trouble
-
-
-def _starts(entry: Entry) -> bool:
-    return isinstance(entry.request, Prompt)

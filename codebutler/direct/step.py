@@ -22,9 +22,10 @@ from codebutler.commands.asked import Mine
 from codebutler.commands.table import direct_answer
 from codebutler.direct import wording
 from codebutler.direct.book import Book
-from codebutler.direct.places import allowed, items_of, root_of
-from codebutler.errors import ChatError
-from codebutler.intake.entry import Entry, EventRouter, is_direct
+from codebutler.direct.places import allowed, home_of, items_of, root_of
+from codebutler.dispatch.dispatcher import GoOn
+from codebutler.errors import ChatError, RegistryError
+from codebutler.intake.entry import Entry, is_direct
 from codebutler.intake.intake import Refusals, Repo
 from codebutler.model import (
     ButtonClicked,
@@ -71,18 +72,15 @@ class Known:
 
     book: Book
     repos: Callable[[], Mapping[str, Repo]]
-    cards: Callable[[str], Sequence[RepoCard]]
+    cards: Callable[[str], Sequence[RepoCard] | None]
     down: Callable[[str], str]
     refusals: Refusals
 
 
-class DirectRouter:
-    """An EventRouter before another one, which sees a direct message as one of its repository's channel."""
+class DirectMessages:
+    """A step of the dispatcher: those after it see a direct message as one of its repository's channel."""
 
-    def __init__(
-        self, router: EventRouter, known: Known, mouth: Mouth, receipts: Receipts, tasks: Tasks, clock: Clock
-    ) -> None:
-        self._router = router
+    def __init__(self, known: Known, mouth: Mouth, receipts: Receipts, tasks: Tasks, clock: Clock) -> None:
         self._known = known
         self._mouth = mouth
         self._receipts = receipts
@@ -92,16 +90,16 @@ class DirectRouter:
         self._waiting: dict[Thread, list[Entry]] = {}
         self._cards: dict[Thread, str] = {}
 
-    def route(self, entry: Entry) -> None:
-        """See the port. Where no repository is known yet for a thread, the entry is kept until the person
+    def take(self, entry: Entry, go_on: GoOn) -> None:
+        """Where no repository is known yet for a thread, the entry is kept until the person
         has said which.
         """
         if not is_direct(entry.channel):
-            self._router.route(entry)
+            go_on(entry)
             return
         event = entry.event
         thread = (entry.channel, root_of(event))
-        home = self._known.book.home(entry.channel, root_of(event), *items_of(event))
+        home = home_of(self._known.book, event)
         repo = self._known.repos().get(home)
         if isinstance(event, SlashCommand) or (repo is None and isinstance(entry.request, Command)):
             self._start(self._answer(entry), entry)
@@ -113,7 +111,7 @@ class DirectRouter:
                 self._tasks.start(self._show_choice(thread, repo), name=f"choice of {event.user}")
             for each in [*waiting, entry]:
                 self._place(each, home)
-                self._hand_on(each, home, repo)
+                self._hand_on(each, home, repo, go_on)
 
     def _place(self, entry: Entry, home: str) -> None:
         """What waited was placed nowhere when it came."""
@@ -121,7 +119,7 @@ class DirectRouter:
         if not book.knows(home, entry.channel, items):
             self._tasks.start(book.note(home, entry.channel, items), name=f"place of {entry.event.key}")
 
-    def _hand_on(self, entry: Entry, home: str, repo: Repo) -> None:
+    def _hand_on(self, entry: Entry, home: str, repo: Repo, go_on: GoOn) -> None:
         if _is_choice(entry):
             self._start(self._close(entry, repo), entry)
             return
@@ -137,9 +135,15 @@ class DirectRouter:
                 return
             if isinstance(entry.request, NoRequest) and isinstance(request, Command):
                 self._known.refusals.commanded(entry.event, kind_of(event, request))
-        if isinstance(event, MessagePosted) and self._known.down(repo.name):
+        if isinstance(event, MessagePosted) and self._is_down(repo):
             self._tasks.start(self._say_down(entry, repo), name=f"bad news for {event.user}")
-        self._router.route(replace(entry, channel=home, event=event, request=request))
+        go_on(replace(entry, channel=home, event=event, request=request))
+
+    def _is_down(self, repo: Repo) -> bool:
+        try:
+            return self._known.down(repo.name) != ""
+        except RegistryError:
+            return False  # it is being removed just now
 
     def _keep(self, thread: Thread, entry: Entry) -> None:
         """Of a thread that is about no repository: until somebody says about which."""
@@ -185,7 +189,7 @@ class DirectRouter:
         event, request = entry.event, entry.request
         name = request.name if isinstance(request, Command) else ""
         if name in DIRECT:
-            repos, cards = allowed(self._known.repos(), event.user), self._known.cards(event.user)
+            repos, cards = allowed(self._known.repos(), event.user), self._known.cards(event.user) or ()
             text = direct_answer(name, Mine(repos, cards, self._clock.now()))
         elif name in WORDS or isinstance(event, SlashCommand):
             text = wording.no_slash()

@@ -1,65 +1,55 @@
-"""Takes the commands that the parent runs out of the stream of events: they concern no worker."""
+"""Takes the commands that the parent runs out of the stream of events, and answers them: they concern no worker."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
 
+from codebutler.commands.asked import Resources
+from codebutler.commands.table import answer
+from codebutler.dispatch.dispatcher import GoOn
 from codebutler.errors import ChatError, StoreError
-from codebutler.intake.entry import Entry, EventRouter
+from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, SlashCommand
 from codebutler.process.tasks import Tasks
 from codebutler.schedule.desk import Asker
 from codebutler.schedule.voice import Voice
-from codebutler.words import runs_in_parent
+from codebutler.words import WORDS
 
-Answer = Callable[[str, str, Asker], Awaitable[str]]
-"""(command, argument, who asks) to what they read. Raises StoreError."""
 ANSWERED = "white_check_mark"
 
-
-log = logging.getLogger("codebutler.schedule")
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """Which repository a channel belongs to ("" = none), and since when this supervisor lives."""
-
-    repo_of: Callable[[str], str]
-    since: datetime
+log = logging.getLogger("codebutler.commands")
 
 
-class ScheduleRouter:
-    """An EventRouter before another one. An entry is settled once its answer stands in the channel: what a crash
-    interrupts comes again, and is answered under the same operation id."""
+class ParentCommands:
+    """A step of the dispatcher. An entry is settled once its answer stands in the channel: what a crash
+    interrupts comes again, and is answered under the same operation id. ``repo_of`` says which repository a channel
+    belongs to ("" = none)."""
 
     def __init__(
         self,
-        router: EventRouter,
-        answer: Answer,
+        resources: Resources,
         voice: Voice,
         journal: Journal,
         tasks: Tasks,
-        around: Around,
+        repo_of: Callable[[str], str],
     ) -> None:
-        self._router = router
-        self._answer_of = answer
+        self._resources = resources
         self._voice = voice
         self._journal = journal
         self._tasks = tasks
-        self._around = around
+        self._repo_of = repo_of
 
-    def route(self, entry: Entry) -> None:
-        """See the port. What the parent runs is answered here and seen by no worker."""
-        repo = self._around.repo_of(entry.channel)
-        ours = isinstance(entry.request, Command) and runs_in_parent(entry.request.name)
+    def take(self, entry: Entry, go_on: GoOn) -> None:
+        """What the parent runs is seen by no worker."""
+        repo, request = self._repo_of(entry.channel), entry.request
+        word = WORDS.get(request.name) if isinstance(request, Command) else None
+        ours = word is not None and word.runs == "parent"
         if repo and ours and isinstance(entry.event, MessagePosted | SlashCommand):
             self._tasks.start(self._answer(entry, repo), name=f"answer to {entry.event.key}")
         else:
-            self._router.route(entry)
+            go_on(entry)
 
     async def _answer(self, entry: Entry, repo: str) -> None:
         event, request = entry.event, entry.request
@@ -69,10 +59,10 @@ class ScheduleRouter:
         asker = Asker(event.user, repo, event.channel, _thread_of(event), event.key)
         only_for = event.user if isinstance(event, SlashCommand) else ""
         try:
-            text = await self._answer_of(request.name, request.argument, asker)
+            text = await answer(request, self._resources, asker)
             post = Post(text=text, thread_ts=in_thread, only_for=only_for)
             await self._voice.post(
-                event.channel, event.key, post, unsure=entry.received_at < self._around.since
+                event.channel, event.key, post, unsure=entry.received_at < self._resources.since
             )
             if event.user == OPERATOR and isinstance(event, MessagePosted):
                 # Whoever said it waits for its outcome.
