@@ -26,21 +26,10 @@ from codebutler.model import (
 )
 from codebutler.words import WORDS
 
-Action = Literal[
-    "see",
-    "command",
-    "press",
-    "retract",
-    "ask",
-    "skill",
-    "decide",
-    "answer",
-    "type",
-    "continue",
-    "undo",
-    "remember",
-    "amend",
-]
+Action = (
+    Literal["see", "command", "press", "retract", "amend"]
+    | Literal["ask", "skill", "decide", "answer", "type", "continue", "undo", "remember"]
+)
 """``see`` a repository and be heard as background; say a ``command``; ``press`` a button and ``retract`` a message,
 whatever they are about; ``ask`` an agent, have it use a ``skill``, ``decide`` what it wants to do, ``answer`` its
 question, ``type`` into its program, let its work ``continue`` or ``undo`` it, let it ``remember``; ``amend`` what was

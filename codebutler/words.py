@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -19,22 +19,18 @@ IN_THREADS = (
 )
 
 
-Leave = Literal["command", "ask", "skill", "continue", "undo"]
-"""Those of the actions that ``codebutler.permission`` knows which can begin with a word."""
-
-
 @dataclass(frozen=True, slots=True)
 class Word:
     """One of our words. ``usage`` is its argument as people read it, ``pattern`` what that must match as a whole
     (any case); ``more`` says what one line does not; ``aliases`` mean the same after ``!`` and ``/butler``.
 
-    ``handler``: the file and the function that do it in the process that ``runs`` it, below
-    ``workers/codebutler_worker/commands/`` or ``codebutler/commands/``. ``direct``: those of the parent that answer it
-    alone in a direct message, for all repositories; it needs no mark there.
-    ``may``: who may say it; an agent that is meant is judged once it is known.
+    ``runs``: the process that does it. ``handler``: how, where that is not the function ``run`` in the file of its name
+    (``stop.kill``), below ``workers/codebutler_worker/commands/`` or ``codebutler/commands/``. ``direct``: the parent's
+    function that answers it, alone, in a direct message for all repositories; it needs no mark there.
+    ``may``: who may say it, as ``codebutler.permission`` has it; an agent that is meant is judged once it is known.
 
-    ``prefix``: it is a prompt for the agent of that name, with ``text`` if it takes no argument. ``shown``: its
-    answer to a slash command is for the whole channel, not only for whoever asked.
+    ``prefix``: it is a prompt for the agent of that name, with ``text`` if it takes no argument, and the agent's rule
+    allows it. ``shown``: its answer to a slash command is for the whole channel, not only for whoever asked.
     """
 
     name: str
@@ -49,7 +45,13 @@ class Word:
     handler: str = ""
     runs: Literal["worker", "parent"] = "worker"
     direct: str = ""
-    may: Leave = "command"
+    may: Literal["command", "skill", "continue", "undo"] = "command"
+
+    @property
+    def done_by(self) -> Sequence[str]:
+        """The file and the function that do it; none for what an agent does."""
+        found = self.handler or ("" if self.prefix else f"{self.name}.run")
+        return found.split(".") if found else ()
 
     @property
     def about(self) -> str:
@@ -74,15 +76,13 @@ ALL = (
         "[WORD]",
         r"!?[\w-]*",
         "With a word: what that one does.",
-        handler="help.run",
         direct="direct.usage",
     ),
-    Word("ping", "is anybody there?", handler="ping.run"),
+    Word("ping", "is anybody there?"),
     Word(
         "status",
         "show what is running and what is waiting",
         more="The agent and its model, every run that is not over, what was used today, and the sandbox.",
-        handler="status.run",
         direct="direct.status",
     ),
     Word(
@@ -134,7 +134,6 @@ ALL = (
         "output",
         "repeat the full answer",
         more="The full text of the last run in the thread, or of the channel; as a file when it is long.",
-        handler="output.run",
     ),
     Word(
         "agent",
@@ -144,37 +143,13 @@ ALL = (
         "The same as `agent: TASK`: it works over many steps by itself, and shows its plan.",
         prefix="agent",
         shown=True,
-        may="ask",
     ),
     Word(
-        "claude",
-        "ask Claude Code",
-        "TASK",
-        ".+",
-        "The same as `claude: TASK`.",
-        prefix="claude",
-        shown=True,
-        may="ask",
+        "claude", "ask Claude Code", "TASK", ".+", "The same as `claude: TASK`.", prefix="claude", shown=True
     ),
+    Word("kimi", "ask Kimi Code", "TASK", ".+", "The same as `kimi: TASK`.", prefix="kimi", shown=True),
     Word(
-        "kimi",
-        "ask Kimi Code",
-        "TASK",
-        ".+",
-        "The same as `kimi: TASK`.",
-        prefix="kimi",
-        shown=True,
-        may="ask",
-    ),
-    Word(
-        "c",
-        "run one shell command",
-        "COMMAND",
-        ".+",
-        "The same as `run: COMMAND`.",
-        prefix="run",
-        shown=True,
-        may="ask",
+        "c", "run one shell command", "COMMAND", ".+", "The same as `run: COMMAND`.", prefix="run", shown=True
     ),
     Word(
         "create-image",
@@ -184,7 +159,6 @@ ALL = (
         "For example `!create-image a lighthouse at dusk, watercolour`.",
         prefix="image",
         shown=True,
-        may="ask",
         aliases=("image",),
     ),
     Word(
@@ -195,7 +169,6 @@ ALL = (
         "`!logs tail N` shows the last N lines of output. A log above 20 MB comes in parts, at most 25 at once: "
         "`!logs ID 3-7` sends those.",
         shown=True,
-        handler="logs.run",
     ),
     Word(
         "jobs",
@@ -233,7 +206,6 @@ ALL = (
         r"|forget\s+\d{1,4}|undo",
         "Each fact with its age and the thread it comes from. `undo` takes the last change back; say it again to redo "
         "it.",
-        handler="memory.run",
     ),
     Word(
         "skills",
@@ -242,14 +214,10 @@ ALL = (
         r"|[a-z0-9][a-z0-9-]*(\s.*)?",
         "`!skills review-diff the last commit` has the default agent do it that way. See `codebutler skills`.",
         shown=True,
-        handler="skills.run",
         may="skill",
     ),
     Word(
-        "agents",
-        "list the available agents",
-        more="Each with its version, and whether it is ready to work.",
-        handler="agents.run",
+        "agents", "list the available agents", more="Each with its version, and whether it is ready to work."
     ),
     Word(
         "diff",
@@ -257,7 +225,6 @@ ALL = (
         "[run]",
         "(run|turn)?",
         "Against the last commit, new files included. With `run`, what the last run here changed.",
-        handler="diff.run",
     ),
     Word(
         "undo",
@@ -265,7 +232,6 @@ ALL = (
         more="Shows what would be put back, and asks. What was changed since stays, and so do commits; ignored "
         "files and files above 20 MB are not covered. Say it again to redo it.",
         shown=True,
-        handler="undo.run",
         may="undo",
     ),
     Word(
@@ -277,7 +243,6 @@ ALL = (
         text="checks",
         shown=True,
         handler="checks.run",
-        may="ask",
     ),
 )
 

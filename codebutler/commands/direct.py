@@ -27,7 +27,7 @@ def usage(mine: Mine) -> str:
             *(
                 f"`{word.name}`  {word.gist}, everywhere"
                 for word in DIRECT.values()
-                if word.handler != "help.run"
+                if word.direct != "direct.usage"
             ),
             "In a thread all the other words work as in its channel: `!help` there lists them.",
             "_Others who may use a repository see its conversations in `!list`, also those begun here._",

@@ -21,15 +21,14 @@ async def answer(request: Command, resources: Resources, asker: Asker) -> str:
 
 def handler_of(word: Word) -> Handler:
     """What does a word that the parent does."""
-    found: Handler = _found(word.handler)
+    found: Handler = _found(*word.done_by)
     return found
 
 
 def direct_answer(name: str, mine: Mine) -> str:
     """What one of ``DIRECT`` says in a direct message."""
-    return str(_found(DIRECT[name].direct)(mine))
+    return str(_found(*DIRECT[name].direct.split("."))(mine))
 
 
-def _found(handler: str) -> Any:
-    file, _, function = handler.partition(".")
+def _found(file: str, function: str) -> Any:
     return getattr(import_module(f".{file}", __package__), function)

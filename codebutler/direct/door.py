@@ -49,7 +49,7 @@ class DirectDoor:
         if not mine:
             request = request_of(event, ())
             decision = intake.decide(Repo("", Config()), event, request)
-            await intake.refuse(event, request, decision, known=False)
+            await intake.refuse(event, request, decision)
             return "refused"
         if isinstance(event, MessagePosted):
             return await self._begin(intake, event, mine, missed=missed)

@@ -168,10 +168,10 @@ class Intake:
         channel = repo.config.slack.channel_id if is_direct(event.channel) else event.channel
         return decided(repo.config, event, request, channel)
 
-    async def refuse(self, event: Event, request: Request, decision: Decision, *, known: bool) -> None:
-        """Say no, with an audit line; to somebody who is not ``known`` once an hour. Raises StoreError."""
+    async def refuse(self, event: Event, request: Request, decision: Decision) -> None:
+        """Say no, with an audit line; to a stranger once an hour. Raises StoreError."""
         if await self._journal.pass_over(event):
-            tell = known or self._first_within_the_hour(event.user)
+            tell = not decision.is_strangers or self._first_within_the_hour(event.user)
             self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
 
     async def resume(self) -> int:
@@ -195,7 +195,7 @@ class Intake:
     async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
         decision = self.decide(repo, event, request)
         if not decision.allowed:
-            await self.refuse(event, request, decision, known=not decision.is_strangers)
+            await self.refuse(event, request, decision)
         return decision.allowed
 
     def _first_within_the_hour(self, user: str) -> bool:

@@ -17,8 +17,8 @@ from tests.e2e.test_matrix import rehearsal
 SOURCE = Path(__file__).parents[2]
 TABLE = "codebutler/words.py"
 ENTRIES = """ALL = (
-    Word("uptime", "show how long the worker has been up", aliases=("up",), handler="uptime.run"),
-    Word("age", "show how long CodeButler has been up", "[UNIT]", "(hours|days)?", handler="age.run", runs="parent"),
+    Word("uptime", "show how long the worker has been up", aliases=("up",)),
+    Word("age", "show how long CodeButler has been up", "[UNIT]", "(hours|days)?", runs="parent"),
 """
 HANDLERS = {
     "workers/codebutler_worker/commands/uptime.py": """

@@ -107,14 +107,13 @@ def test_an_alias_means_its_word_and_is_told_with_it() -> None:
 
 @pytest.mark.parametrize("word", ALL, ids=lambda word: word.name)
 def test_every_word_is_somebodys_to_do(word: Word) -> None:
-    """A handler in one of the processes; or it is an agent's prompt, which that agent's rule allows."""
-    assert bool(word.handler) or bool(word.prefix)
-    assert bool(word.prefix) is (word.may == "ask")
+    """A handler in one of the processes; or it is an agent's prompt."""
+    assert word.done_by or word.prefix
     assert word.may in ACTIONS
     if word.runs == "parent":
         assert inspect.iscoroutinefunction(parent.handler_of(word))
-    elif word.handler:
-        assert callable(worker.handler_of(word))
+    else:
+        assert callable(worker.handler_of(word)) is bool(word.done_by)
 
 
 def test_what_is_answered_in_direct_messages_takes_no_argument_there() -> None:

@@ -26,32 +26,29 @@ def run_command(asked: Asked) -> Todo:
         near = nearest(asked.command.name)
         hint = f"Did you mean `!{near}`?" if near else "Say `!help` for what I know."
         return asked.reply(f"I do not know {code('!' + one_line(asked.command.name, 40))}. {hint}")
-    if _is_ours(word) and word.takes(asked.argument):
-        return handler_of(word)(asked)
-    return asked.reply(misuse(word))
+    handler = handler_of(word) if word.takes(asked.argument) else None
+    return handler(asked) if handler else asked.reply(misuse(word))
 
 
-def handler_of(word: Word) -> Handler:
-    """What does a word that the worker does."""
-    file, _, function = word.handler.partition(".")
+def handler_of(word: Word) -> Handler | None:
+    """What does the word; None if that is no business of the worker's."""
+    if word.runs != "worker" or not word.done_by:
+        return None
+    file, function = word.done_by
     found: Handler = getattr(_file(file), function)
     return found
 
 
 def answer_of(name: str) -> Answer:
     """What finds the answer of a word's errand: it stands beside the handler. Raises KeyError for what is no word."""
-    found: Answer = _file(WORDS[name].handler.partition(".")[0]).answer
+    found: Answer = _file(WORDS[name].done_by[0]).answer
     return found
 
 
 def load() -> None:
     """Import every handler, for the fork server: what a worker imports itself it shares with nobody."""
-    for word in filter(_is_ours, WORDS.values()):
+    for word in WORDS.values():
         handler_of(word)
-
-
-def _is_ours(word: Word) -> bool:
-    return bool(word.handler) and word.runs == "worker"
 
 
 def _file(name: str) -> Any:
