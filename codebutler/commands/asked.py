@@ -35,7 +35,7 @@ Handler = Callable[[Asked], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Mine:
+class AskedDirectly:
     """What the answer in a direct message is made of: somebody's repositories by channel, what each shows, the time."""
 
     repos: Mapping[str, Repo]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from codebutler.apphome.view import NEEDS, SIGNS, done_line, need_line, repo_line
-from codebutler.commands.asked import Mine
+from codebutler.commands.asked import AskedDirectly
 from codebutler.text.escape import escape
 from codebutler.words import DIRECT
 
 MAX_LISTED = 15
 
 
-def usage(mine: Mine) -> str:
+def usage(asked: AskedDirectly) -> str:
     """How to talk to us here."""
-    names = sorted(repo.name for repo in mine.repos.values())
+    names = sorted(repo.name for repo in asked.repos.values())
     if len(names) == 1:
         where = f"Write anything: *{escape(names[0])}*'s agent works on it. Reply in the thread to go on."
     else:
@@ -35,21 +35,21 @@ def usage(mine: Mine) -> str:
     )
 
 
-def status(mine: Mine) -> str:
+def status(asked: AskedDirectly) -> str:
     """Every repository in a line."""
     lines = []
-    for card in mine.cards:
+    for card in asked.cards:
         trouble = f" · 🔴 {escape(card.trouble)}" if card.trouble else ""
         lines.append(repo_line(card) + trouble)
     return "\n".join(lines) or "No repository is served."
 
 
-def latest(mine: Mine) -> str:
+def latest(asked: AskedDirectly) -> str:
     """The latest conversations of all repositories, those that need somebody first."""
-    pairs = [(card, turn) for card in mine.cards for turn in card.turns]
+    pairs = [(card, turn) for card in asked.cards for turn in card.turns]
     newest = sorted(pairs, key=lambda pair: pair[1].at, reverse=True)
-    needs = [need_line(card, turn, mine.now) for card, turn in newest if turn.state in NEEDS]
-    rest = [done_line(card, turn, mine.now) for card, turn in newest if turn.state in SIGNS]
+    needs = [need_line(card, turn, asked.now) for card, turn in newest if turn.state in NEEDS]
+    rest = [done_line(card, turn, asked.now) for card, turn in newest if turn.state in SIGNS]
     lines = [*needs, *rest]
     left = len(lines) - MAX_LISTED
     return "\n".join([*lines[:MAX_LISTED], *([f"… and {left} more"] if left > 0 else [])]) or "Nothing yet."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from codebutler.commands.asked import Asked, Handler, Mine, Resources
+from codebutler.commands.asked import Asked, AskedDirectly, Handler, Resources
 from codebutler.model import Command
 from codebutler.schedule.desk import Asker
 from codebutler.words import DIRECT, WORDS, Word, misuse
@@ -25,9 +25,9 @@ def handler_of(word: Word) -> Handler:
     return found
 
 
-def direct_answer(name: str, mine: Mine) -> str:
+def direct_answer(name: str, asked: AskedDirectly) -> str:
     """What one of ``DIRECT`` says in a direct message."""
-    return str(_found(*DIRECT[name].direct.split("."))(mine))
+    return str(_found(*DIRECT[name].direct.split("."))(asked))
 
 
 def _found(file: str, function: str) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
 from codebutler.clock import Clock
-from codebutler.commands.asked import Mine
+from codebutler.commands.asked import AskedDirectly
 from codebutler.commands.table import direct_answer
 from codebutler.direct import wording
 from codebutler.direct.book import Book
@@ -190,7 +190,7 @@ class DirectMessages:
         name = request.name if isinstance(request, Command) else ""
         if name in DIRECT:
             repos, cards = allowed(self._known.repos(), event.user), self._known.cards(event.user) or ()
-            text = direct_answer(name, Mine(repos, cards, self._clock.now()))
+            text = direct_answer(name, AskedDirectly(repos, cards, self._clock.now()))
         elif name in WORDS or isinstance(event, SlashCommand):
             text = wording.no_slash()
         else:

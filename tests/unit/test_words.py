@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from codebutler.commands import table as parent
-from codebutler.commands.asked import Mine
+from codebutler.commands.asked import AskedDirectly
 from codebutler.config.schema import Config
 from codebutler.intake.intake import Repo
 from codebutler.permission import ACTIONS
@@ -117,7 +117,7 @@ def test_every_word_is_somebodys_to_do(word: Word) -> None:
 
 
 def test_what_is_answered_in_direct_messages_takes_no_argument_there() -> None:
-    mine = Mine({"C1": Repo("shop", Config())}, (), datetime(2026, 1, 1, tzinfo=UTC))
+    mine = AskedDirectly({"C1": Repo("shop", Config())}, (), datetime(2026, 1, 1, tzinfo=UTC))
     for name, word in DIRECT.items():
         assert word.takes("")
         assert parent.direct_answer(name, mine)
