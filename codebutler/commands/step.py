@@ -66,7 +66,9 @@ class ParentCommands:
             )
             if event.user == OPERATOR and isinstance(event, MessagePosted):
                 # Whoever said it waits for its outcome.
-                await self._voice.react(event.channel, event.key, React(target_ts=event.ts, name=ANSWERED))
+                await self._voice.react(
+                    event.channel, event.key, React(target_ts=event.ts, name=ANSWERED, value="outcome")
+                )
         except ChatError as error:
             log.warning("[%s] !%s could not be answered: %s", repo, request.name, error)
         except StoreError as error:

@@ -86,7 +86,9 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     logs = stack.enter_context(
         Logs(home.log_file, config.logs.level, redactor.redact, retention_days=kept_days, people=people)
     )
-    audit = stack.enter_context(AuditLog(home.audit, clock, redactor.redact))
+    audit = stack.enter_context(
+        AuditLog(home.audit, clock, redactor.redact, retention_days=config.logs.retention_days)
+    )
     backups = Backups(home.backups / "journal", home.journal)
     opening = partial(Journal.open, home.journal, clock)
     journal, restored = open_or_restore(opening, backups, home.journal, clock)

@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 
-from codebutler.budgets import Budgets
+from codebutler.delivery.sender import Sender
+from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget, DayUse
-from codebutler.slack.channels import Channels
 from codebutler.slack.connection import SlackConnection
-from codebutler.slack.sender import Sender
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 
 
@@ -25,7 +24,6 @@ class Status:
         parts: Parts,
         supervisor: Supervisor,
         sender: Sender,
-        channels: Channels,
         budgets: Budgets,
         connection: SlackConnection,
     ) -> None:
@@ -33,7 +31,6 @@ class Status:
         self._repos = parts.repos
         self._supervisor = supervisor
         self._sender = sender
-        self._channels = channels
         self._budgets = budgets
         self._connection = connection
         self._started_s = parts.clock.monotonic()
@@ -85,7 +82,7 @@ class Status:
             "budget": msgspec.to_builtins(told.limits),
             # It may hold the last words of a worker.
             "problem": self._parts.redactor.redact(row.problem)
-            or self._channels.trouble(row.channel_id)
+            or self._sender.channels.trouble(row.channel_id)
             or (served.unheard if served else ""),
         }
 
@@ -95,11 +92,19 @@ class Status:
                 "name": unserved.entry.name,
                 "path": unserved.entry.path,
                 "channel_id": unserved.entry.channel_id,
-                "worker": {"state": "stopped", "pid": None, "restarts": 0, "pss_bytes": None},
+                "worker": {
+                    "state": "stopped",
+                    "pid": None,
+                    "restarts": 0,
+                    "pss_bytes": None,
+                    "programs": None,
+                    "undelivered": 0,
+                },
                 "turns": {"running": 0, "queued": 0, "waiting": 0, "parked": 0},
                 "today": msgspec.to_builtins(DayUse()),
                 "budget": [],
                 "problem": unserved.problem,
+                "doubt": "",
             }
             for unserved in self._repos.table.unserved
             if self._repos.table.named(unserved.entry.name) is None

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 DECIDES = "codebutler/permission.py"
 ASKED = {
     DECIDES: {"ask", "command", "press", "retract"},
-    "codebutler/apphome/scene.py": {"see"},
     "codebutler/direct/places.py": {"see"},
-    "codebutler/services.py": {"see"},
+    "codebutler/parent/cards.py": {"see"},
+    "codebutler/parent/services.py": {"see"},
     "workers/codebutler_worker/commands/resume.py": {"continue"},
     "workers/codebutler_worker/commands/skills.py": {"skill"},
     "workers/codebutler_worker/conversation/asking/deciding.py": {"decide"},
@@ -33,9 +33,8 @@ LISTS = {
     "codebutler/cli/": "shows and changes the configuration, invites people to a channel",
     "codebutler/config/": "what the configuration is",
     "codebutler/doctor/slack.py": "says that nobody is allowed yet",
-    "codebutler/parent/": "looks up names",
+    "codebutler/parent/": "looks up names; whom a message may call by name",
     "codebutler/repos.py": "hands the configuration to a worker",
-    "codebutler/services.py": "whom a message may call by name",
 }
 """Who else reads ``allowedUsers``, and what for."""
 OPERATORS = Counter(
