@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codebutler.slack.limits import PER_CHANNEL, PER_WORKSPACE, Limit
+from codebutler.slack.limits import SLACK_LIMITS
+from codebutler.slack.port import Limit
 
-POST = "chat.postMessage"
+NARROW, WIDE = SLACK_LIMITS.channel["post"], SLACK_LIMITS.workspace["post"]
 
 
 def least_s(posts: Mapping[str, int]) -> float:
     """Seconds from the first post to the last one, if nothing else takes time; ``posts``: how many in each channel."""
-    narrow = (_last_s(number, PER_CHANNEL[POST]) for number in posts.values())
-    return max([_last_s(sum(posts.values()), PER_WORKSPACE[POST]), *narrow])
+    narrow = (_last_s(number, NARROW) for number in posts.values())
+    return max([_last_s(sum(posts.values()), WIDE), *narrow])
 
 
 def _last_s(number: int, limit: Limit) -> float:

@@ -12,6 +12,7 @@ from bench.figures import Figure, limit
 from bench.scene import BenchError, Pace
 from codebutler.clock import SystemClock
 from codebutler.config.schema import Config, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
@@ -21,7 +22,6 @@ from codebutler.model import Event, MessagePosted
 from codebutler.slack.api import HISTORY_PAGE_SIZE
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
-from codebutler.slack.sender import Sender
 
 CHANNELS, MESSAGES = 20, 2_000
 USER = "U0OWNER"

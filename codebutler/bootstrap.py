@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from codebutler.apphome.publisher import AppHome, Shown
-from codebutler.apphome.scene import Cards
 from codebutler.apphome.vain import Vain
 from codebutler.clock import SystemClock
 from codebutler.config.paths import Home
@@ -25,9 +24,11 @@ from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
-from codebutler.control.operator import Asked, Operator
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
+from codebutler.delivery.channels import Channels
+from codebutler.delivery.handed import begin_anew
+from codebutler.delivery.sender import Sender
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.step import DirectMessages, Known
@@ -36,10 +37,13 @@ from codebutler.dispatch.dispatcher import Dispatcher
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Intake, Threads
 from codebutler.observe.audit import flush_always
+from codebutler.parent.cards import Cards
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.life import Life
 from codebutler.parent.notes import ConfigNotes
+from codebutler.parent.operator import Asked, Operator
 from codebutler.parent.parts import Given, Parts, open_parts
+from codebutler.parent.services import ParentServices
 from codebutler.parent.status import Status
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
@@ -55,22 +59,19 @@ from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
-from codebutler.schedule.step import Around, ScheduleWords
+from codebutler.schedule.step import ScheduleWords
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
-from codebutler.services import Audience, Chat, ParentServices
 from codebutler.slack.catchup import CatchUp, Shelf
-from codebutler.slack.channels import ChannelMoved, Channels
 from codebutler.slack.connection import Care, SlackConnection
-from codebutler.slack.download import Downloads
 from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.payloads import HomeOpened, Notice
+from codebutler.slack.port import ChannelMoved
 from codebutler.slack.reasons import Reasons
-from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
@@ -87,7 +88,6 @@ class Out:
     """The way out: from the workers to Slack."""
 
     sender: Sender
-    channels: Channels
     services: ParentServices
     supervisor: Supervisor
     cards: Cards
@@ -139,7 +139,7 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
     out = await _way_out(parts, spawner, stack)
     way_in = _way_in(parts, out)
     connection = _connect(parts, out, way_in)
-    status = Status(parts, out.supervisor, out.sender, out.channels, out.services.budgets, connection)
+    status = Status(parts, out.supervisor, out.sender, out.services.budgets, connection)
     apphome = _apphome(parts, out, way_in, status)
     front = _front(parts, out, way_in, status)
     watchers = Watchers(parts.repos.path_of, way_in.scheduler.changed)
@@ -175,26 +175,20 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
 
 async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> Out:
     api, clock, redact, journal = parts.api, parts.clock, parts.redactor.redact, parts.journal
+    if parts.restored is not None:
+        await begin_anew(journal)
     sender = await stack.enter_async_context(Sender(api, clock, redact, detour=parts.book, notes=journal))
+    sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
-    signals, listeners = parts.signals, parts.listeners
-    channels = Channels(clock, signals.changed.tell)
-    services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), channels, statuses, parts.people),
-        journal=journal,
-        audit=parts.audit,
-        logs=parts.logs,
-        audience=Audience(listeners, parts.turns.tell, signals.interrupted.tell, signals.changed.tell),
-        tasks=parts.tasks,
-    )
+    services = ParentServices(parts, sender, statuses)
     if parts.restored is not None:
         await journal.open_gaps(parts.repos.by_channel(), parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
     kit = Kit(spawner, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(kit))
-    cards = Cards(parts.repos, supervisor, parts.turns, channels, services.budgets, clock)
-    return Out(sender=sender, channels=channels, services=services, supervisor=supervisor, cards=cards)
+    cards = Cards(parts, supervisor, sender.channels, services.budgets)
+    return Out(sender=sender, services=services, supervisor=supervisor, cards=cards)
 
 
 def _way_in(parts: Parts, out: Out) -> In:
@@ -207,7 +201,7 @@ def _way_in(parts: Parts, out: Out) -> In:
     jobs = ScheduleDesk(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
-    words = ScheduleWords(jobs, voice, journal, parts.tasks, Around(repos.name_of, clock.now()))
+    words = ScheduleWords(jobs, voice, journal, parts.tasks, repos.name_of, clock.now())
     known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
     direct = DirectMessages(known, out.sender, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
@@ -254,9 +248,9 @@ def _apphome(parts: Parts, out: Out, way_in: In, status: Status) -> AppHome:
     shown = Shown(parts.turns, out.cards.of, lambda: status.trouble)
     apphome = AppHome(parts.api, parts.journal, shown, parts.clock, parts.cleaned, out.sender.workspace_url)
     parts.signals.changed.add(apphome.changed)
-    vain = Vain(apphome, out.sender, parts.tasks)
+    vain = Vain(apphome.vain, out.sender, parts.tasks)
     reasons = Reasons(parts.api, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
-    parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.channels))
+    parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.sender.channels))
     return apphome
 
 

@@ -17,6 +17,7 @@ from random import Random
 from codebutler.clock import ManualClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.intake.authorise import Decision
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
@@ -26,7 +27,6 @@ from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
-from codebutler.slack.sender import Sender
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.restart import Policy
 from codebutler.supervisor.supervisor import Supervisor

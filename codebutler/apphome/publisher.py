@@ -13,9 +13,9 @@ import msgspec
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.clock import Clock
+from codebutler.delivery.outgoing import every_text
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.intake.notes import Notes
-from codebutler.slack.outgoing import every_text
 from codebutler.text.links import at_home
 
 PACE_S = 3.0

@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 
-from codebutler.budgets import Budgets
+from codebutler.delivery.sender import Sender
+from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget, DayUse
-from codebutler.slack.channels import Channels
 from codebutler.slack.connection import SlackConnection
-from codebutler.slack.sender import Sender
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 
 
@@ -25,7 +24,6 @@ class Status:
         parts: Parts,
         supervisor: Supervisor,
         sender: Sender,
-        channels: Channels,
         budgets: Budgets,
         connection: SlackConnection,
     ) -> None:
@@ -33,7 +31,6 @@ class Status:
         self._repos = parts.repos
         self._supervisor = supervisor
         self._sender = sender
-        self._channels = channels
         self._budgets = budgets
         self._connection = connection
         self._started_s = parts.clock.monotonic()
@@ -85,7 +82,7 @@ class Status:
             "budget": msgspec.to_builtins(told.limits),
             # It may hold the last words of a worker.
             "problem": self._parts.redactor.redact(row.problem)
-            or self._channels.trouble(row.channel_id)
+            or self._sender.channels.trouble(row.channel_id)
             or (served.unheard if served else ""),
         }
 

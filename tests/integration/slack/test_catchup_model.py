@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AgentSection, Config, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Repo
@@ -23,7 +24,6 @@ from codebutler.model import MessagePosted
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 from codebutler.slack.port import Page
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS = ("C1", "C2")

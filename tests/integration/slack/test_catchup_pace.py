@@ -11,13 +11,13 @@ from random import Random
 
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import MessageEdited, MessagePosted
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS, THREADS = 20, 8

@@ -8,6 +8,7 @@ from random import Random
 
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.dispatch.held import HeldBack
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.intake.intake import Repo
@@ -15,7 +16,6 @@ from codebutler.intake.journal import Journal
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 from codebutler.slack.port import Page
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
 
 __all__ = ["world"]

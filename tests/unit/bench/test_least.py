@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from bench.least import POST, least_s
-from codebutler.slack.limits import PER_CHANNEL, PER_WORKSPACE
+from bench.least import NARROW, WIDE, least_s
 
 
 def posts(channels: int, each: int) -> dict[str, int]:
     return {f"C{number}": each for number in range(channels)}
-
-
-WIDE, NARROW = PER_WORKSPACE[POST], PER_CHANNEL[POST]
 
 
 def test_a_burst_takes_no_time() -> None:
