@@ -52,9 +52,22 @@ class Pace:
     helps: int = 11
     busy_s: int = 60
     hostile_s: float = 20.0
+    past_turns: int = 20_000
+    past_channels: int = 20
 
 
-QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5, busy_s=20, hostile_s=5)
+QUICK = Pace(
+    rounds=3,
+    events=200,
+    turns=5,
+    wakes=3,
+    settle_s=6.0,
+    helps=5,
+    busy_s=20,
+    hostile_s=5,
+    past_turns=5_000,
+    past_channels=4,
+)
 
 
 @dataclass
