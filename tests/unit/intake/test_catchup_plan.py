@@ -45,7 +45,7 @@ def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> Seen:
 
 
 def gap(*known: Seen, since: str = at(0), floor: str = FLOOR) -> Gap:
-    return Gap("C1", since, floor, known)
+    return Gap("C1", since, floor, known, min((each.root_ts for each in known), default=""), known)
 
 
 def proved(hole: Gap, shown: list[Shown], complete: set[str | None]) -> list[Event]:
