@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from codebutler_worker.store.rows import (
     Account,
     ApprovalRow,
     SessionRow,
+    Spent,
     Used,
 )
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
@@ -123,6 +125,10 @@ async def test_what_turns_used_is_summed_by_when_they_began(store: Store) -> Non
     assert await store.run(lambda uow: uow.turns.spent_between("2027", "2028", NOBODY)) == []
 
 
+def spent_in_2026(account: Account, uow: UnitOfWork) -> list[Spent]:
+    return uow.turns.spent_between("2026", "2027", account)
+
+
 async def test_a_day_of_many_turns_is_a_few_rows_that_tell_an_account_its_own(store: Store) -> None:
     def work(uow: UnitOfWork) -> None:
         for number in range(300):
@@ -135,7 +141,7 @@ async def test_a_day_of_many_turns_is_a_few_rows_that_tell_an_account_its_own(st
     limit = Limit(turns_per_day=1)
     budget = BudgetSection(repo=limit, user=limit, thread=limit, job=limit)
     for account, used in ((mine, [300, 100, 1]), (job, [300, 1, 100])):
-        spent = await store.run(lambda uow, a=account: uow.turns.spent_between("2026", "2027", a))
+        spent = await store.run(partial(spent_in_2026, account))
         assert len(spent) <= 5
         assert [line.used for line in lines(budget, spent, account)] == used
 
