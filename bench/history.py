@@ -1,4 +1,4 @@
-"""A home with a long history: how soon it is connected and answers, and what its worker's memory is then."""
+"""A home with a long history: how soon it is connected and answers, and its worker's memory after a turn."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     """The same repository with few messages and with many."""
     few = await _measured(place / "few", FEW, pace)
     many = await _measured(place / "many", pace.past_turns, pace)
+    print(f"  {FEW:,} messages: {few}\n  {pace.past_turns:,} messages: {many}")
     what = f"{pace.past_turns:,} messages of history"
     return [
         limit(f"{what}: connected after the start", many.connected_s, 2, "s"),
@@ -48,6 +49,7 @@ async def _measured(place: Path, turns: int, pace: Pace) -> _Start:
         connected_s = time.time() - began_s
         _, pong = await product.asked("!ping", "pong")
         answered_s = float(pong["ts"]) - began_s
+        await product.asked("go", "answered")
         await asyncio.sleep(pace.settle_s)
         row = (await product.until_status(all_ready))["repos"][0]["worker"]
         if row["pss_bytes"] is None:
