@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from uuid import uuid4
 
 from codebutler.budgets import Budgets
 from codebutler.config.schema import RepoSettings
 from codebutler.control.listeners import Listeners
+from codebutler.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
+from codebutler.delivery.sender import Sender
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.authorise import Ask, Decision, authorise
@@ -22,12 +23,9 @@ from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
-from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
-from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named, with_names
 from codebutler.slack.people import People
 from codebutler.slack.port import Download
-from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.slack.threads import read_thread
 from codebutler.text.escape import escape, neutralise
@@ -43,9 +41,19 @@ class Chat:
 
     sender: Sender
     downloads: Downloads
-    channels: Channels
     statuses: StatusBoard
     people: People
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who is told what workers say: ``listeners`` of a thread, of the newest ``turns``, of a turn that is found
+    ``interrupted`` (its channel), and that what a repository has ``used`` today is not what it was."""
+
+    listeners: Listeners
+    turns: Callable[[str, tuple[TurnNote, ...]], None]
+    interrupted: Callable[[str], None]
+    used: Callable[[], None]
 
 
 class ParentServices:
@@ -58,26 +66,20 @@ class ParentServices:
         journal: Journal,
         audit: AuditLog,
         logs: Logs,
-        listeners: Listeners,
+        audience: Audience,
         tasks: Tasks,
     ) -> None:
         self._sender = chat.sender
         self._downloads = chat.downloads
-        self._channels = chat.channels
         self._statuses = chat.statuses
         self._people = chat.people
         self._journal = journal
         self._audit = audit
         self._logs = logs
-        self._listeners = listeners
+        self._audience = audience
+        self._listeners = audience.listeners
         self._tasks = tasks
         self.budgets = Budgets()
-        self.on_interrupted: Callable[[str], None] = _unheard
-        """Told the channel of each turn that a worker finds interrupted by its own or our death."""
-        self.on_overview: Callable[[str, tuple[TurnNote, ...]], None] = _unheard
-        """Told what the newest turns of a repository are."""
-        self.on_used: Callable[[], None] = _unheard
-        """Told that what a repository has used today is not what it was."""
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
@@ -90,10 +92,8 @@ class ParentServices:
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
         called = addressed(operation, repo.config.slack.allowed_users)
-        submit = partial(self._sender.submit, repo.channel_id, op_id, called, unsure=unsure)
-        place = self._sender.where(repo.channel_id, item_of(operation))
         with self._listeners.sending(repo.channel_id, operation):
-            ts = await self._channels.when_open(place, submit)
+            ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure, lasting=True)
             self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 
@@ -118,12 +118,12 @@ class ParentServices:
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""
-        self.on_overview(repo.name, turns)
+        self._audience.turns(repo.name, turns)
 
     def budget(self, repo: RepoSettings, budget: Budget) -> None:
         """For status and App Home."""
         self.budgets.keep(repo.name, budget)
-        self.on_used()
+        self._audience.used()
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
@@ -147,7 +147,7 @@ class ParentServices:
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         """See the port. An interrupted turn is also over for those who wait for its stream, and shown in App Home."""
         if record.decision == "interrupted":
-            self.on_interrupted(repo.channel_id)
+            self._audience.interrupted(repo.channel_id)
             self._sender.turn_over(repo.channel_id, record.thread)
         self._audit.append(
             Act(
@@ -217,7 +217,3 @@ class ParentServices:
             )
         except ChatError as error:
             self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")
-
-
-def _unheard(*_: object) -> None:
-    """Nobody asked to be told."""

@@ -1,21 +1,53 @@
-"""What one person may see of all repositories. Pure."""
+"""What one person may see of all repositories."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard
+from codebutler.budgets import Budgets
+from codebutler.clock import Clock
 from codebutler.config.rules import rules_allow
+from codebutler.delivery.channels import Channels
 from codebutler.model import TurnNote
-from codebutler.repos import RepoTable
-from codebutler.supervisor.supervisor import RepoRow
+from codebutler.repos import Repos, RepoTable
+from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
 
 TROUBLED = {
     "quarantined": "its worker keeps failing: `codebutler logs` on its machine says why",
     "stopped": "its worker is stopped: `codebutler logs` on its machine says why",
 }
+
+
+class Cards:
+    """What each person may see of the repositories, as things stand now."""
+
+    def __init__(
+        self,
+        repos: Repos,
+        supervisor: Supervisor,
+        turns: LatestTurns,
+        channels: Channels,
+        budgets: Budgets,
+        clock: Clock,
+    ) -> None:
+        self._repos = repos
+        self._supervisor = supervisor
+        self._turns = turns
+        self._channels = channels
+        self._budgets = budgets
+        self._clock = clock
+
+    def of(self, user: str) -> list[RepoCard] | None:
+        """Their repositories; None for a stranger."""
+        now = self._clock.now()
+        shown = Shown(
+            self._turns.by_repo, self._channels.trouble, lambda repo: self._budgets.words(repo, now)
+        )
+        return cards_for(user, self._repos.table, self._supervisor.rows(), shown)
 
 
 @dataclass(frozen=True, slots=True)

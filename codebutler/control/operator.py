@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from codebutler.control.chat import Chat, Mouth
@@ -26,11 +27,14 @@ from codebutler.control.messages import (
     StopRequest,
     Wish,
 )
+from codebutler.delivery.sender import Sender
 from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake
 from codebutler.model import OPERATOR, MessagePosted
-from codebutler.repos import RepoTable
-from codebutler.slack.sender import Sender
+from codebutler.parent.configuration import Configuration
+from codebutler.parent.status import Status
+from codebutler.repos import Repos
+from codebutler.web.front import Front
 
 
 class Workers(Protocol):
@@ -43,19 +47,14 @@ class Workers(Protocol):
         """Why the repository's worker stays down; "" if it does not. Raises RegistryError."""
 
 
-class Asked(Protocol):
-    """The parent, as far as it is asked: what it serves, how it is, and to look again."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who answers for the parent: what it serves, how it is, how its configuration is read again, and its page."""
 
-    table: RepoTable
-
-    async def status(self) -> dict[str, Any]:
-        """What `codebutler status --json` prints."""
-
-    async def reload(self) -> str:
-        """Read the registry and the configurations again; one line on what changed."""
-
-    def dashboard(self) -> str:
-        """A link that opens the dashboard once. Raises CodeButlerError when there is none."""
+    repos: Repos
+    status: Status
+    configuration: Configuration
+    front: Front
 
 
 class Jobs(Protocol):
@@ -77,7 +76,7 @@ class Operator:
     def __init__(
         self,
         *,
-        parent: Asked,
+        asked: Asked,
         workers: Workers,
         intake: Intake,
         sender: Sender,
@@ -85,7 +84,8 @@ class Operator:
         jobs: Jobs,
     ) -> None:
         self._jobs = jobs
-        self._parent = parent
+        self._asked = asked
+        self._repos = asked.repos
         self._workers = workers
         self._mouth = Mouth(intake, sender, workers)
         self._listeners = listeners
@@ -94,17 +94,18 @@ class Operator:
         """Every reply to one request, the last of them Done or Failed."""
         match request:
             case StatusRequest():
-                yield StatusReply(status=await self._parent.status())
+                dashboard = {"url": self._asked.front.url}
+                yield StatusReply(status={**await self._asked.status.status(), "dashboard": dashboard})
                 yield Done()
             case StopRequest(repo=repo):
                 yield self._stop(repo)
             case ReloadRequest():
-                summary = await self._parent.reload()
+                summary = await self._asked.configuration.reload()
                 # Whoever vouched for jobs may run one of them next.
                 await self._jobs.look_again()
                 yield Done(text=summary)
             case DashboardRequest():
-                link = self._parent.dashboard()
+                link = self._asked.front.link()
                 yield DashboardReply(url=link.partition("#")[0], link=link)
                 yield Done()
             case JobsRequest(action="list"):
@@ -124,7 +125,7 @@ class Operator:
 
     def _stop(self, name: str) -> ControlReply:
         names = [
-            served.entry.name for served in self._parent.table.served if name in ("all", served.entry.name)
+            served.entry.name for served in self._repos.table.served if name in ("all", served.entry.name)
         ]
         if not names:
             return self._unknown(name)
@@ -134,7 +135,7 @@ class Operator:
 
     async def chat(self, request: ChatRequest, wishes: AsyncIterator[Wish]) -> AsyncIterator[ControlReply]:
         """Everything that is said in a thread, and what the operator wishes to say there."""
-        served = self._parent.table.named(request.repo)
+        served = self._repos.table.named(request.repo)
         if served is None:
             yield self._unknown(request.repo)
             return
@@ -143,7 +144,7 @@ class Operator:
                 yield reply
 
     async def _send(self, request: SendRequest) -> AsyncIterator[ControlReply]:
-        served = self._parent.table.named(request.repo)
+        served = self._repos.table.named(request.repo)
         if served is None:
             yield self._unknown(request.repo)
             return
@@ -169,7 +170,7 @@ class Operator:
                 yield reply
 
     def _unknown(self, name: str) -> Failed:
-        table = self._parent.table
+        table = self._repos.table
         for each in table.unserved:
             if each.entry.name == name:
                 return Failed(text=each.problem)

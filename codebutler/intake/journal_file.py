@@ -93,6 +93,8 @@ LATEST = 5000
 
 # So many uploads are known by their file.
 KEPT_UPLOADS = 10_000
+# So many posts are known to have been handed to the chat.
+KEPT_POSTS = 50_000
 # One transaction holds up the events behind it.
 FORGOTTEN_AT_ONCE = 20_000
 
@@ -295,11 +297,12 @@ def forget_old(connection: sqlite3.Connection, now: datetime) -> None:
         "DELETE FROM direct WHERE rowid <= (SELECT rowid FROM direct ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
         (KEPT_DIRECT,),
     )
-    connection.execute(
-        "DELETE FROM notes WHERE name LIKE 'upload:%' AND rowid <= ("
-        "SELECT rowid FROM notes WHERE name LIKE 'upload:%' ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
-        (KEPT_UPLOADS,),
-    )
+    for names, kept in (("upload:%", KEPT_UPLOADS), ("sent:%", KEPT_POSTS)):
+        connection.execute(
+            "DELETE FROM notes WHERE name LIKE ?1 AND rowid <= ("
+            "SELECT rowid FROM notes WHERE name LIKE ?1 ORDER BY rowid DESC LIMIT 1 OFFSET ?2)",
+            (names, kept),
+        )
     for (channel,) in connection.execute("SELECT channel FROM channels").fetchall():
         _forget_recent(connection, channel)
 

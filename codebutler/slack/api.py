@@ -29,6 +29,7 @@ from codebutler.slack.answers import (
 from codebutler.slack.chatclock import ChatClock
 from codebutler.slack.endpoint import check_app_token
 from codebutler.slack.http import SlackHttp
+from codebutler.slack.limits import SLACK_LIMITS
 from codebutler.slack.metadata import operation_metadata
 from codebutler.slack.outcomes import Call
 from codebutler.slack.port import Identity, Page
@@ -53,6 +54,7 @@ class SlackApi:
         timeout_s: float = 30.0,
         clock: Clock | None = None,
     ) -> None:
+        self.limits = SLACK_LIMITS
         self.clock = ChatClock(clock or SystemClock())
         self._http = SlackHttp(token, base_url, timeout_s, self.clock.heard)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from codebutler.errors import ChatError
 from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.slack.limits import SLACK_LIMITS
 from codebutler.slack.metadata import operation_metadata
 from codebutler.slack.port import Identity, Page
 
@@ -49,6 +50,7 @@ class MemoryChat:
     upload, share, shared_in, history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
 
     def __init__(self, identity: Identity = ME, page_size: int = 200) -> None:
+        self.limits = SLACK_LIMITS
         self.me = identity
         self.page_size = page_size
         self.done: list[Done] = []

@@ -33,7 +33,7 @@ class WorkerHandle:
         self._kit = kit
         self._deliveries = Deliveries()
         self._testimony = Testimony(repo.name, kit.services, kit.clock)
-        self._sends = Sends(kit.services, self._testimony, kit.clock)
+        self._sends = Sends(kit.services, self._testimony)
         self._life: Life | None = None
         self._record = Record()
         self._wake = asyncio.Event()

@@ -13,6 +13,7 @@ import pytest
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.control.listeners import Listeners
+from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
@@ -21,14 +22,12 @@ from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks, beside
 from codebutler.protocol.messages import Audit, Budget, DayUse, Live
-from codebutler.services import Chat, ParentServices
+from codebutler.services import Audience, Chat, ParentServices
 from codebutler.slack.answers import Person
 from codebutler.slack.api import SlackApi
-from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.people import People
-from codebutler.slack.sender import Sender
 from codebutler.slack.status import StatusBoard
 from codebutler.text.links import message_link
 
@@ -38,6 +37,8 @@ REPO = RepoSettings(
     channel_id="C1",
     config=Config(slack=SlackSection(allowed_users=("U0ANA",))),
 )
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def same(text: str) -> str:
@@ -52,7 +53,12 @@ class Known:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat]]:
+def heard() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentServices, MemoryChat]]:
     clock, chat = ManualClock(), MemoryChat()
     async with AsyncExitStack() as stack:
         journal = Journal.open(tmp_path / "journal.db", clock)
@@ -68,11 +74,16 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[ParentServices, MemoryChat
         await stack.enter_async_context(beside(people.run(), name="people"))
         await settle()
         services = ParentServices(
-            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), Channels(clock), statuses, people),
+            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), statuses, people),
             journal=journal,
             audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
-            listeners=Listeners(),
+            audience=Audience(
+                Listeners(),
+                turns=lambda repo, turns: heard.append(f"{len(turns)} of {repo}"),
+                interrupted=heard.append,
+                used=lambda: heard.append(services.budgets.words(REPO.name, NOW)),
+            ),
             tasks=Tasks(lambda name, error: None),
         )
         yield services, chat
@@ -156,7 +167,7 @@ async def test_what_an_agent_writes_is_streamed_in_a_direct_conversation_only(
 
 @pytest.mark.parametrize("how", ["no words", "interrupted"])
 async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
-    desk: tuple[ParentServices, MemoryChat], how: str
+    desk: tuple[ParentServices, MemoryChat], heard: list[str], how: str
 ) -> None:
     services, chat = desk
     direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
@@ -169,15 +180,13 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
         else:
             lost = Audit(user="U0ANA", thread=direct, kind="claude", text="work", decision="interrupted")
             services.audit(REPO, lost)
+            assert heard == ["C1"]
         await chat.until(lambda: chat.texts("D1") == ["That failed."])
 
 
 async def test_what_is_used_is_kept_and_app_home_hears_of_it(
-    desk: tuple[ParentServices, MemoryChat],
+    desk: tuple[ParentServices, MemoryChat], heard: list[str]
 ) -> None:
     services, _ = desk
-    heard: list[str] = []
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    services.on_used = lambda: heard.append(services.budgets.words(REPO.name, now))
     services.budget(REPO, Budget(until="2026-01-02T00:00:00+00:00", used=DayUse(runs=2, usd=0.5)))
     assert heard == ["2 runs, $0.50"]

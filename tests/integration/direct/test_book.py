@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.errors import StoreError
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
 from codebutler.model import Post, React, Update
 from codebutler.slack.memory import MemoryChat
-from codebutler.slack.sender import Sender
 
 HOME, DIRECT = "C1", "D1"
 

@@ -11,14 +11,14 @@ from random import Random
 
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
+from codebutler.delivery.sender import Sender
+from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import MessageEdited, MessagePosted
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 from codebutler.slack.port import Page
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS, THREADS = 20, 8
@@ -33,7 +33,7 @@ class Busy:
         self.clock = clock
         self.life = Life(journal, clock, chat, config)
         self.life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(CHANNELS)}
-        shelf = Shelf(intake=self.life.intake, journal=journal, router=HoldingRouter(self.life))
+        shelf = Shelf(intake=self.life.intake, journal=journal, held=HeldBack())
         self.catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: self.life.repos)
 
     def said(self, channel: str, root: str | None = None) -> MessagePosted:
@@ -183,7 +183,7 @@ async def test_the_newest_pages_of_all_channels_are_read_before_older_ones(tmp_p
     async with busy(tmp_path) as b:
         pages = Pages(b.chat)
         async with Sender(pages, b.clock, str) as sender:
-            shelf = Shelf(intake=b.life.intake, journal=b.life.journal, router=HoldingRouter(b.life))
+            shelf = Shelf(intake=b.life.intake, journal=b.life.journal, held=HeldBack())
             b.chat.page_size = 4
             missed = await b.outage()
             b.catch_up = CatchUp(sender.background, shelf, b.clock, Random(1), lambda: b.life.repos)

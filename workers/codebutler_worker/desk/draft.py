@@ -21,6 +21,9 @@ _KINDS: dict[type[Operation], OperationKind] = {
     Upload: "upload",
 }
 
+SIGNS = frozenset({"hourglass_flowing_sand", "eyes", "raised_hand"})
+"""Reactions that are taken away again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -76,7 +79,8 @@ class Draft:
         """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
         command) has none."""
         if target_ts:
-            self.add(place, React(target_ts=target_ts, name=name, remove=remove), after)
+            value: Value = "sign" if remove or name in SIGNS else "outcome"
+            self.add(place, React(target_ts=target_ts, name=name, remove=remove, value=value), after)
 
     def edit(self, place: Place, op_id: str, message: Message) -> str | None:
         """Replace the content of a post of ours, sent or not; None if Slack has refused that post."""
