@@ -7,7 +7,7 @@ are looked for among the latest ones only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -111,13 +111,12 @@ def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
-def earlier(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
+def earlier(gap: Gap, frame: Window, latest: Mapping[str, str]) -> list[str]:
     """The same for threads that were written in some time before the gap: an event that Slack had given up by
-    then, while others came, left a hole there."""
+    then, while others came, left a hole there. ``latest``: by first message, when its thread was last written in."""
     since_s, look_s = float(gap.since_ts), float(frame.look_ts)
-    wanted = {each.ts: each.latest_reply for each in shown if float(each.latest_reply or 0) > look_s}
-    found = [root for root, latest_reply in wanted.items() if not _is_after(latest_reply, since_s)]
-    return sorted(found, key=lambda root: wanted[root], reverse=True)
+    found = [root for root, ts in latest.items() if float(ts) > look_s and not _is_after(ts, since_s)]
+    return sorted(found, key=lambda root: latest[root], reverse=True)
 
 
 def unsettled(gap: Gap, frame: Window) -> list[str]:

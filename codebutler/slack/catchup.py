@@ -54,24 +54,26 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What was fetched of a channel so far; ``complete`` names what of it was fetched to its end. ``losses``: how
-    many times the connection had been lost when it began."""
+    """What was fetched of a channel so far, as far as it may still count; ``complete`` names what of it was fetched to
+    its end. ``latest``: by first message, when its thread was last written in. ``losses``: how many times the
+    connection had been lost when it began."""
 
     gap: Gap
     frame: Window
     pages: Pages
     losses: int
     fetched: list[Shown] = field(default_factory=list)
+    latest: dict[str, str] = field(default_factory=dict)
     complete: set[str | None] = field(default_factory=set)
     roots: set[str] = field(default_factory=set)
     """First messages of the threads that were read."""
     accepted: set[str] = field(default_factory=set)
     """Keys of the events that were taken in."""
 
-    @property
-    def latest(self) -> dict[str, str]:
-        """By first message: when its thread was last written in."""
-        return {each.ts: each.latest_reply for each in self.fetched if each.latest_reply}
+    def add(self, part: list[Shown]) -> None:
+        """This was fetched, too."""
+        self.latest.update({each.ts: each.latest_reply for each in part if each.latest_reply})
+        self.fetched.extend(each for each in part if each.ts > self.frame.look_ts)
 
 
 class CatchUp:
@@ -269,7 +271,7 @@ class CatchUp:
     async def _take(self, found: _Round, part: list[Shown], me: Identity) -> None:
         """Take in some messages of the channel and what was written in their threads. Nobody's first message
         waits for other threads to be read, unless the whole channel is one conversation."""
-        found.fetched.extend(part)
+        found.add(part)
         repo = self._repos().get(found.gap.channel)
         in_one = repo is not None and repo.config.agent.scope == "channel"
         if not in_one:
@@ -279,7 +281,7 @@ class CatchUp:
         for root in unread:
             replies = await self._replies(found, root, me) or []
             found.roots.add(root)
-            found.fetched.extend(replies)
+            found.add(replies)
             if not in_one:
                 await self._accept(replace(found, fetched=replies, complete=set()))
         if in_one:
@@ -289,7 +291,7 @@ class CatchUp:
     async def _changes(self, found: _Round, me: Identity) -> None:
         """Take in what came to threads before the gap and never to us, then what was edited or deleted
         there."""
-        before = self._unread(found, earlier(found.gap, found.frame, found.fetched))
+        before = self._unread(found, earlier(found.gap, found.frame, found.latest))
         for root in [*before, *unsettled(found.gap, found.frame)[:MAX_THREADS]]:
             if self._wanted.is_set():
                 return  # something may be missing since, which matters more
