@@ -23,7 +23,7 @@ from codebutler.disk.identity import identity
 from codebutler.errors import StoreDamagedError, StoreError, StoreFullError
 
 BUSY_TIMEOUT_S = 2.0
-CHECKED_BYTES = 64 * 2**20
+CHECKED_BYTES = 16 * 2**20
 # Pages that a connection keeps. The system keeps them too, once for all: what each worker keeps of a long history
 # would be its own, two megabytes as SQLite sees fit.
 CACHE_KB = 512
