@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from codebutler.apphome.publisher import AppHome, Shown
+from codebutler.apphome.publisher import AppHome, HomeSources
 from codebutler.apphome.vain import Vain
 from codebutler.clock import SystemClock
 from codebutler.commands.asked import Resources
@@ -43,7 +43,7 @@ from codebutler.parent.cards import Cards
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.life import Life
 from codebutler.parent.notes import ConfigNotes
-from codebutler.parent.operator import Asked, Operator
+from codebutler.parent.operator import Operator, Parent
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
 from codebutler.parent.status import Status
@@ -148,9 +148,9 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
     acquaintance = Acquaintance(parts.api, parts.book, parts.journal, parts.api.clock)
     notes = ConfigNotes(parts.journal, parts.logs.record, out.services.notice, parts.tasks)
     configuration = Configuration(parts, out.supervisor, connection, acquaintance, notes)
-    asked = Asked(parts.repos, status, configuration, front)
+    parent = Parent(parts.repos, status, configuration, front)
     operator = Operator(
-        asked=asked,
+        parent=parent,
         workers=out.supervisor,
         intake=way_in.intake,
         sender=out.sender,
@@ -247,8 +247,8 @@ def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
 
 def _apphome(parts: Parts, out: Out, way_in: In, status: Status) -> AppHome:
     """App Home, and the others who hear Slack's notices."""
-    shown = Shown(parts.turns, out.cards.of, lambda: status.trouble)
-    apphome = AppHome(parts.api, parts.journal, shown, parts.clock, parts.cleaned, out.sender.workspace_url)
+    sources = HomeSources(parts.turns, out.cards.of, lambda: status.trouble)
+    apphome = AppHome(parts.api, parts.journal, sources, parts.clock, parts.cleaned, out.sender.workspace_url)
     parts.signals.changed.add(apphome.changed)
     vain = Vain(apphome.vain, out.sender, parts.tasks)
     reasons = Reasons(parts.api, way_in.intake, out.services.notice, parts.tasks, vain.pressed)

@@ -34,7 +34,7 @@ class Board(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class HomeSources:
     """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), and what is wrong with
     Slack ("" if nothing is)."""
 
@@ -50,14 +50,14 @@ class AppHome:
         self,
         board: Board,
         notes: Notes,
-        shown: Shown,
+        sources: HomeSources,
         clock: Clock,
         redact: Callable[[str], str],
         workspace_url: Callable[[], Awaitable[str]],
     ) -> None:
         self._board = board
         self._notes = notes
-        self._what = shown
+        self._sources = sources
         self._clock = clock
         self._redact = redact
         self._workspace_url = workspace_url
@@ -99,7 +99,7 @@ class AppHome:
 
     async def _restore(self) -> None:
         try:
-            await self._what.turns.restore()
+            await self._sources.turns.restore()
             known = msgspec.json.decode(await self._notes.note(READERS) or "[]", type=list[str])
             self._readers += [user for user in known if user not in self._readers]
         except (StoreError, msgspec.DecodeError) as error:
@@ -107,7 +107,7 @@ class AppHome:
 
     async def _keep(self) -> None:
         try:
-            await self._what.turns.keep()
+            await self._sources.turns.keep()
             if self._unkept:
                 self._unkept = False
                 await self._notes.keep_note(READERS, msgspec.json.encode(self._readers).decode())
@@ -115,8 +115,8 @@ class AppHome:
             log.warning("App Home is not kept for the next start: %s", error)
 
     async def _publish(self, user: str) -> None:
-        cards = self._what.cards(user)
-        blocks = stranger() if cards is None else home(cards, self._what.trouble(), self._clock.now())
+        cards = self._sources.cards(user)
+        blocks = stranger() if cards is None else home(cards, self._sources.trouble(), self._clock.now())
         if user in self._vain:
             blocks = [*not_served(), *blocks]
         url = await self._workspace_url()

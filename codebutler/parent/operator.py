@@ -39,8 +39,8 @@ from codebutler.web.front import Front
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Who answers for the parent: what it serves, how it is, how its configuration is read again, and its page."""
+class Parent:
+    """The parent, as the operator sees it: what it serves, how it is, its configuration, and its page."""
 
     repos: Repos
     status: Status
@@ -54,7 +54,7 @@ class Operator:
     def __init__(
         self,
         *,
-        asked: Asked,
+        parent: Parent,
         workers: Supervisor,
         intake: Intake,
         sender: Sender,
@@ -62,8 +62,8 @@ class Operator:
         jobs: ScheduleDesk,
     ) -> None:
         self._jobs = jobs
-        self._asked = asked
-        self._repos = asked.repos
+        self._parent = parent
+        self._repos = parent.repos
         self._workers = workers
         self._mouth = Mouth(intake, sender, workers)
         self._listeners = listeners
@@ -72,18 +72,18 @@ class Operator:
         """Every reply to one request, the last of them Done or Failed."""
         match request:
             case StatusRequest():
-                dashboard = {"url": self._asked.front.url}
-                yield StatusReply(status={**await self._asked.status.status(), "dashboard": dashboard})
+                dashboard = {"url": self._parent.front.url}
+                yield StatusReply(status={**await self._parent.status.status(), "dashboard": dashboard})
                 yield Done()
             case StopRequest(repo=repo):
                 yield self._stop(repo)
             case ReloadRequest():
-                summary = await self._asked.configuration.reload()
+                summary = await self._parent.configuration.reload()
                 # Whoever vouched for jobs may run one of them next.
                 await self._jobs.look_again()
                 yield Done(text=summary)
             case DashboardRequest():
-                link = self._asked.front.link()
+                link = self._parent.front.link()
                 yield DashboardReply(url=link.partition("#")[0], link=link)
                 yield Done()
             case JobsRequest(action="list"):

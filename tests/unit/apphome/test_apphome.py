@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from codebutler.apphome.publisher import PACE_S, AppHome, Shown
+from codebutler.apphome.publisher import PACE_S, AppHome, HomeSources
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, stranger
 from codebutler.clock import ManualClock, settle
@@ -245,9 +245,9 @@ class Slack:
     async def life(self) -> AsyncIterator[AppHome]:
         changed = Observers[()]()
         self.turns = LatestTurns(self, changed.tell)
-        shown = Shown(self.turns, self.cards, self.trouble)
+        sources = HomeSources(self.turns, self.cards, self.trouble)
         home = AppHome(
-            self, self, shown, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
+            self, self, sources, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
         )
         changed.add(home.changed)
         async with beside(home.run(), name="home"):
