@@ -2,7 +2,7 @@
 PYTHON ?= python3
 MINUTES ?= 3
 # The tests mostly wait for processes: more of them at once than there are processors.
-PARALLEL ?= 3
+PARALLEL ?= 4
 BIN := .venv/bin
 READY := .venv/.ready
 PRODUCT := .venv/.product
@@ -31,7 +31,7 @@ $(READY): $(PRODUCT)
 run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
-test: $(READY) ## run the whole test suite, PARALLEL (3) files at once; of it TESTS (paths), or what is marked SELECT
+test: $(READY) ## run the whole test suite, PARALLEL (4) files at once; of it TESTS (paths), or what is marked SELECT
 	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile --durations=25 $(if $(SELECT),-m '$(SELECT)') $(TESTS)
 
 check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands

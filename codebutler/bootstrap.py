@@ -66,12 +66,12 @@ from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.connection import Care, SlackConnection
-from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.payloads import HomeOpened, Notice
 from codebutler.slack.port import ChannelMoved
+from codebutler.slack.presence import Heartbeat
 from codebutler.slack.reasons import Reasons
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
@@ -231,7 +231,7 @@ def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
     clock, rng = parts.clock, random.Random()  # noqa: S311 - back-off
     shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
     catch_up = CatchUp(out.sender.background, shelf, parts.api.clock, rng, parts.repos.listened)
-    echo = Echo(out.sender, parts.journal, catch_up.channels, clock)
+    heartbeat = Heartbeat(out.sender, parts.journal, catch_up.channels, clock)
     homecoming = Homecoming(
         out.sender,
         parts.journal,
@@ -240,7 +240,7 @@ def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
         lambda: catch_up.is_busy or out.supervisor.is_starting,
     )
     parts.signals.interrupted.add(homecoming.interrupted)
-    care = Care(catch_up, echo, homecoming, parts.signals.notices.tell)
+    care = Care(catch_up, heartbeat, homecoming, parts.signals.notices.tell)
     app_token = parts.given.config.slack.app_token
     return SlackConnection(parts.api, app_token, way_in.intake, care, clock, rng)
 
