@@ -256,6 +256,12 @@ def word_of(name: str) -> Word | None:
     return WORDS.get(ALIASES.get(name, name))
 
 
+def whispered_to(user: str, name: str, argument: str) -> str:
+    """Who alone sees the answer to a slash command; "" = the whole channel."""
+    word = WORDS.get(name)
+    return "" if word is not None and word.shown and word.takes(argument) else user
+
+
 def completions() -> tuple[tuple[str, str], ...]:
     """What may be typed for a word, after its mark, and what that does: for whatever completes it."""
     return tuple((name, word.gist) for word in ALL for name in (word.name, *word.aliases))

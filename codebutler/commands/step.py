@@ -15,7 +15,7 @@ from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, Slas
 from codebutler.process.tasks import Tasks
 from codebutler.schedule.desk import Asker
 from codebutler.schedule.voice import Voice
-from codebutler.words import WORDS
+from codebutler.words import WORDS, whispered_to
 
 ANSWERED = "white_check_mark"
 
@@ -57,7 +57,8 @@ class ParentCommands:
         assert isinstance(request, Command)
         in_thread = event.root_ts if isinstance(event, MessagePosted) else None
         asker = Asker(event.user, repo, event.channel, _thread_of(event), event.key)
-        only_for = event.user if isinstance(event, SlashCommand) else ""
+        is_slash = isinstance(event, SlashCommand)
+        only_for = whispered_to(event.user, request.name, request.argument) if is_slash else ""
         try:
             text = await answer(request, self._resources, asker)
             post = Post(text=text, thread_ts=in_thread, only_for=only_for)

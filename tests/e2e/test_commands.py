@@ -91,6 +91,15 @@ async def test_k02_every_word_as_a_slash_command(tmp_path: Path, git_repo: Path)
         await built.until("the answers for one", look)
         await built.until("the answers for all", lambda: len(in_channel(built, channel)) >= len(shown))
         assert not any("pong" in text for text in in_channel(built, channel))
+        # A timer speaks in the channel, so the channel is told.
+        await slash(built, channel, "in 2h look")
+        await built.until(
+            "a timer", lambda: any("withdraws it" in text for text in in_channel(built, channel)) or None
+        )
+        await slash(built, channel, "jobs")
+        await built.until(
+            "a list", lambda: any("“look”" in whisper.text for whisper in whispers(built)) or None
+        )
         stranger = built.workspace.add_user("mallory")
         await slash(built, channel, "status", stranger)
         await built.until(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -114,6 +115,11 @@ def test_every_word_is_somebodys_to_do(word: Word) -> None:
         assert inspect.iscoroutinefunction(parent.handler_of(word))
     else:
         assert callable(worker.handler_of(word)) is bool(word.done_by)
+
+
+def test_the_reference_page_lists_what_direct_messages_answer() -> None:
+    page = PAGE.read_text().partition("| you write, outside threads | happens |\n|---|---|\n")[2]
+    assert re.findall(r"^\| `(\w+)` \|", page.partition("\n\n")[0], re.MULTILINE) == list(DIRECT)
 
 
 def test_what_is_answered_in_direct_messages_takes_no_argument_there() -> None:

@@ -23,7 +23,7 @@ from codebutler.model import (
     SlashCommand,
 )
 from codebutler.permission import Where, admitted, may
-from codebutler.words import WORDS
+from codebutler.words import whispered_to
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.checks import NO_CHECKS, NOTHING, resolved
 from codebutler_worker.commands.sending import withdraw
@@ -187,10 +187,9 @@ class Inbox:
 
     def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
         """A slash command: Slack shows no message to answer, so whoever typed it is told, or the channel."""
-        word = WORDS.get(command.name)
-        shown = word is not None and word.shown and word.takes(command.argument)
+        only_for = whispered_to(event.user, command.name, command.argument)
         conversation = self._conversation(event.channel, None)
-        place = Place(conversation or f"{event.channel}:", None, only_for="" if shown else event.user)
+        place = Place(conversation or f"{event.channel}:", None, only_for=only_for)
         return run_command(Asked(draft, self.settings, command, place, conversation, event.user))
 
     def _conversation(self, channel: str, thread_ts: str | None) -> str | None:

@@ -102,3 +102,24 @@ def test_a_command_in_code_marks_is_the_command(written: str, command: str) -> N
 
 def test_what_is_marked_as_code_for_an_agent_stays_as_it_is() -> None:
     assert text_request("claude: `ls`", {"claude"}) == Prompt(text="`ls`", prefix="claude")
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("!resume", Command(name="continue")),
+        ("/butler resume", Command(name="continue")),
+        ("!RESUME now", Command(name="continue", argument="now")),
+        ("!image a lighthouse", Prompt(text="a lighthouse", prefix="image")),
+        ("!image", Command(name="create-image")),
+        # Agents have words of their own that begin with a slash.
+        ("/resume", Prompt(text="/resume")),
+    ],
+)
+def test_an_alias_means_its_command_after_our_own_marks(text: str, request_: Request) -> None:
+    assert text_request(text, ()) == request_
+
+
+def test_an_agent_of_the_configuration_is_not_taken_for_an_alias() -> None:
+    assert text_request("!resume the tests", ("resume",)) == Prompt(text="the tests", prefix="resume")
+    assert text_request("!continue", ("continue",)) == Command(name="continue")
