@@ -17,7 +17,7 @@ from codebutler.supervisor.limits import BLOCK_COST, OPERATION_BYTES, SEND_BYTES
 from codebutler.supervisor.port import Services
 from codebutler.supervisor.testimony import Testimony
 
-# Rounds of the loop until a request is on its way: our task, the sender's, the HTTP client's, and its writing.
+# Rounds of the event loop until a request is on its way: our task, the plan, the attempt, and its call.
 HEAD_START = 4
 # With more under way than these, Slack's limits are what holds them up.
 FEW = 8
