@@ -6,6 +6,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from msgspec.structs import replace
+
 from codebutler.clock import Clock
 from codebutler.delivery.items import Item, Items
 from codebutler.delivery.lookup import Lookup
@@ -53,6 +55,13 @@ class Attempts:
         if item.must_look:
             self._tasks.start(self._recall(item), name=f"recall of {item.op_id}")
 
+    def outdate(self, item: Item) -> None:
+        """Nobody needs it any more: if it has not been sent yet, it is left unsent."""
+        if isinstance(item.operation, Post):
+            item.operation = replace(item.operation, outdated=True)
+            if not item.unsure and not item.waiting.is_busy:
+                self._settle(item, "")
+
     async def close(self) -> None:
         """Stop at once."""
         await self._tasks.close(0)
@@ -78,6 +87,8 @@ class Attempts:
         except ChatError as error:
             if not self._recovery.failed(item, error):
                 self._refuse(item, error)
+            elif not item.unsure:
+                self._not_done(item)
         except Exception as error:  # the others must survive whatever one operation brings
             log.exception("an operation could not be sent")
             self._refuse(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))

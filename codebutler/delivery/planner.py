@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from codebutler.delivery.limits import Buckets
 from codebutler.model import Value
@@ -74,11 +74,26 @@ class Plan:
 def plan(lines: Iterable[Sequence[Waiting]], buckets: Buckets, state: State) -> Plan:
     """``lines`` hold what waits or is under way, each in its order, none empty. ``buckets`` stay as they are."""
     every = list(lines)
-    heads = [line for line in every if not line[0].is_busy]
-    drop = [line[0] for line in heads if _is_needless(line[0], state)]
+    heads = [_head(line) for line in every if not any(each.is_busy for each in line)]
+    drop = [head.waiting for head in heads if _is_needless(head.waiting, state)]
     if drop:
         return Plan((), tuple(drop), state.now_s)
     return _Round(every, buckets.copy(), state).plan(heads)
+
+
+class _Head(NamedTuple):
+    """What is next in a line, and what it is worth to begin it: with it goes on what is behind it."""
+
+    waiting: Waiting
+    dearest: Waiting
+
+
+def _head(line: Sequence[Waiting]) -> _Head:
+    """What is said waits for what was said before, but not for how it goes on."""
+    if len(line) == 1:
+        return _Head(line[0], line[0])
+    said = [each for each in line if each.value != "progress"] or line
+    return _Head(said[0], min(said, key=lambda each: (RANK[each.value], each.number)))
 
 
 def _is_needless(mark: Waiting, state: State) -> bool:
@@ -95,7 +110,7 @@ class _Round:
         self._unmarked = {line[0].line[:3] for line in every if line[0].call == "react"}
         """Messages that get a mark first: none stands without one between two."""
         self._removals = sum(line[0].call == "unreact" for line in every)
-        self._tried = {line[0].channel for line in every if line[0].is_busy and line[0].is_lasting}
+        self._tried = {each.channel for line in every for each in line if each.is_busy and each.is_lasting}
         """Of a closed channel one call at a time finds out whether it is open again."""
         self._anywhere_s: dict[tuple[Call, Value], float] = {}
         """Until such a call can be made in any channel: however many wait for it, they are passed over quickly."""
@@ -103,13 +118,12 @@ class _Round:
         self._drop: list[Waiting] = []
         self._until_s = inf
 
-    def plan(self, heads: Iterable[Sequence[Waiting]]) -> Plan:
+    def plan(self, heads: Iterable[_Head]) -> Plan:
         """See above."""
-        lines = ((line[0], _dearest(line)) for line in heads)
-        possible = [pair for pair in lines if self._is_possible(*pair)]
-        for waiting, dearest in sorted(possible, key=partial(_order, self._state)):
-            if self._is_possible(waiting, dearest):
-                self._decide(waiting, dearest.value)
+        possible = [head for head in heads if self._is_possible(*head)]
+        for head in sorted(possible, key=partial(_order, self._state)):
+            if self._is_possible(*head):
+                self._decide(head.waiting, head.dearest.value)
         if self._drop:
             self._until_s = self._state.now_s
         return Plan(tuple(self._begin), tuple(self._drop), None if self._until_s == inf else self._until_s)
@@ -170,11 +184,6 @@ def _spared(call: Call, value: Value) -> float:
     return 0.0 if call in READS else SPARED[value]
 
 
-def _dearest(line: Sequence[Waiting]) -> Waiting:
-    """What is before it in its line must not hold it up, and goes as if it were this."""
-    return line[0] if len(line) == 1 else min(line, key=lambda each: (RANK[each.value], each.number))
-
-
-def _order(state: State, pair: tuple[Waiting, Waiting]) -> tuple[int, int, int]:
-    first, dearest = pair
-    return RANK[dearest.value], state.served.get((first.call, first.channel), 0), dearest.number
+def _order(state: State, head: _Head) -> tuple[int, int, int]:
+    served = state.served.get((head.waiting.call, head.waiting.channel), 0)
+    return RANK[head.dearest.value], served, head.dearest.number

@@ -112,9 +112,10 @@ class Sender:
 
         The same ``op_id`` again, while it is under way or was done lately, is the same operation: doing an
         edit or a reaction twice could undo a later one. Only an edit or a reaction of other content is a new
-        one. ``unsure``: it may have been done before, so look first. ``lasting``: whoever asks has it on disk and asks
-        again in every life; it waits while its channel is closed. Raises ChatError when Slack refuses it for good, and
-        ChatUnreachableError when the sender closes before it is known to be done.
+        one, and a post that is outdated by now is left unsent. ``unsure``: it may have been done before, so look
+        first. ``lasting``: whoever asks has it on disk and asks again in every life; it waits while its channel is
+        closed. Raises ChatError when Slack refuses it for good, and ChatUnreachableError when the sender closes
+        before it is known to be done.
         """
         place = self.where(channel, item_of(operation))
         ts = await self._submit(place, op_id, operation, unsure=unsure, lasting=lasting)
@@ -150,6 +151,8 @@ class Sender:
                 return ""
             item = self._items.add(channel, op_id, operation, unsure=unsure, lasting=lasting)
             self._attempts.add(item)
+        elif isinstance(operation, Post) and operation.outdated:
+            self._attempts.outdate(item)
         try:
             return await asyncio.shield(item.result)
         except asyncio.CancelledError:

@@ -58,7 +58,8 @@ class ParentServices:
         called = addressed(operation, repo.config.slack.allowed_users)
         with self._listeners.sending(repo.channel_id, operation):
             ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure, lasting=True)
-            self._listeners.tell(repo.channel_id, operation, ts)
+            if not isinstance(operation, Post) or (ts and not operation.outdated):
+                self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 
     async def fetch(

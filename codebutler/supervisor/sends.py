@@ -17,7 +17,7 @@ from codebutler.supervisor.limits import BLOCK_COST, OPERATION_BYTES, SEND_BYTES
 from codebutler.supervisor.port import Services
 from codebutler.supervisor.testimony import Testimony
 
-# Rounds of the loop until a request is on its way: our task, the sender's, the HTTP client's, and its writing.
+# Rounds of the event loop until a request is on its way: our task, the plan, the attempt, and its call.
 HEAD_START = 4
 # With more under way than these, Slack's limits are what holds them up.
 FEW = 8
@@ -55,9 +55,12 @@ class Sends:
         content.write(message.data)
 
     def start(self, repo: RepoSettings, message: Send) -> None:
-        """Begin ``message``, with the pieces that came before it, unless it is under way already."""
+        """Begin ``message``, with the pieces that came before it, unless it is under way already. Of one that is, the
+        sender hears that nobody needs it any more."""
         message = self._whole(message)
         if message.op_id in self._tasks:
+            if isinstance(message.operation, Post) and message.operation.outdated:
+                self._begin(repo, message, f"{message.op_id} outdated")
             return
         size_bytes = weight_bytes(message.operation)
         if size_bytes > OPERATION_BYTES + _content_bytes(message.operation):
@@ -66,13 +69,17 @@ class Sends:
             return
         if isinstance(message.operation, Post | Update) and message.operation.blocks:
             size_bytes *= BLOCK_COST
-        self._bytes += size_bytes
-        name = f"send:{repo.name}:{message.op_id}"
-        task = asyncio.create_task(self._run(repo, message), name=name)
-        self._tasks[message.op_id] = task
-        task.add_done_callback(lambda _: self._ended(message.op_id, size_bytes))
+        self._begin(repo, message, message.op_id, size_bytes)
         if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:
             self._room.clear()
+
+    def _begin(self, repo: RepoSettings, message: Send, key: str, size_bytes: int = 0) -> None:
+        if key in self._tasks:
+            return
+        work = self._run(repo, message, tells=key == message.op_id)
+        task = self._tasks[key] = asyncio.create_task(work, name=f"send:{repo.name}:{key}")
+        self._bytes += size_bytes
+        task.add_done_callback(lambda _: self._ended(key, size_bytes))
 
     @property
     def full(self) -> bool:
@@ -102,12 +109,12 @@ class Sends:
             message, operation=structs.replace(message.operation, content=content.getvalue())
         )
 
-    def _ended(self, op_id: str, size_bytes: int) -> None:
-        self._tasks.pop(op_id, None)
+    def _ended(self, key: str, size_bytes: int) -> None:
+        self._tasks.pop(key, None)
         self._bytes -= size_bytes
         self._room.set()
 
-    async def _run(self, repo: RepoSettings, message: Send) -> None:
+    async def _run(self, repo: RepoSettings, message: Send, *, tells: bool) -> None:
         answer: Answer
         try:
             ts = await self._services.send(repo, message.op_id, message.operation, unsure=message.unsure)
@@ -119,8 +126,9 @@ class Sends:
         except Exception as error:  # noqa: BLE001 - one operation's fault is that operation's answer
             self._testimony.remark("ERR", f"operation failed: {type(error).__name__}: {error}")
             answer = SendFailed(op_id=message.op_id, code="internal_error")
-        reached("answer.before")
-        self._tell(answer)
+        if tells:
+            reached("answer.before")
+            self._tell(answer)
 
     def _tell(self, answer: Answer) -> None:
         if self.answer is not None:

@@ -104,7 +104,7 @@ async def test_five_posts_at_once_then_fewer_than_one_each_second() -> None:
         await asyncio.gather(*tasks)
 
 
-async def test_an_answer_goes_before_what_can_wait_but_not_before_that_of_its_own_thread() -> None:
+async def test_an_answer_goes_before_what_can_wait_in_its_own_thread_too() -> None:
     async with bench() as b:
         one, two, three, four, _ = [await b.submit(f"said{n}", post(f"said {n}")) for n in range(5)]
         for number, thread in enumerate((one, two, three), start=1):
@@ -112,7 +112,7 @@ async def test_an_answer_goes_before_what_can_wait_but_not_before_that_of_its_ow
         b.submit("pong", post("pong", four))
         b.submit("answer", post("answer", two))
         await b.passes(60)
-        assert b.chat.texts(C)[5:] == ["pong", "place 2", "answer", "place 1", "place 3"]
+        assert b.chat.texts(C)[5:] == ["pong", "answer", "place 1", "place 2", "place 3"]
 
 
 async def test_retry_after_is_honoured_and_nothing_is_lost() -> None:

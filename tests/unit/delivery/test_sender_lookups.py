@@ -7,6 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from codebutler.clock import settle
+from codebutler.errors import ChatUnreachableError
 from tests.unit.delivery.test_sender import LOST, C, bench, post
 
 ANSWERS = 15
@@ -98,3 +99,34 @@ async def test_what_was_sent_before_spends_nothing_of_the_limit_for_posts() -> N
         new = b.submit("new", post("new", root))
         await settle()
         assert new.done()
+
+
+async def test_what_becomes_outdated_while_it_waits_is_left_unsent_and_what_was_sent_stays() -> None:
+    async with bench() as b:
+        root = b.chat.say(C, "U1", "question")
+        progress = replace(post("working", root), value="progress")
+        b.chat.hold("post")
+        under_way = b.submit("under way", progress)
+        waits = b.submit("waits", progress)
+        await settle()
+        for op_id in ("under way", "waits"):
+            b.submit(op_id, replace(progress, outdated=True), unsure=True)
+        await settle()
+        assert await waits == ""
+        b.chat.release("post")
+        assert await under_way
+        assert b.chat.texts(C) == ["working"]
+
+
+async def test_what_fails_and_is_outdated_by_then_is_not_tried_again() -> None:
+    async with bench() as b:
+        b.chat.hold("post")
+        b.chat.fail_next("post", ChatUnreachableError("down"))
+        task = b.submit("op", replace(post("working"), value="progress"))
+        await settle()
+        b.submit("op", replace(post("working"), value="progress", outdated=True), unsure=True)
+        await settle()
+        b.chat.release("post")
+        await b.passes(60)
+        assert await task == ""
+        assert b.chat.texts(C) == []

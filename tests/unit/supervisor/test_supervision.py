@@ -142,6 +142,21 @@ async def test_what_the_sender_gave_up_when_it_closed_is_not_answered() -> None:
         assert not [told for told in on.worker.heard if isinstance(told, Sent | SendFailed)]
 
 
+async def test_the_sender_hears_that_an_operation_under_way_is_outdated_and_it_is_answered_once() -> None:
+    async with stage() as on:
+        on.services.hold.clear()
+        on.worker.say(Send(op_id="a", operation=Post(text="x")))
+        await settle()
+        on.worker.say(Send(op_id="a", operation=Post(text="x", outdated=True), unsure=True))
+        await settle()
+        on.services.hold.set()
+        await settle()
+        assert [unsure for _, _, _, unsure in on.services.sent] == [False, True]
+        assert [told for told in on.worker.heard if isinstance(told, Sent)] == [
+            Sent(op_id="a", ts="posted-a")
+        ]
+
+
 async def test_an_answer_reaches_the_life_that_lives_then_and_no_operation_runs_twice() -> None:
     async with stage() as on:
         on.services.hold.clear()
