@@ -21,7 +21,7 @@ from codebutler.observe.acts import Act, act_of
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
 from codebutler.slack.channels import Channels
 from codebutler.slack.download import Downloads
 from codebutler.slack.outgoing import addressed, harmless, has_links, item_of, linked, named, with_names
@@ -92,9 +92,8 @@ class ParentServices:
         called = addressed(operation, repo.config.slack.allowed_users)
         submit = partial(self._sender.submit, repo.channel_id, op_id, called, unsure=unsure)
         place = self._sender.where(repo.channel_id, item_of(operation))
-        with self._listeners.sending(repo.channel_id, operation):
-            ts = await self._channels.when_open(place, submit)
-            self._listeners.tell(repo.channel_id, operation, ts)
+        ts = await self._channels.when_open(place, submit)
+        self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 
     async def fetch(
@@ -115,6 +114,18 @@ class ParentServices:
         self._listeners.live(repo.channel_id, live)
         if live.kind in ("text", "writing"):
             self._sender.written(repo.channel_id, live.thread_ts, live.text, whole=live.kind == "text")
+
+    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
+        """For those who wait at this machine."""
+        self._listeners.started(repo.channel_id, started.messages)
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        """For those who wait, and the schedule. What was interrupted has no more to stream, and is told of when we are
+        back."""
+        if ended.outcome == "interrupted":
+            self.on_interrupted(repo.channel_id)
+            self._sender.turn_over(repo.channel_id, ended.thread_ts)
+        await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""
@@ -145,10 +156,7 @@ class ParentServices:
         await self.notice(repo.channel_id, f"⚠️ *{repo.name}*: {escape(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
-        """See the port. An interrupted turn is also over for those who wait for its stream, and shown in App Home."""
-        if record.decision == "interrupted":
-            self.on_interrupted(repo.channel_id)
-            self._sender.turn_over(repo.channel_id, record.thread)
+        """See the port."""
         self._audit.append(
             Act(
                 user=record.user,

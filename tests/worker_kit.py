@@ -42,6 +42,7 @@ from codebutler.protocol.messages import (
     Shutdown,
     Stored,
     ToParent,
+    TurnEnded,
 )
 from codebutler_worker.agents.backend import (
     AgentBackend,
@@ -190,7 +191,7 @@ class Parent:
     clock: ManualClock
     backend: ScriptedBackend
     mute: bool = False
-    withheld: tuple[type[Operation], ...] = ()
+    withheld: tuple[type[Operation | TurnEnded], ...] = ()
     heard: list[ToParent] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     _seq: int = 0
@@ -202,6 +203,8 @@ class Parent:
             self.heard.append(message)
             if isinstance(message, Send) and not (self.mute or isinstance(message.operation, self.withheld)):
                 self.take(message)
+            if isinstance(message, TurnEnded) and not (self.mute or TurnEnded in self.withheld):
+                self.channel.send(Sent(op_id=message.op_id, ts=""))
             self.news.set()
 
     def take(self, send: Send) -> str:

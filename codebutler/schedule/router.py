@@ -10,14 +10,12 @@ from datetime import datetime
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry, EventRouter
 from codebutler.intake.journal import Journal
-from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, SlashCommand
+from codebutler.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
 from codebutler.process.tasks import Tasks
 from codebutler.schedule.desk import Asker, ScheduleDesk
 from codebutler.schedule.voice import Voice
 
 OURS = frozenset({"jobs", "in", "at"})
-ANSWERED = "white_check_mark"
-
 
 log = logging.getLogger("codebutler.schedule")
 
@@ -72,15 +70,16 @@ class ScheduleRouter:
             await self._voice.post(
                 event.channel, event.key, post, unsure=entry.received_at < self._around.since
             )
-            if event.user == OPERATOR and isinstance(event, MessagePosted):
-                # Whoever said it waits for its outcome.
-                await self._voice.react(event.channel, event.key, React(target_ts=event.ts, name=ANSWERED))
+            outcome: TurnOutcome = "done"
         except ChatError as error:
             log.warning("[%s] !%s could not be answered: %s", repo, request.name, error)
+            outcome = "failed"
         except StoreError as error:
             # The entry stays: it is answered after the next start.
             log.warning("[%s] !%s waits for the disk: %s", repo, request.name, error)
             return
+        if isinstance(event, MessagePosted):
+            await self._voice.ended(event.channel, event.ts, outcome)
         await self._journal.settle(entry.seq)
 
 

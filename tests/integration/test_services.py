@@ -20,7 +20,7 @@ from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
 from codebutler.process.tasks import Tasks, beside
-from codebutler.protocol.messages import Audit, Budget, DayUse, Live
+from codebutler.protocol.messages import Budget, DayUse, Live, TurnEnded
 from codebutler.services import Chat, ParentServices
 from codebutler.slack.answers import Person
 from codebutler.slack.api import SlackApi
@@ -167,8 +167,8 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
         if how == "no words":
             services.doing(REPO, direct, "")
         else:
-            lost = Audit(user="U0ANA", thread=direct, kind="claude", text="work", decision="interrupted")
-            services.audit(REPO, lost)
+            lost = TurnEnded(op_id="2", thread_ts=direct, messages=(direct,), outcome="interrupted")
+            await services.turn_ended(REPO, lost)
         await chat.until(lambda: chat.texts("D1") == ["That failed."])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
 from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Quoted, Request, TurnNote
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
 from codebutler.slack.port import Download
 
 
@@ -44,6 +44,7 @@ class RecordingServices:
         self.notices: list[tuple[str, str]] = []
         self.audits: list[tuple[str, Audit]] = []
         self.doings: list[tuple[str, str, str]] = []
+        self.ended: list[TurnEnded] = []
         self.logs: list[tuple[str, str, str]] = []
         self.answers: dict[str, list[ChatError | str]] = {}
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
@@ -74,6 +75,13 @@ class RecordingServices:
 
     def live(self, repo: RepoSettings, live: Live) -> None:
         """Nobody listens at this machine here."""
+
+    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
+        """Nobody waits for a message here."""
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        self.ended.append(ended)
+        self._note()
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Nobody looks at App Home here."""

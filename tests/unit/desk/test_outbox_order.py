@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.protocol.messages import PIECE_BYTES, Send, UploadPiece
+from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload
+from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store
@@ -36,12 +36,20 @@ def row(
     )
 
 
+def ending(op_id: str, outcome: TurnOutcome = "done", conversation: str = "C1:1.0") -> OutboxRow:
+    told = TurnEnded(op_id=op_id, thread_ts="1.0", messages=("1.0",), outcome=outcome)
+    payload = msgspec.json.encode(told).decode()
+    return OutboxRow(
+        op_id=op_id, turn_id="t", conversation=conversation, kind="ended", payload=payload, created_at=""
+    )
+
+
 def react(name: str, *, remove: bool = False) -> React:
     return React(target_ts="1.0", name=name, remove=remove)
 
 
 async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
-    sent: list[Send | UploadPiece] = []
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("card", Post(text="it waits"))])
     await outbox.publish(
@@ -61,7 +69,7 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
 
 
 async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> None:
-    sent: list[Send | UploadPiece] = []
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
     await outbox.publish([row("end", Post(text="it ended"), "edit"), row("tick", react("tick"), "end")])
@@ -75,7 +83,7 @@ async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> N
 
 
 async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() -> None:
-    sent: list[Send | UploadPiece] = []
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
     await outbox.publish([row("end", Post(text="it ended"), "edit")])
@@ -84,7 +92,7 @@ async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() 
 
 
 async def test_a_large_file_goes_ahead_of_its_operation_in_pieces() -> None:
-    sent: list[Send | UploadPiece] = []
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     content = bytes(PIECE_BYTES) + b"the end"
     await outbox.publish([row("small", Upload(filename="a", content=b"a"))])
@@ -96,3 +104,38 @@ async def test_a_large_file_goes_ahead_of_its_operation_in_pieces() -> None:
         Upload(filename="a", content=b"a"),
         Upload(filename="b", content=b""),
     ]
+
+
+async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish(
+        [
+            row("file", Upload(filename="a", content=b"a")),
+            row("answer", Post(text="done")),
+            row("page", Update(target_ts="1.1", text="the last page", value="answer")),
+            row("progress", Update(target_ts="1.2", text="✅ Done")),
+            row("tick", react("tick"), "answer"),
+            ending("end"),
+        ]
+    )
+    await outbox.publish([ending("lost", "interrupted"), ending("elsewhere", conversation="C1:2.0")])
+    await outbox.publish([row("next", Post(text="of the next turn"))])
+    assert [each.op_id for each in sent] == [
+        "file",
+        "answer",
+        "page",
+        "progress",
+        "lost",
+        "elsewhere",
+        "next",
+    ]
+    await outbox.sent("answer", "2.0")
+    await outbox.failed("page", "message_not_found")
+    assert [each.op_id for each in sent[7:]] == ["tick"]
+    await outbox.sent("file", "")
+    assert [each.op_id for each in sent[8:]] == ["end"]
+    for op_id in ("end", "lost", "elsewhere", "next", "tick", "progress"):
+        assert outbox.pending
+        await outbox.sent(op_id, "")
+    assert not outbox.pending

@@ -12,7 +12,7 @@ from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_cli
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
 from codebutler_worker.conversation.line.aside import is_crowded
 from codebutler_worker.conversation.line.edits import ask_again
-from codebutler_worker.conversation.line.marks import FAILED, QUEUED, STOPPED, swap_reactions
+from codebutler_worker.conversation.line.marks import FAILED, QUEUED, STOPPED, end_turn, swap_reactions
 from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
 from codebutler_worker.conversation.turn.undoing import undo
@@ -141,7 +141,7 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Tod
     text = _question(draft, turn)
     close_turn(draft, turn.id, DROPPED_REASON)
     told = draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))
-    swap_reactions(draft, turn, remove=(), name=STOPPED, after=told)
+    end_turn(draft, turn, "stopped", remove=(), after=told)
     return Todo()
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
-from codebutler_worker.conversation.line.marks import FAILED, QUEUED
+from codebutler_worker.conversation.line.marks import QUEUED, end_message
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE
@@ -35,7 +35,7 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     if turn is None and live and config.agent.busy == "reject":
         keep_message(draft, said, None)
         place = Place(conversation, said.root_ts or None)
-        draft.react(place, said.ts, FAILED, after=draft.post(place, BUSY))
+        end_message(draft, place, said.ts, "refused", after=draft.post(place, BUSY))
         return Todo()
     turn = _joined(draft, config, turn, said) if turn else opened(draft, config, said, conversation)
     keep_message(draft, said, turn.id)

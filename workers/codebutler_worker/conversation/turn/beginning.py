@@ -45,6 +45,8 @@ class Begun:
     put_back: tuple[str, str | None] | None = None
     facts: tuple[FactRow, ...] = ()
     answered: tuple[tuple[str, str], ...] = ()
+    messages: tuple[str, ...] = ()
+    """The ts of those that are its own."""
     unread: tuple[str, ...] = ()
     """Earlier turns whose messages this one tells, too."""
 
@@ -75,7 +77,7 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
     posted = turn.progress_op_id
     showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
     if posted is not None:
-        draft.edit(place, posted, showing)
+        draft.edit(place, posted, showing, value="answer" if program else "progress")
     elif not quiet or program:
         posted = draft.post(place, showing, value="progress" if program is None else "answer")
     session_id = session.session_id if session else None
@@ -109,6 +111,7 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
         look_back(draft, turn, session_id, config, unread=len(before)),
         to_put_back(draft, turn),
         answered=answers_before(draft, turn) if turn.reason in ("interrupted", "stopped") else (),
+        messages=tuple(row.platform_msg_id for row in rows if row.platform_msg_id),
         unread=tuple(each.id for each in before),
         facts=(*draft.uow.facts.of(REPO_SCOPE), *draft.uow.facts.of(turn.user_id)),
     )

@@ -10,7 +10,7 @@ from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.line.again import LIMITS
-from codebutler_worker.conversation.line.marks import DONE, FAILED, QUEUED, STOPPED, WORKING, swap_reactions
+from codebutler_worker.conversation.line.marks import QUEUED, WORKING, end_turn, swap_reactions
 from codebutler_worker.conversation.line.withdrawing import BUDGET
 from codebutler_worker.conversation.turn.showing import Showing
 from codebutler_worker.desk.draft import Draft, iso, place_of
@@ -29,7 +29,6 @@ RESPONSE_CHARS = 200
 LONG_S = 30.0
 """After longer work the asker has looked away: the last message calls them."""
 _EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
-_REACTIONS: dict[Outcome, str] = {"done": DONE, "failed": FAILED, "stopped": STOPPED, "parked": QUEUED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,10 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     if turn.progress_op_id and ending.showing is None:
         view = replace(ending.view, usage=ending.usage)
         draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
-    swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome], after=last)
+    if outcome == "parked":
+        swap_reactions(draft, turn, remove=(WORKING,), name=QUEUED, after=last)
+    else:
+        end_turn(draft, turn, outcome, remove=(WORKING,), after=last)
     current = draft.uow.turns.get(turn.id)
     if outcome == "parked":
         _park(draft, ending, last)

@@ -126,16 +126,17 @@ class Showing:
             op_id = None
         else:
             message = terminal.running(text, self._turn_id) if status else Message(text)
-            op_id = self._write(draft, known, message)
+            op_id = self._write(draft, known, message, over=over or page.final)
             self._posted[page.number] = Posted(known.op_id if known else op_id or "", text)
         if page.final:
             self._posted.pop(page.number, None)
         return op_id
 
-    def _write(self, draft: Draft, known: Posted | None, message: Message) -> str | None:
+    def _write(self, draft: Draft, known: Posted | None, message: Message, *, over: bool) -> str | None:
         # Slack takes edits slowly: nothing is posted before what leads to it is there.
         if known is None:
             return draft.post(self._place, message, after=self._edited)
-        edited = draft.edit(self._place, known.op_id, message)
+        # What a page shows in the end is the answer.
+        edited = draft.edit(self._place, known.op_id, message, value="answer" if over else "progress")
         self._edited = edited or self._edited
         return edited
