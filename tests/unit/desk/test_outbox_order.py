@@ -48,7 +48,7 @@ def react(name: str, *, remove: bool = False) -> React:
     return React(target_ts="1.0", name=name, remove=remove)
 
 
-async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
+async def test_marks_that_are_taken_away_before_they_could_be_set_are_neither() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("card", Post(text="it waits"))])
@@ -65,7 +65,24 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
     await outbox.sent("answer", "3.0")
     assert [each.op_id for each in sent[2:]] == ["tick"]
     await outbox.sent("card", "2.0")
-    assert [each.op_id for each in sent[3:]] == ["wait", "off", "on", "unwait", "end"]
+    # What an earlier turn has left is taken away; the rest was over before it could be seen.
+    assert [each.op_id for each in sent[3:]] == ["off"]
+    await outbox.sent("tick", "")
+    await outbox.sent("off", "")
+    assert not outbox.pending
+
+
+async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish([row("card", Post(text="it waits"))])
+    await outbox.publish([row("off", react("eyes", remove=True), "card")])
+    await outbox.publish([row("on", react("eyes"))])
+    assert [each.op_id for each in sent] == ["card"]
+    await outbox.sent("card", "2.0")
+    assert [each.op_id for each in sent] == ["card", "off", "on"]
+    await outbox.publish([row("end", react("eyes", remove=True))])
+    assert [each.op_id for each in sent] == ["card", "off", "on", "end"]
 
 
 async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> None:
@@ -139,3 +156,56 @@ async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> 
         assert outbox.pending
         await outbox.sent(op_id, "")
     assert not outbox.pending
+
+
+def full(count: int) -> list[OutboxRow]:
+    """So much is under way that what comes next waits."""
+    elsewhere = [row(f"p{n}", Post(text="x"), conversation=f"C1:{n}.9") for n in range(count)]
+    edits = [row(f"u{n}", Update(target_ts=f"{n}.8", text="x")) for n in range(count)]
+    marks = [row(f"m{n}", React(target_ts=f"{n}.7", name="eyes")) for n in range(100)]
+    return [*elsewhere, *edits, *marks]
+
+
+async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish(full(64))
+    under_way = len(sent)
+    progress = Post(text="at work", value="progress")
+    await outbox.publish([row("progress", progress), row("eyes", react("eyes"))])
+    await outbox.publish([row("first", Update(target_ts="", text="1"), "progress")])
+    await outbox.publish([row("again", Update(target_ts="5.0", text="1"))])
+    await outbox.publish([row("newer", Update(target_ts="5.0", text="2"))])
+    # The turn ends: its answer, what becomes of its progress, its marks.
+    await outbox.publish(
+        [
+            row("answer", Post(text="done")),
+            row("last", Update(target_ts="", text="Done"), "progress"),
+            row("tick", react("tick"), "answer"),
+            row("off", react("eyes", remove=True), "answer"),
+            ending("end"),
+        ]
+    )
+    assert [each.op_id for each in sent[under_way:]] == []
+    for each in sent:
+        # The list grows as there is room again.
+        await outbox.sent(each.op_id, "9.0")
+    assert [each.op_id for each in sent[under_way:]] == ["answer", "newer", "tick", "end"]
+    assert not outbox.pending
+
+
+async def test_progress_that_is_under_way_when_its_turn_ends_is_needed_no_more() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    progress = Post(text="at work", value="progress")
+    await outbox.publish([row("progress", progress)])
+    await outbox.publish([row("last", Update(target_ts="", text="Done"), "progress"), ending("end")])
+    told = [each for each in sent if isinstance(each, Send)]
+    assert [(each.op_id, each.unsure) for each in told] == [("progress", False), ("progress", True)]
+    assert told[1].operation == Post(text="at work", value="progress", outdated=True)
+    # It came too late for that: so it is brought to its end.
+    await outbox.sent("progress", "9.0")
+    await outbox.sent("progress", "")
+    assert [each.operation for each in sent if isinstance(each, Send) and each.op_id == "last"] == [
+        Update(target_ts="9.0", text="Done")
+    ]

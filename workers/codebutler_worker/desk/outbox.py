@@ -5,6 +5,7 @@ the parent's answers come back (``sent``, ``failed``). The table is read once, a
 then was sent without an answer, or never, so it goes out as ``unsure`` and the parent looks before it posts.
 
 The end of a turn goes the same way, when what answers it is there: it is told until the parent says that it has heard.
+What a later row makes needless (see `_makes_needless`) is not sent.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Parcel:
     number: int
     target_op_id: str | None = None
     unsure: bool = False
+    turn_id: str | None = None
 
     @property
     def answers(self) -> bool:
@@ -89,6 +91,7 @@ class Outbox:
         self._count = 0
         self._held: dict[str, list[Parcel]] = {}
         self._unsettled: dict[str, tuple[Parcel, asyncio.Event]] = {}
+        self._roles: dict[tuple[str, ...], Parcel] = {}
         self._ts: OrderedDict[str, str] = OrderedDict()
         self._drained = asyncio.Event()
         self._drained.set()
@@ -109,11 +112,15 @@ class Outbox:
 
     async def publish(self, rows: Iterable[OutboxRow]) -> None:
         """Send rows that have just been committed."""
-        self._accept(rows, unsure=False)
+        for op_id in self._accept(rows, unsure=False):
+            await self.sent(op_id, "")
         await self.pump()
 
     async def sent(self, op_id: str, ts: str) -> None:
-        """The parent says that it is done: mark the row, and let go what waited for its ts."""
+        """The parent says that it is done: mark the row, and let go what waited for its ts. What is said twice counts
+        once."""
+        if op_id not in self._unsettled:
+            return
         reached("mark.before")
         await self._store.run(lambda uow: uow.outbox.posted(op_id, ts))
         reached("mark.after")
@@ -146,18 +153,45 @@ class Outbox:
 
     def _accept(
         self, rows: Iterable[OutboxRow], *, unsure: bool, over: Collection[str] = frozenset()
-    ) -> None:
-        """``over``: turns whose progress nobody follows any more."""
+    ) -> list[str]:
+        """``over``: turns whose progress nobody follows any more. Returns what need not be sent."""
+        needless: list[str] = []
         for row in rows:
             operation = self._decoded(row)
             if isinstance(operation, Post) and operation.value == "progress" and row.turn_id in over:
                 operation = msgspec.structs.replace(operation, outdated=True)
             self._count += 1
-            parcel = Parcel(row.op_id, row.conversation, operation, self._count, row.target_op_id, unsure)
+            parcel = Parcel(
+                row.op_id, row.conversation, operation, self._count, row.target_op_id, unsure, row.turn_id
+            )
+            before = self._roles.get(_makes_needless(parcel) or ())
+            taken_back = before is not None and self._taken_back(before)
+            if before is not None and taken_back:
+                needless.append(before.op_id)
             self._unsettled[row.op_id] = (parcel, asyncio.Event())
+            if taken_back and isinstance(operation, React):
+                needless.append(row.op_id)
+                continue
             self._lane(operation).queue.append(parcel)
+            if role := _role(parcel):
+                self._roles[role] = parcel
         if self._unsettled:
             self._drained.clear()
+        return needless
+
+    def _taken_back(self, parcel: Parcel) -> bool:
+        """Whether it had not been sent, and is not any more. The parent is told that nobody needs a message which it
+        has not been able to post yet."""
+        lane = self._lane(parcel.operation)
+        if parcel.op_id in lane.out:
+            if isinstance(parcel.operation, Post):
+                outdated = msgspec.structs.replace(parcel.operation, outdated=True)
+                self._send(Send(op_id=parcel.op_id, operation=outdated, unsure=True))
+            return False
+        for waiting in (lane.queue, *self._held.values()):
+            if parcel in waiting:
+                waiting.remove(parcel)
+        return True
 
     def _decoded(self, row: OutboxRow) -> Operation | TurnEnded:
         if row.kind == "ended":
@@ -263,8 +297,36 @@ class Outbox:
             lane.out.discard(op_id)
         if found := self._unsettled.pop(op_id, None):
             found[1].set()
+            role = _role(found[0])
+            if role is not None and self._roles.get(role) is found[0]:
+                del self._roles[role]
         if not self._unsettled:
             self._drained.set()
+
+
+def _role(parcel: Parcel) -> tuple[str, ...] | None:
+    """As what something later may make it needless; what may be in the chat already is not taken back."""
+    match parcel.operation:
+        case Update(target_ts=ts):
+            return ("edit", parcel.target_op_id or ts)
+        case React(target_ts=ts, name=name, remove=False) if not parcel.unsure:
+            return ("mark", ts, name)
+        case Post(value="progress") if parcel.turn_id and not parcel.unsure:
+            return ("progress", parcel.turn_id)
+    return None
+
+
+def _makes_needless(parcel: Parcel) -> tuple[str, ...] | None:
+    """The role of what nobody needs any more once there is this: an edit, by a later one of the same message; a mark,
+    by its removal; the progress of a turn, by the turn's end."""
+    match parcel.operation:
+        case Update():
+            return _role(parcel)
+        case React(target_ts=ts, name=name, remove=True):
+            return ("mark", ts, name)
+        case TurnEnded() if parcel.turn_id:
+            return ("progress", parcel.turn_id)
+    return None
 
 
 def _in_line(before: Parcel, after: Parcel) -> bool:
