@@ -302,11 +302,21 @@ class Parent:
         return (await self.until(lambda: self.said(Goodbye)))[0]
 
 
-def settings(repo: Path, *, debounce_s: float = 0, verbosity: str = "quiet", **agent: object) -> RepoSettings:
-    """A repository's settings; most tests want no debounce and no progress message."""
+def settings(
+    repo: Path,
+    *,
+    debounce_s: float = 0,
+    verbosity: str = "quiet",
+    progress_after_s: float = 0,
+    **agent: object,
+) -> RepoSettings:
+    """A repository's settings; most tests want no debounce and no progress message, the others want it at once."""
     config = Config(
         agent=AgentSection(debounce_seconds=debounce_s, **agent),  # type: ignore[arg-type]  # checked by the test
-        output=OutputSection(verbosity=verbosity),  # type: ignore[arg-type]  # one of three words
+        output=OutputSection(
+            verbosity=verbosity,  # type: ignore[arg-type]  # one of three words
+            progress_after_seconds=progress_after_s,
+        ),
     )
     return RepoSettings(name="sample", path=str(repo), channel_id=CHANNEL, config=config)
 

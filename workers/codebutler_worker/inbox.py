@@ -33,7 +33,7 @@ from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.line.aside import park, take_in
 from codebutler_worker.conversation.line.edits import edited_late
 from codebutler_worker.conversation.line.incoming import Incoming
-from codebutler_worker.conversation.line.marks import QUEUED, end_message
+from codebutler_worker.conversation.line.marks import QUEUED, clear_mark, end_message
 from codebutler_worker.conversation.line.parking import drop_parked
 from codebutler_worker.conversation.line.queueing import enqueue
 from codebutler_worker.conversation.line.typing import type_in
@@ -237,7 +237,7 @@ class Inbox:
             )
             return enqueue(draft, self.settings.config, said).logged("MSG", note)
         withdraw_message(draft, message)
-        draft.react(place_of(turn), event.ts, QUEUED, remove=True)
+        clear_mark(draft, place_of(turn), message, QUEUED)
         if isinstance(request, Command):
             return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)

@@ -73,12 +73,12 @@ class Draft:
         return self.add(place, post, after, op_id)
 
     def react(
-        self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None
+        self, place: Place, react: React, *, after: str | None = None, op_id: str | None = None
     ) -> None:
         """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
         command) has none."""
-        if target_ts:
-            self.add(place, React(target_ts=target_ts, name=name, remove=remove), after)
+        if react.target_ts:
+            self.add(place, react, after, op_id)
 
     def ended(self, place: Place, messages: Iterable[str], outcome: TurnOutcome) -> None:
         """Tell who waits for these messages (their ts) what became of them, once all that is said before is there."""

@@ -15,7 +15,7 @@ from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, carry_on
-from codebutler_worker.conversation.line.marks import QUEUED, end_turn
+from codebutler_worker.conversation.line.marks import end_turn
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.handover import talks
@@ -105,4 +105,4 @@ def unpark(draft: Draft, turn: TurnRow, verdict: str, reason: str = CONTINUED_RE
 def drop_parked(draft: Draft, turn: TurnRow) -> None:
     """Nobody wants it any more."""
     told = unpark(draft, turn, DROPPED, DROPPED_REASON)
-    end_turn(draft, turn, "stopped", remove=(QUEUED,), after=told)
+    end_turn(draft, turn, "stopped", after=told)

@@ -10,7 +10,7 @@ from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.line.again import LIMITS
-from codebutler_worker.conversation.line.marks import QUEUED, WORKING, end_turn, swap_reactions
+from codebutler_worker.conversation.line.marks import end_turn, show_queued
 from codebutler_worker.conversation.line.withdrawing import BUDGET
 from codebutler_worker.conversation.turn.showing import Showing
 from codebutler_worker.desk.draft import Draft, iso, place_of
@@ -100,19 +100,19 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     turn, outcome = ending.turn, ending.outcome
     close_all(draft, turn.id, WITHDRAWN)
     last = _say(draft, output, ending)
-    if turn.progress_op_id and ending.showing is None:
+    current = draft.uow.turns.get(turn.id) or turn
+    if current.progress_op_id and ending.showing is None:
         view = replace(ending.view, usage=ending.usage)
-        draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
+        draft.edit(place_of(turn), current.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
     if outcome == "parked":
-        swap_reactions(draft, turn, remove=(WORKING,), name=QUEUED, after=last)
+        show_queued(draft, turn, after=last)
     else:
-        end_turn(draft, turn, outcome, remove=(WORKING,), after=last)
-    current = draft.uow.turns.get(turn.id)
+        end_turn(draft, turn, outcome, after=last)
     if outcome == "parked":
         _park(draft, ending, last)
     draft.uow.turns.update(
         turn.id,
-        state=move(current.state if current else turn.state, _EVENTS[outcome]),
+        state=move(current.state, _EVENTS[outcome]),
         finished_at=draft.stamp,
         reason=ending.finished.reason,
         result=ending.finished.text,
