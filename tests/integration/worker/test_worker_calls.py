@@ -9,7 +9,15 @@ import msgspec
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.model import Operation, Post, React, Update
 from codebutler.protocol.messages import Send, TurnEnded
-from codebutler_worker.agents.backend import Finished, Output, Started, ToolUse
+from codebutler_worker.agents.backend import (
+    Approval,
+    Finished,
+    Output,
+    Started,
+    ToolResult,
+    ToolUse,
+    Withdrawn,
+)
 from tests.worker_kit import Parent, settings, worker
 
 MINE = "100.1"
@@ -175,3 +183,47 @@ async def test_nothing_is_waited_for_where_progress_is_wanted_at_once(tmp_path: 
         await parent.stored(parent.says("fix the bug", MINE))
         await parent.until(lambda: parent.posts)
         assert "claude is working" in parent.posts[0].text
+
+
+async def test_each_call_says_what_it_is_worth(tmp_path: Path) -> None:
+    config = lively(tmp_path).config
+    output = msgspec.structs.replace(config.output, verbosity="verbose")
+    told = msgspec.structs.replace(lively(tmp_path), config=msgspec.structs.replace(config, output=output))
+    async with worker(told) as parent:
+        parent.says("fix the bug", MINE)
+        run = await parent.run(0)
+        run.does(Started("s"), ToolUse("1", "Bash", "make"), ToolResult("1", True, "all green"))
+        await parent.post_with("all green")
+        await parent.until(lambda: [each for each in parent.posts if each.blocks], flow=True)
+        run.does(Approval("req-1", "Bash", "list the files", {"command": "ls"}))
+        await parent.post_with("Permission needed")
+        run.does(Withdrawn("req-1"))
+        await parent.until(lambda: [each for each in parent.updates if "took this back" in each.text])
+        run.finish("Fixed.")
+        await over(parent)
+        parent.says("and again", "200.1")
+        (await parent.run(1)).does(Finished(False, "The model is away.", "failed"))
+        found = await over(parent, 2)
+    worth = {(type(each).__name__, each.value) for each in found}
+
+    assert worth == {
+        ("Post", "answer"),  # the answer, the question
+        ("Post", "notice"),  # the failure
+        ("Post", "progress"),
+        ("Update", "notice"),  # what became of the question
+        ("Update", "progress"),
+        ("React", "outcome"),
+        ("React", "sign"),
+    }
+    assert {post.value for post in parent.posts if "all green" in post.text} == {"progress"}
+    assert {post.value for post in parent.posts if "Permission needed" in post.text} == {"answer"}
+    assert {post.value for post in parent.posts if "Fixed." in post.text} == {"answer"}
+    assert {post.value for post in parent.posts if "The model is away" in post.text} == {"notice"}
+
+    marks = [each for each in found if isinstance(each, React)]
+    assert {(mark.name, mark.value) for mark in marks if not mark.remove} == {
+        ("eyes", "sign"),
+        ("raised_hand", "sign"),
+        ("white_check_mark", "outcome"),
+        ("x", "outcome"),
+    }

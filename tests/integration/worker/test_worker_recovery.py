@@ -276,5 +276,8 @@ async def test_what_is_said_at_the_end_is_one_commit_with_the_answer_first(tmp_p
         before = len(parent.operations)
         run.finish("Done.")
         await parent.until(lambda: parent.logs("RSP"))
-        ending = [type(operation).__name__ for operation in parent.operations[before:]]
-        assert ending == ["Post"]  # the progress edit waits for its post's ts, the marks for the answer
+        # The progress edit waits for its post's ts, the marks for the answer; and nobody needs progress any more.
+        answer, progress = (each for each in parent.operations[before:] if isinstance(each, Post))
+        assert (answer.value, answer.outdated) == ("answer", False)
+        assert (progress.value, progress.outdated) == ("progress", True)
+        assert len(parent.operations) == before + 2

@@ -12,6 +12,8 @@ from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store
 
+STOP = ({"type": "actions"},)
+
 
 class Forgetful:
     """A store that keeps nothing."""
@@ -171,7 +173,7 @@ async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish(full(64))
     under_way = len(sent)
-    progress = Post(text="at work", value="progress")
+    progress = Post(text="at work", blocks=STOP, value="progress")
     await outbox.publish([row("progress", progress), row("eyes", react("eyes"))])
     await outbox.publish([row("first", Update(target_ts="", text="1"), "progress")])
     await outbox.publish([row("again", Update(target_ts="5.0", text="1"))])
@@ -197,12 +199,12 @@ async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
 async def test_progress_that_is_under_way_when_its_turn_ends_is_needed_no_more() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    progress = Post(text="at work", value="progress")
+    progress = Post(text="at work", blocks=STOP, value="progress")
     await outbox.publish([row("progress", progress)])
     await outbox.publish([row("last", Update(target_ts="", text="Done"), "progress"), ending("end")])
     told = [each for each in sent if isinstance(each, Send)]
     assert [(each.op_id, each.unsure) for each in told] == [("progress", False), ("progress", True)]
-    assert told[1].operation == Post(text="at work", value="progress", outdated=True)
+    assert told[1].operation == Post(text="at work", blocks=STOP, value="progress", outdated=True)
     # It came too late for that: so it is brought to its end.
     await outbox.sent("progress", "9.0")
     await outbox.sent("progress", "")

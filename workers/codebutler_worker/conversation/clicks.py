@@ -67,7 +67,7 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if event.action_id in (RETRY_ACTION, UNDO_ACTION) and not rules_allow(
         config, event.user, event.channel, prefixes_of(agent)
     ):
-        draft.post(place_of(turn), f"You are not authorized to use {plain(agent)} here.")
+        draft.post(place_of(turn), f"You are not authorized to use {plain(agent)} here.", value="notice")
         return Todo().logged("WRN", f"{event.user} may not continue or undo a turn of {turn.agent}")
     if event.action_id == RETRY_ACTION and turn.reason == CROWDED and is_crowded(draft, config, event.user):
         draft.post(place_of(turn), STILL_CROWDED)

@@ -91,6 +91,7 @@ class Outbox:
         self._count = 0
         self._held: dict[str, list[Parcel]] = {}
         self._unsettled: dict[str, tuple[Parcel, asyncio.Event]] = {}
+        self._outdated: list[tuple[str, Post]] = []
         self._roles: dict[tuple[str, ...], Parcel] = {}
         self._ts: OrderedDict[str, str] = OrderedDict()
         self._drained = asyncio.Event()
@@ -115,6 +116,7 @@ class Outbox:
         for op_id in self._accept(rows, unsure=False):
             await self.sent(op_id, "")
         await self.pump()
+        self._tell_outdated()
 
     async def sent(self, op_id: str, ts: str) -> None:
         """The parent says that it is done: mark the row, and let go what waited for its ts. What is said twice counts
@@ -158,7 +160,7 @@ class Outbox:
         needless: list[str] = []
         for row in rows:
             operation = self._decoded(row)
-            if isinstance(operation, Post) and operation.value == "progress" and row.turn_id in over:
+            if _is_progress_message(operation) and row.turn_id in over:
                 operation = msgspec.structs.replace(operation, outdated=True)
             self._count += 1
             parcel = Parcel(
@@ -180,18 +182,24 @@ class Outbox:
         return needless
 
     def _taken_back(self, parcel: Parcel) -> bool:
-        """Whether it had not been sent, and is not any more. The parent is told that nobody needs a message which it
-        has not been able to post yet."""
+        """Whether it had not been sent, and is not any more."""
         lane = self._lane(parcel.operation)
         if parcel.op_id in lane.out:
             if isinstance(parcel.operation, Post):
-                outdated = msgspec.structs.replace(parcel.operation, outdated=True)
-                self._send(Send(op_id=parcel.op_id, operation=outdated, unsure=True))
+                self._outdated.append((parcel.op_id, parcel.operation))
             return False
         for waiting in (lane.queue, *self._held.values()):
             if parcel in waiting:
                 waiting.remove(parcel)
         return True
+
+    def _tell_outdated(self) -> None:
+        """The parent need not post any more what it has not posted yet."""
+        for op_id, post in self._outdated:
+            if op_id in self._unsettled:
+                outdated = msgspec.structs.replace(post, outdated=True)
+                self._send(Send(op_id=op_id, operation=outdated, unsure=True))
+        self._outdated.clear()
 
     def _decoded(self, row: OutboxRow) -> Operation | TurnEnded:
         if row.kind == "ended":
@@ -304,6 +312,11 @@ class Outbox:
             self._drained.set()
 
 
+def _is_progress_message(operation: Operation | TurnEnded) -> bool:
+    """The one of a turn, with its button; a line about a tool stays."""
+    return isinstance(operation, Post) and operation.value == "progress" and bool(operation.blocks)
+
+
 def _role(parcel: Parcel) -> tuple[str, ...] | None:
     """As what something later may make it needless; what may be in the chat already is not taken back."""
     match parcel.operation:
@@ -311,7 +324,7 @@ def _role(parcel: Parcel) -> tuple[str, ...] | None:
             return ("edit", parcel.target_op_id or ts)
         case React(target_ts=ts, name=name, remove=False) if not parcel.unsure:
             return ("mark", ts, name)
-        case Post(value="progress") if parcel.turn_id and not parcel.unsure:
+        case Post() as post if _is_progress_message(post) and parcel.turn_id and not parcel.unsure:
             return ("progress", parcel.turn_id)
     return None
 

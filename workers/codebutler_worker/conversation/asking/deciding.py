@@ -148,7 +148,13 @@ def _typed(draft: Draft, config: Config, event: MessagePosted, request: Prompt) 
         end_message(draft, place_of(turn), event.ts, "done")
         return _answer(draft, _writer(draft, event.user), rows[0], words)
     if len(rows) > 1:
-        end_message(draft, place_of(turn), event.ts, "refused", after=draft.post(place_of(turn), USE_BUTTONS))
+        end_message(
+            draft,
+            place_of(turn),
+            event.ts,
+            "refused",
+            after=draft.post(place_of(turn), USE_BUTTONS, value="notice"),
+        )
         return Todo()
     end_message(draft, place_of(turn), event.ts, "done")
     if denial:
@@ -180,7 +186,7 @@ def _is_about(draft: Draft, event: MessagePosted, row: ApprovalRow) -> bool:
 def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:
     if rules_allow(config, user, turn.channel_id, prefixes_of(turn.agent)):
         return True
-    draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
+    draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.", value="notice")
     return False
 
 

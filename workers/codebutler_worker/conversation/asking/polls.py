@@ -59,7 +59,7 @@ def answer_poll(draft: Draft, config: Config, event: ButtonClicked, row: Approva
     if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
         return Todo().logged("WRN", f"{event.user} chose an option that the question does not have")
     if not rules_allow(config, event.user, turn.channel_id, prefixes_of(turn.agent)):
-        draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
+        draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.", value="notice")
         return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
     words = options[int(choice)]
     draft.uow.approvals.vote(row.id, with_vote(row, event.user, event.user_name))

@@ -35,7 +35,7 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     if turn is None and live and config.agent.busy == "reject":
         keep_message(draft, said, None)
         place = Place(conversation, said.root_ts or None)
-        end_message(draft, place, said.ts, "refused", after=draft.post(place, BUSY))
+        end_message(draft, place, said.ts, "refused", after=draft.post(place, BUSY, value="notice"))
         return Todo()
     turn = _joined(draft, config, turn, said) if turn else opened(draft, config, said, conversation)
     waits = any(is_shown(draft, each, QUEUED) for each in draft.uow.messages.of_turn(turn.id)[:1])

@@ -118,7 +118,7 @@ def _show_at_once(draft: Draft, turn: TurnRow, config: Config, program: CommandR
     if output.progress_after_seconds and not session:
         return posted
     showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
-    value: Value = "answer" if program else "progress"
+    value: Value = "notice" if program else "progress"
     if posted is not None:
         draft.edit(place, posted, showing, value=value)
     elif output.verbosity != "quiet" or program:

@@ -142,12 +142,13 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
         said = failed(ending.turn.id, finished.text, resumable=resumable)
-        last = draft.post(place, said, mention=mention)
+        last = draft.post(place, said, mention=mention, value="notice")
     elif ending.outcome == "parked" and ending.resume_at is not None:
         card = parked(ending.turn.id, finished.text, ending.resume_at, draft.now, ending.others)
-        last = draft.post(place, card, mention=mention)
+        last = draft.post(place, card, mention=mention, value="notice")
     elif ending.outcome == "stopped":
-        last = draft.post(place, stopped(ending.view, ending.changed, ending.stopped_by))
+        told = stopped(ending.view, ending.changed, ending.stopped_by)
+        last = draft.post(place, told, value="notice")
     return last
 
 

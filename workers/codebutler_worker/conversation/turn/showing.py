@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from codebutler.config.schema import CommandRule
 from codebutler.errors import StoreError
+from codebutler.model import Value
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.desk.desk import Desk
@@ -162,7 +163,8 @@ class Showing:
     def _write(self, draft: Draft, known: Posted | None, message: Message, *, over: bool) -> str | None:
         # Slack takes edits slowly: nothing is posted before what leads to it is there.
         if known is None:
-            return draft.post(self._place, message, after=self._edited)
+            value: Value = "answer" if over else "notice"
+            return draft.post(self._place, message, after=self._edited, value=value)
         # What a page shows in the end is the answer.
         edited = draft.edit(self._place, known.op_id, message, value="answer" if over else "progress")
         self._edited = edited or self._edited

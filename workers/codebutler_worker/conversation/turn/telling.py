@@ -113,7 +113,7 @@ class Telling:
     def _post(self, draft: Draft) -> str:
         entries, left_out = self._entries, self._left_out
         self._entries, self._left_out = [], 0
-        return draft.post(self._place, joined(entries, left_out))
+        return draft.post(self._place, joined(entries, left_out), value="progress")
 
     def _show(self, text: str) -> None:
         if self._place.thread_ts:
