@@ -8,7 +8,7 @@ READY := .venv/.ready
 PRODUCT := .venv/.product
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check format lint types imports sizes wheel-check bench soak screenshot clean
+.PHONY: help run test check format lint types imports sizes wheel-check bench walk soak screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,8 +56,11 @@ sizes: ## no source file over 400 lines, no test file over 500
 wheel-check: $(READY) ## build the wheel and try it in a fresh environment
 	$(BIN)/python tests/wheel/check.py
 
-bench: $(READY) ## measure; prints ratios against limits of the same run
-	$(BIN)/python -m bench
+bench: $(READY) ## measure; prints ratios against limits of the same run and writes docs/reference/performance.md
+	$(BIN)/python -m bench --page docs/reference/performance.md
+
+walk: $(READY) ## count the functions, files and rooms on the way of one message; V=-v prints the way
+	$(BIN)/python -m bench walk $(V)
 
 soak: $(READY) ## kill at every passage of every point, then kill, cut and fault 20 repositories at random for MINUTES (3)
 	$(BIN)/python -m pytest -q tests/e2e/test_kill_points.py --all-passages

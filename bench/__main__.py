@@ -8,12 +8,16 @@ import os
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from bench import (
     ack,
+    burst,
+    calls,
     click,
     containers,
     edits,
@@ -28,12 +32,15 @@ from bench import (
     recover,
     redact,
     start,
+    storm,
     survive,
     turn,
     wake,
+    walk,
     walls,
 )
 from bench.figures import Figure, table
+from bench.page import machine, page
 from bench.scene import QUICK, BenchError, Pace
 from tests.ordinary import open_the_way
 
@@ -45,6 +52,9 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "turn": turn.measure,
     "click": click.measure,
     "edits": edits.measure,
+    "burst": burst.measure,
+    "storm": storm.measure,
+    "calls": calls.measure,
     "flood": flood.measure,
     "hostile": hostile.measure,
     "memory": memory.measure,
@@ -54,6 +64,7 @@ MEASUREMENTS: Mapping[str, Callable[[Path, Pace], Awaitable[list[Figure]]]] = {
     "recover": recover.measure,
     "redact": redact.measure,
     "survive": survive.measure,
+    "walk": walk.measure,
     "walls": walls.measure,
     "containers": containers.measure,
     "native": native.measure,
@@ -68,29 +79,44 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
+    parser.add_argument("-v", "--verbose", action="store_true", help="walk: print the way itself, in order")
     parser.add_argument("--place", type=Path, help="measure on the disk of this directory")
+    parser.add_argument("--page", type=Path, help="write the page of the documentation; measures everything")
     given = parser.parse_args()
+    if given.page and given.names:
+        parser.error("the page holds all measurements: name none")
     if unknown := set(given.names) - MEASUREMENTS.keys():
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
     names = given.names or list(MEASUREMENTS)
-    figures, failed = asyncio.run(_measure(names, QUICK if given.quick else Pace(), given.place))
+    pace = replace(QUICK if given.quick else Pace(), verbose=given.verbose)
+    on = machine(os.getloadavg()[0])
+    found = asyncio.run(_measure(names, pace, given.place))
+    figures = [figure for each in found.values() for figure in each]
     print(_json(figures) if given.json else table(figures))
-    return 2 if failed else int(not all(figure.reached for figure in figures))
+    if given.page:
+        about = {name: _about(measure) for name, measure in MEASUREMENTS.items()}
+        given.page.write_text(page(found, about, on, datetime.now(UTC)), encoding="utf-8")
+    return int(not all(figure.reached for figure in figures)) if all(found.values()) else 2
 
 
-async def _measure(names: list[str], pace: Pace, where: Path | None) -> tuple[list[Figure], bool]:
-    figures: list[Figure] = []
-    failed = False
+def _about(measure: Callable[..., object]) -> str:
+    """The first paragraph of what the measurement's module says of itself."""
+    first = (sys.modules[measure.__module__].__doc__ or "").partition("\n\n")[0]
+    return " ".join(first.replace("``", "`").split())
+
+
+async def _measure(names: list[str], pace: Pace, where: Path | None) -> dict[str, list[Figure]]:
+    """The figures of each; none where they could not be had."""
+    found: dict[str, list[Figure]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="cb-bench-", dir=where, ignore_cleanup_errors=True) as place:
         open_the_way(Path(place))
         for name in names:
             print(f"{name} … (load {os.getloadavg()[0]:.1f})", file=sys.stderr)
             try:
-                figures += await MEASUREMENTS[name](Path(place).resolve() / name, pace)
+                found[name] = await MEASUREMENTS[name](Path(place).resolve() / name, pace)
             except BenchError as error:
-                failed = True
                 print(f"{name}: {error}", file=sys.stderr)
-    return figures, failed
+    return found
 
 
 def _json(figures: list[Figure]) -> str:

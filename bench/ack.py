@@ -3,7 +3,8 @@
 Held to slack_bolt's ack plus one durable commit of the same disk, made at the same rate: a machine that dozes
 between two events is slower than one that is kept busy. The runs are short and alternate, and medians of runs
 are quoted, because the machine is shared. The events are deletions of messages nobody knows: taken in, journaled
-and stored by the worker like any other, but no agent starts for them.
+and stored by the worker like any other, but no agent starts for them. All of it is kept in memory where there is a
+file system of that kind, so that a shared disk does not decide.
 
 The sum is a hard thing to be held to: each of its parts, measured alone, finds its own code and data in the
 processor's caches, and no program that does both is as quick. What slack_bolt takes that commits each event before
@@ -15,17 +16,21 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bench.figures import Figure, median, percentile
 from bench.peer import bolt
 from bench.scene import DEADLINE_S, Pace, scene
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.ordinary import open_the_way
 
 WARM_UP_EVENTS = 50
 ROW = "x" * 400
+MEMORY = Path("/dev/shm")
 
 
 @dataclass
@@ -43,9 +48,14 @@ class Runs:
 
 async def measure(place: Path, pace: Pace) -> list[Figure]:
     """Two figures: median and 99th percentile."""
+    with _in_memory(place) as held:
+        return await _measured(held, pace)
+
+
+async def _measured(place: Path, pace: Pace) -> list[Figure]:
     ours, bolts, disk, keepers = Runs(), Runs(), Runs(), Runs()
     async with (
-        scene(place) as product,
+        scene(place / "product") as product,
         WorkspaceServer(Options(channels=product.names)) as other,
         WorkspaceServer(Options(channels=product.names)) as third,
         bolt(other, "bolt_app.py"),
@@ -60,9 +70,21 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     print(f"  ack ms median, p99 of each run: ours {_told(ours)} bolt {_told(bolts)} commit {_told(disk)}")
     print(f"  slack_bolt that commits first {_told(keepers)}: median {median(keepers.medians):.2f}")
     return [
-        _figure("envelope → ack, median", ours.medians, bolts.medians, disk.medians, 1.5),
-        _figure("envelope → ack, p99", ours.p99s, bolts.p99s, disk.p99s, 3.0),
+        _figure("envelope → ack, median", ours.medians, bolts.medians, disk.medians, 1.3),
+        _figure("envelope → ack, p99", ours.p99s, bolts.p99s, disk.p99s, 2.0),
     ]
+
+
+@contextmanager
+def _in_memory(place: Path) -> Iterator[Path]:
+    """A directory in a memory file system, or ``place`` where there is none."""
+    if not MEMORY.is_dir():
+        place.mkdir(parents=True)
+        yield place
+        return
+    with TemporaryDirectory(prefix="cb-bench-", dir=MEMORY, ignore_cleanup_errors=True) as held:
+        open_the_way(Path(held))
+        yield Path(held)
 
 
 def _figure(what: str, ours: list[float], bolts: list[float], disk: list[float], reach: float) -> Figure:

@@ -35,6 +35,15 @@ while IFS= read -r line; do
                 echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t'$tool'","content":"made"}]}}'
             done
         fi
+        if [[ $line =~ use\ ([0-9]+)\ tools\ in\ ([0-9]+)\ seconds ]]; then
+            pause=$((1000 * BASH_REMATCH[2] / BASH_REMATCH[1]))
+            printf -v pause '%d.%03d' $((pause / 1000)) $((pause % 1000))
+            for ((tool = 1; tool <= BASH_REMATCH[1]; tool++)); do
+                echo '{"type":"assistant","message":{"model":"bench","content":[{"type":"tool_use","id":"t'$tool'","name":"Bash","input":{"command":"make part-'$tool'"}}]}}'
+                sleep "$pause"
+                echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t'$tool'","content":"made"}]}}'
+            done
+        fi
         files=
         if [[ $line =~ send\ ([0-9]+)\ files ]]; then
             for ((number = 1; number <= BASH_REMATCH[1]; number++)); do
@@ -42,7 +51,7 @@ while IFS= read -r line; do
             done
         fi
         # Long enough for what the beginning of a turn sends to be over, so that it is not measured again.
-        sleep 1
+        [[ $line =~ at\ once ]] || sleep 1
         now
         printf '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":1},"session_id":"%s","result":"%sbegan %s, answered %s"}\n' \
             "$session" "$files" "$began" "$stamp"

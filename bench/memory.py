@@ -15,17 +15,17 @@ from bench.scene import BenchError, Pace, Scene, all_ready, scene
 
 async def measure(place: Path, pace: Pace) -> list[Figure]:
     """The largest of all workers, some seconds after they became ready: with new stores, then with known ones,
-    then when each has answered a command. What a turn leaves is told, and held to nothing."""
+    then when each has answered a command. What a turn leaves is told here, and held to its limit by `many`."""
     async with scene(place, pace.idle_repos) as product:
         await product.supervise()
-        new = await _sizes(product, pace.settle_s)
+        new = await sizes(product, pace.settle_s)
         await product.stop()
         await product.supervise()
-        known = await _sizes(product, pace.settle_s)
-        await _everywhere(product, "!ping", "pong")
-        commanded = await _sizes(product, pace.settle_s)
-        await _everywhere(product, "go", "answered")
-        worked = await _sizes(product, pace.settle_s)
+        known = await sizes(product, pace.settle_s)
+        await everywhere(product, "!ping", "pong")
+        commanded = await sizes(product, pace.settle_s)
+        await everywhere(product, "go", "answered")
+        worked = await sizes(product, pace.settle_s)
     print(f"  memory MB: new stores {_told(new)}; known stores {_told(known)}")
     print(f"  after a command {_told(commanded)}; after a turn {_told(worked)}")
     return [
@@ -35,19 +35,20 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     ]
 
 
-async def _everywhere(product: Scene, text: str, answered: str) -> None:
+async def everywhere(product: Scene, text: str, answered: str) -> None:
+    """Ask all of them at once, and wait for their answers."""
     await asyncio.gather(*(product.asked(text, answered, name) for name in product.names))
 
 
-async def _sizes(product: Scene, settle_s: float) -> list[float]:
-    """Megabytes of each worker."""
+async def sizes(product: Scene, settle_s: float) -> list[float]:
+    """Megabytes of each worker, after ``settle_s``."""
     await asyncio.sleep(settle_s)
     status = await product.until_status(all_ready)
-    sizes = [repo["worker"]["pss_bytes"] for repo in status["repos"]]
-    if None in sizes:
+    found = [repo["worker"]["pss_bytes"] for repo in status["repos"]]
+    if None in found:
         raise BenchError("this system does not tell the proportional set size: measure on Linux")
-    return [size / 2**20 for size in sizes]
+    return [size / 2**20 for size in found]
 
 
-def _told(sizes: list[float]) -> str:
-    return " ".join(f"{size:.1f}" for size in sizes)
+def _told(values: list[float]) -> str:
+    return " ".join(f"{size:.1f}" for size in values)

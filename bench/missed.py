@@ -12,16 +12,16 @@ from bench.figures import Figure, limit
 from bench.scene import BenchError, Pace
 from codebutler.clock import SystemClock
 from codebutler.config.schema import Config, SlackSection
+from codebutler.delivery.sender import Sender
+from codebutler.dispatch.held import HeldBack
 from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.api import HISTORY_PAGE_SIZE
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
-from codebutler.slack.sender import Sender
 
 CHANNELS, MESSAGES = 20, 2_000
 USER = "U0OWNER"
@@ -37,7 +37,7 @@ class _Taken:
         self.channels: set[str] = set()
         self.all = asyncio.Event()
 
-    def route(self, entry: Entry) -> None:
+    def take(self, entry: Entry) -> None:
         """A message was taken in."""
         self.channels.add(entry.channel)
         if len(self.channels) == CHANNELS:
@@ -60,11 +60,17 @@ async def measure(place: Path, _pace: Pace) -> list[Figure]:
     clock, chat, taken = SystemClock(), MemoryChat(page_size=HISTORY_PAGE_SIZE), _Taken()
     config = Config(slack=SlackSection(allowed_users=(USER,)))
     repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(CHANNELS)}
-    router = HoldingRouter(taken)
+    held = HeldBack()
     place.mkdir(parents=True, exist_ok=True)
     async with Journal.open(place / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
-        intake = Intake(repos=lambda: repos, journal=journal, router=router, refusals=taken, clock=clock)
-        shelf = Shelf(intake=intake, journal=journal, router=router)
+        intake = Intake(
+            repos=lambda: repos,
+            journal=journal,
+            dispatch=lambda entry: held.take(entry, taken.take),
+            refusals=taken,
+            clock=clock,
+        )
+        shelf = Shelf(intake=intake, journal=journal, held=held)
         catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: repos)
         for channel in repos:
             await _talked(journal, chat, channel)

@@ -29,6 +29,7 @@ from codebutler.workspace.server import Options, WorkspaceServer
 from tests.ordinary import give_away, give_repository_away
 
 DEADLINE_S = 60.0
+DONE, FAILED = "white_check_mark", "x"
 AGENT = Path(__file__).with_name("agent.sh")
 
 
@@ -38,7 +39,7 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Pace:
-    """How long and how often is measured. Spans are seconds."""
+    """How long and how often is measured, and how much is told. Spans are seconds."""
 
     rounds: int = 6
     events: int = 400
@@ -52,9 +53,23 @@ class Pace:
     helps: int = 11
     busy_s: int = 60
     hostile_s: float = 20.0
+    burst_channels: int = 50
+    storm_messages: int = 240
+    verbose: bool = False
 
 
-QUICK = Pace(rounds=3, events=200, turns=5, wakes=3, settle_s=6.0, helps=5, busy_s=20, hostile_s=5)
+QUICK = Pace(
+    rounds=3,
+    events=200,
+    turns=5,
+    wakes=3,
+    settle_s=6.0,
+    helps=5,
+    busy_s=20,
+    hostile_s=5,
+    burst_channels=20,
+    storm_messages=80,
+)
 
 
 @dataclass
@@ -118,6 +133,21 @@ class Scene:
         except BenchError as error:
             raise BenchError(f"{error}\n{self.output.read_text(errors='replace')}") from None
 
+    async def finished(self, ts: str, within_s: float = DEADLINE_S) -> None:
+        """Until the message in the first channel has the mark of what was done. Raises BenchError for any other
+        outcome."""
+
+        def outcome() -> set[str]:
+            marks = self.server.thread(self.names[0], ts)[0].get("reactions", [])
+            return {DONE, FAILED} & {mark["name"] for mark in marks}
+
+        try:
+            found = await self.server.until(outcome, within_s)
+        except TimeoutError:
+            found = set()
+        if found != {DONE}:
+            raise BenchError(f"not done: {found or 'no outcome'}\n{self.output.read_text(errors='replace')}")
+
     @property
     def output(self) -> Path:
         """What the supervisor prints."""
@@ -170,9 +200,10 @@ def command(*arguments: str) -> list[str]:
 
 @asynccontextmanager
 async def scene(
-    place: Path, repos: int = 1, *, idle_sleep_minutes: float = 0, debounce_s: float = 0
+    place: Path, repos: int = 1, *, idle_sleep_minutes: float = 0, debounce_s: float = 0, strict: bool = False
 ) -> AsyncIterator[Scene]:
-    """``repos`` repositories in ``place``, which must not exist yet, whose agent is ``agent.sh``."""
+    """``repos`` repositories in ``place``, which must not exist yet, whose agent is ``agent.sh``; ``strict``: Slack
+    refuses what is beyond its limits, and the agent is the rehearsal one, which costs no process."""
     names = tuple(f"repo{number}" for number in range(repos))
     user = place / "user"
     user.mkdir(parents=True)
@@ -180,8 +211,12 @@ async def scene(
     (place / "bin").mkdir()
     shutil.copy2(AGENT, place / "bin" / "claude")
     home = Home(place / "home").ensure()
-    async with WorkspaceServer(Options(channels=names)) as server:
-        _write_home(home, server, place / "bin" / "claude", idle_sleep_minutes, debounce_s)
+    async with WorkspaceServer(Options(channels=names, with_limits=strict)) as server:
+        agent = {
+            "default": "rehearsal" if strict else "claude",
+            "debounceSeconds": debounce_s,
+        }
+        _write_home(home, server, place / "bin" / "claude", idle_sleep_minutes, agent)
         entries = [_repo(place / "repos" / name, name, server.channel_id(name)) for name in names]
         Registry(home).update(lambda _: _tuple(entries))
         env = {
@@ -202,12 +237,12 @@ def _tuple(entries: list[RepoEntry]) -> RepoEntries:
 
 
 def _write_home(
-    home: Home, server: WorkspaceServer, agent: Path, idle_sleep_minutes: float, debounce_s: float
+    home: Home, server: WorkspaceServer, claude: Path, idle_sleep_minutes: float, agent: dict[str, Any]
 ) -> None:
     config = {
         "slack": server.section,
-        "agent": {"default": "claude", "debounceSeconds": debounce_s},
-        "claude": {"binary": str(agent)},
+        "agent": agent,
+        "claude": {"binary": str(claude)},
         "worker": {"idleSleepMinutes": idle_sleep_minutes},
         "sandbox": {"mode": "auto" if shutil.which("bwrap") else "none"},
         "dashboard": {"enabled": False},

@@ -1,4 +1,4 @@
-"""How long a command takes that does nothing: `codebutler --help`."""
+"""How long a command takes that does nothing but print its help."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,6 +142,41 @@ class RepoTable:
         for each in self.served:
             found |= secrets_of(each.config)
         return found
+
+
+class Repos:
+    """What is served now. ``direct`` are the direct conversations that are known, which may be about any of them."""
+
+    def __init__(self, table: RepoTable, direct: Callable[[], Collection[str]]) -> None:
+        self._direct = direct
+        self.use(table)
+
+    def use(self, table: RepoTable) -> None:
+        """From now on that is served."""
+        self.table = table
+        self._by_channel = table.by_channel()
+
+    def by_channel(self) -> Mapping[str, Repo]:
+        """Channel ID to repository."""
+        return self._by_channel
+
+    def listened(self) -> dict[str, Repo]:
+        """The same, with every direct conversation."""
+        return {**self._by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
+
+    def channels(self, table: RepoTable | None = None) -> set[str]:
+        """Where we listen with ``table``: the repositories' channels and the direct conversations."""
+        return (table or self.table).channels() | set(self._direct())
+
+    def name_of(self, channel: str) -> str:
+        """The repository of the channel; "" if there is none."""
+        repo = self._by_channel.get(channel)
+        return "" if repo is None else repo.name
+
+    def path_of(self, name: str) -> Path | None:
+        """Where a served repository is; None if it is not there."""
+        served = self.table.named(name)
+        return path if served is not None and (path := Path(served.entry.path)).is_dir() else None
 
 
 def _same_place(entry: RepoEntry, broken: Unserved | None) -> bool:

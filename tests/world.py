@@ -17,6 +17,7 @@ from random import Random
 from codebutler.clock import ManualClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.intake.authorise import Decision
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
@@ -24,10 +25,8 @@ from codebutler.model import Event, Operation, Quoted, TurnNote
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
-from codebutler.routing.router import LocalRouter
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
-from codebutler.slack.sender import Sender
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.restart import Policy
 from codebutler.supervisor.supervisor import Supervisor
@@ -208,7 +207,7 @@ class World:
         self._intake = Intake(
             repos=lambda: {CHANNEL: Repo("sample", self._settings.config)},
             journal=self.journal,
-            router=LocalRouter(supervisor),
+            dispatch=supervisor.deliver,
             refusals=books,
             clock=self.clock,
         )

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
+from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
 from codebutler.clock import Clock
-from codebutler.config.programs import is_session
+from codebutler.delivery.outgoing import every_text
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
-from codebutler.intake.intake import Repo
 from codebutler.intake.notes import Notes
-from codebutler.model import TurnNote
-from codebutler.slack.outgoing import every_text
 from codebutler.text.links import at_home
 
 PACE_S = 3.0
 """Changes within it are one publication; Slack allows views.publish 100 times a minute and more for an app."""
 MAX_READERS = 100
-READERS, TURNS = "home.readers", "home.turns"
+READERS = "home.readers"
 
 log = logging.getLogger("codebutler.apphome")
 
@@ -34,30 +33,35 @@ class Board(Protocol):
         """Replace what the user's home shows. Raises ChatError."""
 
 
-Scene = Callable[[str, Mapping[str, tuple[TurnNote, ...]]], tuple[list[RepoCard] | None, str]]
-"""(user, turns by repository) to (the cards the user may see, None for a stranger; what is wrong with Slack)."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), and what is wrong with
+    Slack ("" if nothing is)."""
+
+    turns: LatestTurns
+    cards: Callable[[str], list[RepoCard] | None]
+    trouble: Callable[[], str]
 
 
 class AppHome:
-    """``run`` is its life. What workers have told outlives them, and us."""
+    """``run`` is its life. Who reads outlives us."""
 
     def __init__(
         self,
         board: Board,
         notes: Notes,
-        scene: Scene,
+        shown: Shown,
         clock: Clock,
         redact: Callable[[str], str],
         workspace_url: Callable[[], Awaitable[str]],
     ) -> None:
         self._board = board
         self._notes = notes
-        self._scene = scene
+        self._what = shown
         self._clock = clock
         self._redact = redact
         self._workspace_url = workspace_url
         self._readers: list[str] = []
-        self._turns: dict[str, tuple[TurnNote, ...]] = {}
         self._due: set[str] = set()
         self._vain: set[str] = set()
         self._shown: dict[str, list[dict[str, Any]]] = {}
@@ -72,39 +76,15 @@ class AppHome:
         self._unkept = True
         self._news.set()
 
-    @property
-    def turns(self) -> Mapping[str, tuple[TurnNote, ...]]:
-        """The newest turns of each repository, as its worker told them last."""
-        return self._turns
-
     def vain(self, user: str) -> None:
         """They pressed a button of what is not served any more: they see that, and what is left."""
         self._vain.add(user)
         self.opened(user)
 
-    def overview(self, repo: str, turns: tuple[TurnNote, ...]) -> None:
-        """A worker tells its newest turns."""
-        if self._turns.get(repo) != turns:
-            self._turns[repo] = turns
-            self._unkept = True
-            self.changed()
-
     def changed(self) -> None:
-        """Something else that homes show has changed."""
+        """Something that homes show has changed."""
         self._due.update(self._readers)
         self._news.set()
-
-    def cards(self, user: str) -> list[RepoCard]:
-        """What the user may see of the repositories."""
-        return self._scene(user, self._turns)[0] or []
-
-    def awaits(self, repo: Repo, thread_ts: str) -> bool:
-        """Whether a card in the thread waits for an answer, or a program for what is typed."""
-        return any(
-            turn.state == "waiting" or (turn.state == "running" and is_session(repo.config, turn.agent))
-            for turn in self._turns.get(repo.name, ())
-            if turn.thread_ts == thread_ts
-        )
 
     async def run(self) -> None:
         """Until cancelled. A home that cannot be published is shown by the next change."""
@@ -119,27 +99,24 @@ class AppHome:
 
     async def _restore(self) -> None:
         try:
-            readers, turns = await self._notes.note(READERS), await self._notes.note(TURNS)
-            kept = msgspec.json.decode(turns or "{}", type=dict[str, tuple[TurnNote, ...]])
-            self._turns = {**kept, **self._turns}
-            known = msgspec.json.decode(readers or "[]", type=list[str])
+            await self._what.turns.restore()
+            known = msgspec.json.decode(await self._notes.note(READERS) or "[]", type=list[str])
             self._readers += [user for user in known if user not in self._readers]
         except (StoreError, msgspec.DecodeError) as error:
             log.warning("App Home begins anew: %s", error)
 
     async def _keep(self) -> None:
-        if not self._unkept:
-            return
-        self._unkept = False
         try:
-            await self._notes.keep_note(READERS, msgspec.json.encode(self._readers).decode())
-            await self._notes.keep_note(TURNS, msgspec.json.encode(self._turns).decode())
+            await self._what.turns.keep()
+            if self._unkept:
+                self._unkept = False
+                await self._notes.keep_note(READERS, msgspec.json.encode(self._readers).decode())
         except StoreError as error:
             log.warning("App Home is not kept for the next start: %s", error)
 
     async def _publish(self, user: str) -> None:
-        cards, trouble = self._scene(user, self._turns)
-        blocks = stranger() if cards is None else home(cards, trouble, self._clock.now())
+        cards = self._what.cards(user)
+        blocks = stranger() if cards is None else home(cards, self._what.trouble(), self._clock.now())
         if user in self._vain:
             blocks = [*not_served(), *blocks]
         url = await self._workspace_url()

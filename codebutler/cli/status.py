@@ -55,10 +55,13 @@ def _trouble(part: dict[str, Any]) -> str:
 def _repo(repo: dict[str, Any], width: int) -> str:
     worker, turns = repo["worker"], repo["turns"]
     memory = f", {worker['pss_bytes'] / 2**20:.0f} MB" if worker.get("pss_bytes") else ""
-    note = f" ({repo['problem']})" if repo.get("problem") else ""
+    programs = f", programs {worker['programs']}" if worker.get("programs") else ""
+    untaken = f", {worker['undelivered']} to be taken" if worker.get("undelivered") else ""
+    wrong = "; ".join(repo[kind] for kind in ("problem", "doubt") if repo.get(kind))
+    note = f" ({wrong})" if wrong else ""
     return (
-        f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}, "
-        f"{load(**turns)}{_today(repo)}{note}"
+        f"{repo['name']:<{width}}  {repo['channel_id']}  {worker['state']}{memory}{programs}{untaken}; "
+        f"worker reports {load(**turns)}{_today(repo)}{note}"
     )
 
 

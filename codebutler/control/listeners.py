@@ -9,7 +9,8 @@ from typing import Protocol
 
 from codebutler.control.ear import Ear, Spoken
 from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said, Started
-from codebutler.intake.entry import Entry, EventRouter
+from codebutler.dispatch.dispatcher import GoOn
+from codebutler.intake.entry import Entry
 from codebutler.model import MessagePosted, Operation, TurnOutcome
 from codebutler.protocol.messages import Live
 
@@ -137,12 +138,11 @@ class Listening(Protocol):
 
 
 class Listeners:
-    """All who listen now. ``called`` says what a user is called."""
+    """All who listen now. ``called`` says what a user is called; what they hear goes through ``redact``."""
 
-    def __init__(self, called: Callable[[str], str] = str) -> None:
+    def __init__(self, called: Callable[[str], str] = str, redact: Callable[[str], str] = str) -> None:
         self._called = called
-        self.redact: Callable[[str], str] = str
-        """What listeners hear goes through it."""
+        self._redact = redact
         self._awaiting: list[Awaiting] = []
         self._listening: list[Listening] = []
 
@@ -153,7 +153,7 @@ class Listeners:
     @contextmanager
     def added(self, listener: Listening) -> Iterator[None]:
         """``listener`` hears its channel while the context lives."""
-        listener.ear.redact, listener.ear.called = self.redact, self._called
+        listener.ear.redact, listener.ear.called = self._redact, self._called
         self._listening.append(listener)
         try:
             yield
@@ -182,24 +182,13 @@ class Listeners:
         for listener in self._of(channel):
             listener.hear_live(live)
 
-    def overhear(self, event: MessagePosted) -> None:
-        """Somebody has written, and was let in."""
-        for listener in self._of(event.channel):
-            listener.overhear(event)
+    def overhear(self, entry: Entry, go_on: GoOn) -> None:
+        """A step of the dispatcher: who listens to a thread hears what people write in it, too."""
+        event = entry.event
+        if isinstance(event, MessagePosted) and event.origin == "slack":
+            for listener in self._of(event.channel):
+                listener.overhear(event)
+        go_on(entry)
 
     def _of(self, channel: str) -> list[Listening]:
         return [listener for listener in self._listening if listener.hears(channel)]
-
-
-class OverheardRouter:
-    """An EventRouter before another one: who listens to a thread hears what people write in it, too."""
-
-    def __init__(self, router: EventRouter, listeners: Listeners) -> None:
-        self._router = router
-        self._listeners = listeners
-
-    def route(self, entry: Entry) -> None:
-        """Tell, and hand on."""
-        if isinstance(entry.event, MessagePosted) and entry.event.origin == "slack":
-            self._listeners.overhear(entry.event)
-        self._router.route(entry)

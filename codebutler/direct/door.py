@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from codebutler.actions import REPO_ACTION
 from codebutler.config.schema import Config
 from codebutler.direct.book import Book
-from codebutler.direct.places import allowed, items_of, root_of
+from codebutler.direct.places import allowed, home_of, items_of
 from codebutler.direct.wording import BARE, called, named, worded
 from codebutler.intake.intake import Intake, Outcome, Repo
 from codebutler.model import (
@@ -31,29 +31,28 @@ from codebutler.words import WORDS
 class DirectDoor:
     """The intake's Direct. ``repos`` are those that are served, by channel."""
 
-    def __init__(self, book: Book, repos: Callable[[], Mapping[str, Repo]], intake: Intake) -> None:
+    def __init__(self, book: Book, repos: Callable[[], Mapping[str, Repo]]) -> None:
         self._book = book
         self._repos = repos
-        self._intake = intake
 
     def repo_of(self, event: Event) -> Repo | None:
         """The repository that the event's thread is about, None if that is not known or not served."""
-        return self._repos().get(self._book.home(event.channel, root_of(event), *items_of(event)))
+        return self._repos().get(home_of(self._book, event))
 
-    async def accept(self, event: Event, *, missed: bool) -> Outcome:
+    async def accept(self, intake: Intake, event: Event, *, missed: bool) -> Outcome:
         """As the intake's."""
-        home = self._book.home(event.channel, root_of(event), *items_of(event))
+        home = home_of(self._book, event)
         repo = self._repos().get(home)
         if repo is not None and not isinstance(event, SlashCommand):
-            return await self._take(home, repo, event, missed=missed)
+            return await self._take(intake, home, repo, event, missed=missed)
         mine = allowed(self._repos(), event.user)
         if not mine:
             request = request_of(event, ())
-            decision = self._intake.decide(Repo("", Config()), event, request)
-            await self._intake.refuse(event, request, decision, known=False)
+            decision = intake.decide(Repo("", Config()), event, request)
+            await intake.refuse(event, request, decision, known=False)
             return "refused"
         if isinstance(event, MessagePosted):
-            return await self._begin(event, mine, missed=missed)
+            return await self._begin(intake, event, mine, missed=missed)
         if isinstance(event, MessageEdited) and (found := named(event.text, mine.values())):
             await self._choose(event, found[0], mine)
             event = replace(event, text=found[1])
@@ -62,34 +61,36 @@ class DirectDoor:
             if repo is None:
                 return "ignored"
             await self._choose(event, repo, mine)
-        return await self._intake.keep(event, request_of(event, ()))
+        return await intake.keep(event, request_of(event, ()))
 
-    async def _begin(self, event: MessagePosted, mine: Mapping[str, Repo], *, missed: bool) -> Outcome:
+    async def _begin(
+        self, intake: Intake, event: MessagePosted, mine: Mapping[str, Repo], *, missed: bool
+    ) -> Outcome:
         """A message of a thread that is about no repository yet."""
         in_thread = event.thread_ts is not None
         if in_thread and (repo := called(event.text, mine.values())) is not None:
             await self._choose(event, repo, mine)
-            return await self._intake.keep(replace(event, text=""), NoRequest())
+            return await intake.keep(replace(event, text=""), NoRequest())
         event = event if in_thread else replace(event, text=worded(event.text))
         request = request_of(event, frozenset().union(*(repo.prefixes for repo in mine.values())))
         if isinstance(request, Command) and _is_ours(request, len(mine)):
-            return await self._intake.keep(event, request)
+            return await intake.keep(event, request)
         found = named(event.text, mine.values())
         repo = found[0] if found else next(iter(mine.values())) if len(mine) == 1 else None
         if repo is None:
             some = next(iter(mine.values()))
-            return await self._intake.keep(self._intake.dated(some, event) if missed else event, NoRequest())
+            return await intake.keep(intake.dated(some, event) if missed else event, NoRequest())
         home = next(home for home, each in mine.items() if each is repo)
-        return await self._take(home, repo, event, missed=missed)
+        return await self._take(intake, home, repo, event, missed=missed)
 
-    async def _take(self, home: str, repo: Repo, event: Event, *, missed: bool) -> Outcome:
+    async def _take(self, intake: Intake, home: str, repo: Repo, event: Event, *, missed: bool) -> Outcome:
         """Everything said here is said to us."""
         await self._book.place(home, event.channel, items_of(event))
         if isinstance(event, MessagePosted | MessageEdited) and (found := named(event.text, (repo,))):
             event = replace(event, text=found[1])
         if isinstance(event, MessagePosted):
             event = replace(event, mentioned=True)
-        return await self._intake.take(repo, event, missed=missed)
+        return await intake.take(repo, event, missed=missed)
 
     async def _choose(self, event: Event, repo: Repo, mine: Mapping[str, Repo]) -> None:
         for home, each in mine.items():

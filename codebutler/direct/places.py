@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from codebutler.config.rules import rules_allow
+from codebutler.direct.book import Book
 from codebutler.intake.intake import Repo
 from codebutler.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
 
@@ -28,6 +29,11 @@ def root_of(event: Event) -> str:
         case ButtonClicked(thread_ts=thread_ts, message_ts=ts):
             return thread_ts or ts
     return ""
+
+
+def home_of(book: Book, event: Event) -> str:
+    """The channel of the repository that the event's thread is about; "" while nobody has said which."""
+    return book.home(event.channel, *items_of(event))
 
 
 def items_of(event: Event) -> tuple[str, ...]:

@@ -1,10 +1,9 @@
-"""What intake hands on, and to whom."""
+"""What intake hands on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from codebutler.model import Event, Request
 
@@ -23,10 +22,3 @@ class Entry:
     event: Event
     request: Request
     received_at: datetime
-
-
-class EventRouter(Protocol):
-    """Hands journal entries on, in order per channel; the entry stays in the journal until it is settled."""
-
-    def route(self, entry: Entry) -> None:
-        """Hand an entry on. Returns at once and raises nothing: what cannot be handed on stays in the journal."""

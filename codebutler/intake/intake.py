@@ -15,7 +15,7 @@ from codebutler.config.schema import Config
 from codebutler.errors import StoreFullError
 from codebutler.intake.authorise import Decision, ask_of, authorise, kind_of
 from codebutler.intake.catchup import dated
-from codebutler.intake.entry import Entry, EventRouter, is_direct
+from codebutler.intake.entry import Entry, is_direct
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.process.killpoints import reached
@@ -57,37 +57,49 @@ class Refusals(Protocol):
 class Direct(Protocol):
     """Knows which repository a direct conversation is about."""
 
-    async def accept(self, event: Event, *, missed: bool) -> Outcome:
+    async def accept(self, intake: Intake, event: Event, *, missed: bool) -> Outcome:
         """What Intake.accept does, for a direct message. Raises StoreError."""
 
     def repo_of(self, event: Event) -> Repo | None:
         """The repository it is about; None while nobody has said which."""
 
 
+def _nothing(_repo: Repo, _thread_ts: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """What is known of threads: ``awaits`` says whether something in one waits for what people write there, ``direct``
+    which repository one of a direct conversation is about."""
+
+    awaits: Callable[[Repo, str], bool] = _nothing
+    direct: Direct | None = None
+
+
 class Intake:
     """One per parent. ``repos`` maps channel ID to repository and may change while we run. What was written
-    before this was made was written while we were away. Direct messages are the business of ``direct``."""
+    before this was made was written while we were away. ``dispatch`` hands accepted events on."""
 
     def __init__(
         self,
         *,
         repos: Callable[[], Mapping[str, Repo]],
         journal: Journal,
-        router: EventRouter,
+        dispatch: Callable[[Entry], None],
         refusals: Refusals,
         clock: Clock,
+        threads: Threads = Threads(),
     ) -> None:
         self._repos = repos
         self._journal = journal
-        self._router = router
+        self._dispatch = dispatch
         self._refusals = refusals
         self._clock = clock
+        self._threads = threads
         self._away_until = clock.now()
         self._noticed: dict[str, float] = {}
         self._without_space: set[str] = set()
-        self.direct: Direct | None = None
-        self.awaits: Callable[[Repo, str], bool] = _nothing
-        """(repository, thread) to whether something in the thread waits for what people write there."""
 
     async def accept(self, event: Event, *, missed: bool = False) -> Outcome:
         """Returns once the event is on disk or needs no keeping. Raises StoreError if it cannot be kept.
@@ -95,8 +107,8 @@ class Intake:
         ``missed``: it was fetched, or Slack did not reach us at first, so it may be late. What comes at once
         never is, however wrong our clock may be.
         """
-        if self.direct is not None and is_direct(event.channel):
-            return await self.direct.accept(event, missed=missed)
+        if self._threads.direct is not None and is_direct(event.channel):
+            return await self._threads.direct.accept(self, event, missed=missed)
         repo = self._repos().get(event.channel)
         return "ignored" if repo is None else await self.take(repo, event, missed=missed)
 
@@ -129,7 +141,7 @@ class Intake:
         if isinstance(request, Command) or isinstance(event, ButtonClicked):
             self._refusals.commanded(event, kind_of(event, request))
         reached("route.before")
-        self._router.route(entry)
+        self._dispatch(entry)
         reached("route.after")
         return "accepted"
 
@@ -167,18 +179,18 @@ class Intake:
         """Route what an earlier life committed and no worker has taken over; returns how many."""
         pending: list[Entry] = await self._journal.pending()
         for entry in pending:
-            self._router.route(entry)
+            self._dispatch(entry)
         return len(pending)
 
     def _is_awaited(self, repo: Repo, event: Event) -> bool:
         """Who answers a card, or types into a program, need not call us by name."""
         if not isinstance(event, MessagePosted) or event.thread_ts is None or not event.text.strip():
             return False
-        return self.awaits(repo, event.thread_ts)
+        return self._threads.awaits(repo, event.thread_ts)
 
     def _repo_of(self, event: Event) -> Repo | None:
-        if self.direct is not None and is_direct(event.channel):
-            return self.direct.repo_of(event)
+        if self._threads.direct is not None and is_direct(event.channel):
+            return self._threads.direct.repo_of(event)
         return self._repos().get(event.channel)
 
     async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
@@ -196,10 +208,6 @@ class Intake:
             return False
         self._noticed[user] = now_s
         return True
-
-
-def _nothing(_repo: Repo, _thread_ts: str) -> bool:
-    return False
 
 
 def _not_for_us(config: Config, event: Event, request: Request) -> bool:

@@ -89,6 +89,8 @@ LATEST = 5000
 
 # So many uploads are known by their file.
 KEPT_UPLOADS = 10_000
+# So many posts are known to have been handed to the chat.
+KEPT_POSTS = 50_000
 # One transaction holds up the events behind it.
 FORGOTTEN_AT_ONCE = 20_000
 
@@ -281,11 +283,12 @@ def forget_old(connection: sqlite3.Connection, now: datetime) -> None:
         "DELETE FROM direct WHERE rowid <= (SELECT rowid FROM direct ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
         (KEPT_DIRECT,),
     )
-    connection.execute(
-        "DELETE FROM notes WHERE name LIKE 'upload:%' AND rowid <= ("
-        "SELECT rowid FROM notes WHERE name LIKE 'upload:%' ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
-        (KEPT_UPLOADS,),
-    )
+    for names, kept in (("upload:%", KEPT_UPLOADS), ("sent:%", KEPT_POSTS)):
+        connection.execute(
+            "DELETE FROM notes WHERE name LIKE ?1 AND rowid <= ("
+            "SELECT rowid FROM notes WHERE name LIKE ?1 ORDER BY rowid DESC LIMIT 1 OFFSET ?2)",
+            (names, kept),
+        )
     connection.execute(
         "DELETE FROM recent WHERE CAST(ts AS REAL) < ("
         "SELECT CAST(coalesce(gap_ts, newest_ts) AS REAL) - ? FROM channels "

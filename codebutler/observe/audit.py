@@ -1,8 +1,9 @@
 """The audit log: one JSON object per executed or refused command, each bound to the line before.
 
-A full file is put aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next. Where the log was taken
-away or cut, the next line says so. While the disk takes nothing, nothing may begin (``keep`` raises); the lines of what
-has happened already wait in memory, and are written before any later one.
+A full file is put aside as ``audit.000001.jsonl`` and so on; the chain goes on in the next. It is deleted when its last
+line is older than what is kept, after a line has said so. Where the log was taken away or cut, the next line says so.
+While the disk takes nothing, nothing may begin (``keep`` raises); the lines of what has happened already wait in
+memory, and are written before any later one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -23,7 +25,19 @@ from msgspec import structs
 
 from codebutler.clock import Clock
 from codebutler.observe.acts import Act, shortened
-from codebutler.observe.chain import CUT, TORN, AuditLine, Head, digest_of, holds, number_of, rotated
+from codebutler.observe.chain import (
+    CUT,
+    EXPIRED,
+    OURS,
+    TORN,
+    AuditLine,
+    Head,
+    digest_of,
+    expired,
+    holds,
+    number_of,
+    rotated,
+)
 from codebutler.observe.repeats import Repeats
 
 TAIL_BYTES = 2**20
@@ -32,6 +46,7 @@ ROTATE_BYTES = 64 * 2**20
 HELD_CHARS = 2**20
 LINE_CHARS = 500
 FLUSH_S = 30.0
+EXPIRE_S = 86400.0
 
 log = logging.getLogger("codebutler.audit")
 
@@ -49,9 +64,11 @@ class AuditLog:
         clock: Clock,
         redact: Callable[[str], str],
         rotate_bytes: int = ROTATE_BYTES,
+        retention_days: int = 30,
     ) -> None:
         self._path = path
         self._rotate_bytes = rotate_bytes
+        self._retention_days = retention_days
         self._clock = clock
         self._redact = redact
         self._lock = threading.Lock()
@@ -112,6 +129,17 @@ class AuditLog:
                 lines.append(act)
         for line in lines:
             self.append(line)
+
+    def expire(self) -> None:
+        """Delete the full files that are too old. Blocks. Raises OSError."""
+        oldest = self._clock.now() - timedelta(days=self._retention_days)
+        found = expired(self._path, oldest.isoformat(timespec="milliseconds"))
+        if found:
+            self.keep(
+                [_note(f"{file.name} expired; its last line was {end}", EXPIRED) for file, end in found]
+            )
+        for file, _end in found:
+            file.unlink()
 
     def flush(self) -> None:
         """Write what was counted until now, and what is held if the disk takes it."""
@@ -206,14 +234,20 @@ class AuditLog:
 
 
 async def flush_always(audit: AuditLog, clock: Clock) -> None:
-    """See that nothing is counted or held for long; until cancelled."""
+    """See that nothing is counted or held for long, and old files are deleted: at once and every day. Until
+    cancelled."""
+    due_s = clock.monotonic()
     while True:
+        if clock.monotonic() >= due_s:
+            due_s += EXPIRE_S
+            with suppress(OSError):  # tomorrow again
+                await asyncio.to_thread(audit.expire)
         await clock.sleep(FLUSH_S)
         await asyncio.to_thread(audit.flush)
 
 
 def _note(text: str, decision: str) -> Act:
-    return Act(kind="audit", user="", channel="", text=text, decision=decision)
+    return Act(kind=OURS, user="", channel="", text=text, decision=decision)
 
 
 def _clean(value: Any) -> Any:

@@ -3,6 +3,9 @@
 ``prev`` is the SHA-256 (hex) of the previous line without its newline, "" in the first: that shows that a line was
 changed, removed or inserted. The digest of the last line that was synced is kept in ``audit.head`` beside the log:
 that shows that its end was. Whoever may write both can forge both: a record against them belongs on another machine.
+
+A file that was put aside expires. A line in the chain names the digest of its last line before it is deleted: the
+oldest file that is kept may begin there and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +21,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+OURS = "audit"
+"""The kind of a line in which the log speaks of itself."""
 TORN = "torn"
 """The decision of a line that says: the one before was cut short by a crash."""
 CUT = "cut"
 """The decision of a line that says: lines before this one were taken away."""
+EXPIRED = "expired"
+"""The decision of a line that says: a file ended with the digest in the text, and was deleted for its age."""
 _ROTATED = re.compile(r"\.(\d{6})\.jsonl$")
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
@@ -92,20 +100,40 @@ def number_of(path: Path) -> int:
     return int(match[1]) if match else 0
 
 
+def expired(path: Path, before: str) -> list[tuple[Path, str]]:
+    """The full files, oldest first, whose last line is from before a time (ISO 8601, UTC), and that line's digest.
+    Raises OSError."""
+    found = []
+    for file in rotated(path):
+        with file.open("rb") as lines:
+            last = deque(lines, maxlen=1)
+        line = _decode(last[0]) if last else None
+        if line is None or line.time >= before:
+            break
+        found.append((file, digest_of(last[0].removesuffix(b"\n"))))
+    return found
+
+
 def verify_all(path: Path) -> Break | None:
     """The first break of the chain over all its files, None if there is none. Raises OSError."""
     head = Head(path).read()  # first: the log may grow meanwhile
     walk = _Walk(head)
-    for file in (*rotated(path), path):
+    files = (*rotated(path), path)
+    for file in files:
         if (broken := walk.through(file)) is not None:
             return broken
+    if not walk.begins_well:
+        return Break(files[0], 1)
     return None if walk.head_seen or not head else Break(path, walk.lines, cut=True)
 
 
 def verify(path: Path) -> int | None:
     """The number (from 1) of the first line of a file that begins the chain that does not fit the one before, None
     if all do. Raises OSError."""
-    broken = _Walk("").through(path)
+    walk = _Walk("")
+    broken = walk.through(path)
+    if broken is None and not walk.begins_well:
+        return 1
     return broken.line if broken else None
 
 
@@ -123,9 +151,16 @@ class _Walk:
 
     def __init__(self, head: str) -> None:
         self._head = head
+        self._begin: str | None = None
         self._prev = ""
+        self._expired = {""}
         self.head_seen = False
         self.lines = 0
+
+    @property
+    def begins_well(self) -> bool:
+        """Whether the first line is the chain's first, or follows a file that the chain knows to have expired."""
+        return self._begin is None or self._begin in self._expired
 
     def through(self, path: Path) -> Break | None:
         """An unreadable line is accepted only where the next one is the note of a crash."""
@@ -137,16 +172,24 @@ class _Walk:
                     return Break(path, unreadable)
                 if line is None:
                     unreadable = number
+                    self._begin = self._begin or ""
                 elif line.decision == CUT:
                     return Break(path, number, cut=True)
-                elif line.prev != self._prev:
+                elif line.prev != self._prev and self._begin is not None:
                     return Break(path, unreadable or number)
                 else:
                     unreadable = 0
+                    self._note(line)
                 self._prev = digest_of(raw.removesuffix(b"\n"))
                 self.head_seen = self.head_seen or self._prev == self._head
                 self.lines = number
         return Break(path, unreadable) if unreadable else None
+
+    def _note(self, line: AuditLine) -> None:
+        if self._begin is None:
+            self._begin = line.prev
+        if line.kind == OURS and line.decision == EXPIRED:
+            self._expired.add(line.text.rpartition(" ")[2])
 
 
 def digest_of(line: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,20 @@ def seen(pid: int) -> Seen | None:
         fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return None if fields[0] == "Z" else Seen(int(fields[1]), fields[19])
     return None
+
+
+def below(roots: Collection[int]) -> dict[int, int]:
+    """How many processes each of ``roots`` has begun, and those have begun in their turn; in one look."""
+    parents = {pid: found.parent for pid in pids() if (found := seen(pid))} if PROC.is_dir() else {}
+    counts = dict.fromkeys(roots, 0)
+    for pid in parents:
+        above, known = parents.get(pid), {pid}
+        while above in parents and above not in known and above not in counts:
+            known.add(above)
+            above = parents[above]
+        if above in counts:
+            counts[above] += 1
+    return counts
 
 
 def variable_of(pid: int, name: str) -> str:

@@ -56,6 +56,10 @@ class HookDesk:
         self._door = door
         self._calls = Kept(notes, NOTE, Calls())
 
+    def use(self, hooks: Mapping[str, Hook]) -> None:
+        """These can be called from now on."""
+        self.hooks = hooks
+
     async def called(self, hook: Hook, body: object, key: str) -> Outcome:
         """Carry a call out; the same ``key`` again is a duplicate. Raises ChatError, StoreError."""
         name = hashlib.sha256(f"{hook.name}:{key}".encode()).hexdigest()[:KEY_CHARS]

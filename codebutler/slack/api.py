@@ -22,13 +22,13 @@ from codebutler.slack.answers import (
     identity_in,
     page_in,
     person_of,
-    reactions_in,
     shares_in,
     text_in,
 )
 from codebutler.slack.chatclock import ChatClock
 from codebutler.slack.endpoint import check_app_token
 from codebutler.slack.http import SlackHttp
+from codebutler.slack.limits import SLACK_LIMITS
 from codebutler.slack.metadata import operation_metadata
 from codebutler.slack.outcomes import Call
 from codebutler.slack.port import Identity, Page
@@ -53,6 +53,7 @@ class SlackApi:
         timeout_s: float = 30.0,
         clock: Clock | None = None,
     ) -> None:
+        self.limits = SLACK_LIMITS
         self.clock = ChatClock(clock or SystemClock())
         self._http = SlackHttp(token, base_url, timeout_s, self.clock.heard)
 
@@ -124,11 +125,6 @@ class SlackApi:
         except ChatError as error:
             if error.code != done:
                 raise
-
-    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
-        """Slack: reactions.get, the complete list."""
-        answer = await self._http.call(Call("reactions.get"), channel=channel, timestamp=ts, full=True)
-        return reactions_in(answer)
 
     async def upload(self, upload: Upload) -> str:
         """Slack: files.getUploadURLExternal and the bytes. Nothing shows, so a failure leaves no outcome open."""

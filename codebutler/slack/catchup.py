@@ -17,11 +17,11 @@ from random import Random
 from typing import Any
 
 from codebutler.clock import Clock
+from codebutler.dispatch.held import HeldBack
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.catchup import Gap, Shown, Window, earlier, missed, threads, unsettled, window
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.bygone import PASSING, Bygone, Pages
 from codebutler.slack.link import cancel
 from codebutler.slack.port import History, Identity
@@ -39,11 +39,11 @@ log = logging.getLogger("codebutler.slack.catchup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """Where what is fetched goes: ``router`` is the one that ``intake`` routes by."""
+    """Where what is fetched goes; ``held`` holds back what ``intake`` lets in."""
 
     intake: Intake
     journal: Journal
-    router: HoldingRouter
+    held: HeldBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class CatchUp:
     def back(self) -> None:
         """Events come again: messages wait a moment for what was written before them."""
         for channel in self._repos():
-            self._shelf.router.hold(channel)
+            self._shelf.held.hold(channel)
         self._start(self._lose_patience(), "catch-up-patience", self._waiting)
         self._wanted.set()
 
@@ -124,7 +124,7 @@ class CatchUp:
                 await self._all(me)
                 self._working = False
         finally:
-            self._shelf.router.release_all()
+            self._shelf.held.release_all()
             await cancel(self._opening | self._waiting)
 
     async def has_missed(self, channels: Sequence[str], me: Identity) -> bool:
@@ -177,7 +177,7 @@ class CatchUp:
 
     async def _lose_patience(self) -> None:
         await self._clock.sleep(HOLD_S)
-        self._shelf.router.release_all()
+        self._shelf.held.release_all()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str, group: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work, name=name)
@@ -201,7 +201,7 @@ class CatchUp:
                 except Exception:  # one channel's surprise must not cost the others their catch-up
                     log.exception("catching up in %s has failed", self._name(channel))
                     break
-            self._shelf.router.release(channel)
+            self._shelf.held.release(channel)
 
     async def _news(self, channel: str, me: Identity, rounds: dict[str, _Round]) -> None:
         """Take in what was said since the last message that came, and leave in ``rounds`` what remains."""

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from codebutler.clock import Clock
+from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatError, ChatUnreachableError
 from codebutler.intake.journal import Journal
 from codebutler.model import Post, Update
-from codebutler.slack.sender import Sender
 
 NOTE = "echo"
 # Longer than that proves nothing about the socket: the Web API is slow, or we may not call it now.

@@ -16,12 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from codebutler.clock import Clock
+from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.absence import Absence, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
 from codebutler.model import Post
 from codebutler.slack.link import cancel
-from codebutler.slack.sender import Sender
 
 ABSENCE, ALIVE = "absence", "alive"
 # How exactly the beginning of an absence is known after a crash.

@@ -20,7 +20,6 @@ from codebutler.model import (
     MessagePosted,
     SlashCommand,
 )
-from codebutler.slack.channels import ChannelMoved
 from codebutler.slack.fields import (
     Ignored,
     PayloadError,
@@ -33,7 +32,7 @@ from codebutler.slack.fields import (
     ts_of,
 )
 from codebutler.slack.interactive import FormAsked, PressedInVain, interaction
-from codebutler.slack.port import Identity
+from codebutler.slack.port import ChannelMoved, Identity
 from codebutler.text.escape import unescape
 
 # Subtypes in which a person speaks; every other subtype is a notice of the workspace or somebody's program.

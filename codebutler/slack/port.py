@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -33,6 +35,47 @@ class Download(Struct, frozen=True, kw_only=True):
     transcript: str = ""
 
 
+Call = Literal[
+    "post",
+    "whisper",
+    "update",
+    "delete",
+    "react",
+    "unreact",
+    "share",
+    "history",
+    "replies",
+    "start_stream",
+    "append_stream",
+    "stop_stream",
+]
+"""What may be limited. A post for one person alone is a whisper; what replaces a message is an update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """``per_minute`` calls on average, of which ``burst`` may come at once."""
+
+    per_minute: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How often a chat lets us call, over all channels and in each. What is in neither has no limit."""
+
+    workspace: Mapping[Call, Limit]
+    channel: Mapping[Call, Limit]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelMoved:
+    """What the chat says has become of a channel: ``archived``, ``left`` (we were taken out), ``back``."""
+
+    channel: str
+    how: str
+
+
 class History(Protocol):
     """What was said, a page at a time, within the rate limits."""
 
@@ -46,6 +89,8 @@ class ChatPort(Protocol):
     """Every call raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError or
     ChatError (refused for good). ``op_id`` travels in the message's metadata."""
 
+    limits: Limits
+
     async def identity(self) -> Identity:
         """Whose token it is."""
 
@@ -57,9 +102,6 @@ class ChatPort(Protocol):
 
     async def react(self, channel: str, react: React) -> None:
         """Already there (or already gone) is success."""
-
-    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
-        """A message's reactions by name, and the IDs of those who set them."""
 
     async def upload(self, upload: Upload) -> str:
         """Bring a file's bytes to the chat; returns the file's id. Nobody sees it until it is shared."""

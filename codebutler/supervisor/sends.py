@@ -8,16 +8,8 @@ from io import BytesIO
 
 from msgspec import json, structs
 
-from codebutler.clock import Clock
 from codebutler.config.schema import RepoSettings
-from codebutler.errors import (
-    ChatAuthError,
-    ChatError,
-    ChatOutcomeUnknownError,
-    ChatRateLimitedError,
-    ChatUnreachableError,
-    ProtocolError,
-)
+from codebutler.errors import ChatError, ChatUnreachableError, ProtocolError
 from codebutler.model import Operation, Post, Update, Upload
 from codebutler.process.killpoints import reached
 from codebutler.protocol.messages import MAX_UPLOAD_BYTES, Send, SendFailed, Sent, UploadPiece
@@ -25,7 +17,6 @@ from codebutler.supervisor.limits import BLOCK_COST, OPERATION_BYTES, SEND_BYTES
 from codebutler.supervisor.port import Services
 from codebutler.supervisor.testimony import Testimony
 
-RETRY_S = 5.0
 # Rounds of the loop until a request is on its way: our task, the sender's, the HTTP client's, and its writing.
 HEAD_START = 4
 # With more under way than these, Slack's limits are what holds them up.
@@ -40,11 +31,10 @@ class Sends:
     An answer that finds none is not lost: the next process sends the operation again, as unsure.
     """
 
-    def __init__(self, services: Services, testimony: Testimony, clock: Clock) -> None:
+    def __init__(self, services: Services, testimony: Testimony) -> None:
         self.answer: Callable[[Answer], None] | None = None
         self._services = services
         self._testimony = testimony
-        self._clock = clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._bytes = 0
         self._coming: tuple[str, BytesIO] = ("", BytesIO())
@@ -118,8 +108,14 @@ class Sends:
         self._room.set()
 
     async def _run(self, repo: RepoSettings, message: Send) -> None:
+        answer: Answer
         try:
-            answer = await self._attempt(repo, message)
+            ts = await self._services.send(repo, message.op_id, message.operation, unsure=message.unsure)
+            answer = Sent(op_id=message.op_id, ts=ts)
+        except ChatUnreachableError:
+            return  # we are ending: the worker sends it again in our next life
+        except ChatError as error:
+            answer = SendFailed(op_id=message.op_id, code=error.code)
         except Exception as error:  # noqa: BLE001 - one operation's fault is that operation's answer
             self._testimony.remark("ERR", f"operation failed: {type(error).__name__}: {error}")
             answer = SendFailed(op_id=message.op_id, code="internal_error")
@@ -130,23 +126,6 @@ class Sends:
         if self.answer is not None:
             self.answer(answer)
         reached("answer.after")
-
-    async def _attempt(self, repo: RepoSettings, message: Send) -> Answer:
-        unsure = message.unsure
-        while True:
-            try:
-                ts = await self._services.send(repo, message.op_id, message.operation, unsure=unsure)
-            except ChatRateLimitedError as error:
-                await self._clock.sleep(error.retry_after_s)
-            except (ChatUnreachableError, ChatAuthError):
-                await self._clock.sleep(RETRY_S)
-            except ChatOutcomeUnknownError:
-                unsure = True
-                await self._clock.sleep(RETRY_S)
-            except ChatError as error:
-                return SendFailed(op_id=message.op_id, code=error.code)
-            else:
-                return Sent(op_id=message.op_id, ts=ts)
 
 
 def weight_bytes(operation: Operation) -> int:

@@ -9,26 +9,30 @@ from msgspec import Struct, structs
 
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import RegistryError
+from codebutler.intake.entry import Entry
+from codebutler.process.table import below
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.memory import pss_bytes
-from codebutler.supervisor.port import JournalEntry
 from codebutler.supervisor.states import PublicState, public
 
 RESTART_GRACE_S = 30.0
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
-    """A worker as `codebutler status --json` shows it."""
+    """A worker as `codebutler status --json` shows it, all of it seen by the supervisor. ``programs``: processes that
+    it has begun; ``undelivered``: events that it has not stored yet."""
 
     state: PublicState
     pid: int | None
     restarts: int
     pss_bytes: int | None = None
+    programs: int | None = None
+    undelivered: int = 0
 
 
 class TurnsRow(Struct, frozen=True, kw_only=True):
-    """How many turns there are of each kind; the parked ones are among the queued."""
+    """How many turns there are of each kind, by the worker's word; the parked ones are among the queued."""
 
     running: int
     queued: int
@@ -37,7 +41,8 @@ class TurnsRow(Struct, frozen=True, kw_only=True):
 
 
 class RepoRow(Struct, frozen=True, kw_only=True):
-    """A repository as `codebutler status --json` shows it. ``problem``: why its worker does not run."""
+    """A repository as `codebutler status --json` shows it. ``problem``: why its worker does not run; ``doubt``: what
+    its worker says that does not fit what the supervisor sees."""
 
     name: str
     path: str
@@ -45,6 +50,7 @@ class RepoRow(Struct, frozen=True, kw_only=True):
     worker: WorkerRow
     turns: TurnsRow
     problem: str = ""
+    doubt: str = ""
 
 
 class Supervisor:
@@ -116,7 +122,7 @@ class Supervisor:
         """Has a worker neither become ready nor failed at it yet?"""
         return any(not handle.settled.is_set() for handle in self._handles.values())
 
-    def deliver(self, entry: JournalEntry) -> None:
+    def deliver(self, entry: Entry) -> None:
         """Queue an event for its channel's worker, waking it. Where nobody works for that channel the event
         just stays in the journal."""
         if handle := self._channels.get(entry.channel):
@@ -140,8 +146,8 @@ class Supervisor:
         return tuple(_row(handle) for handle in self._handles.values())
 
     async def status(self) -> tuple[RepoRow, ...]:
-        """Every repository, with each worker's memory where that can be known."""
-        return await asyncio.to_thread(_with_memory, self.rows())
+        """Every repository, with each worker's memory and programs where they can be known."""
+        return await asyncio.to_thread(_with_processes, self.rows())
 
     @property
     def outbox_pending(self) -> int:
@@ -170,15 +176,34 @@ def _row(handle: WorkerHandle) -> RepoRow:
         name=handle.repo.name,
         path=handle.repo.path,
         channel_id=handle.repo.channel_id,
-        worker=WorkerRow(state=public(handle.state), pid=handle.pid, restarts=handle.restarts),
+        worker=WorkerRow(
+            state=public(handle.state),
+            pid=handle.pid,
+            restarts=handle.restarts,
+            undelivered=handle.undelivered,
+        ),
         turns=TurnsRow(running=load.running, queued=load.queued, waiting=load.waiting, parked=load.parked),
         problem=handle.problem,
     )
 
 
-def _with_memory(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
+def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
+    """With what the system tells of each worker's process. Blocks."""
+    programs = below({row.worker.pid for row in rows if row.worker.pid is not None})
     measured = []
     for row in rows:
-        pss = None if row.worker.pid is None else pss_bytes(row.worker.pid)
-        measured.append(structs.replace(row, worker=structs.replace(row.worker, pss_bytes=pss)))
+        if (pid := row.worker.pid) is not None:
+            worker = structs.replace(row.worker, pss_bytes=pss_bytes(pid), programs=programs[pid])
+            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs[pid]))  # noqa: PLW2901
+        measured.append(row)
     return tuple(measured)
+
+
+def doubt_of(turns: TurnsRow, programs: int) -> str:
+    """Why the worker's word about its turns is not to be believed, "" where it fits what it does. Pure."""
+    if programs and not turns.running:
+        begun = (
+            "a program that it started is" if programs == 1 else f"{programs} programs that it started are"
+        )
+        return f"its worker reports that nothing runs, but {begun} still running"
+    return ""

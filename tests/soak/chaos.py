@@ -65,13 +65,14 @@ class Chaos:
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / self._plan.fault_s))
             [kind] = self._rng.choices(kinds, weights)
-            await self._do(kind)
+            await self.do(kind)
 
     def calm(self) -> None:
         """No more faults in what Slack answers."""
         self._stage.built.workspace.faults.clear()
 
-    async def _do(self, kind: str) -> None:
+    async def do(self, kind: str) -> None:
+        """One fault of a kind."""
         match kind.split(" ", 1):
             case ["slack:", fault]:
                 self._slack(kind, cast(Kind, fault))

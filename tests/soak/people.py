@@ -34,16 +34,17 @@ class People:
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / self._pause_s))
             for _ in range(self._rng.choice((1, 1, 2, 3))):
-                said = self._say(repo)
+                said = self.say(repo)
                 if self._rng.random() < 0.5:
                     with contextlib.suppress(TimeoutError):
                         await self._stage.built.workspace.until(partial(self._answered, said), PATIENCE_S)
 
-    def _say(self, repo: Repo) -> Said:
+    def say(self, repo: Repo, waits: float = 0.4) -> Said:
+        """Ask for work that can be counted, in a new thread or one of the last; some of it takes a while."""
         threads = self._threads.setdefault(repo.channel, [])
         root = self._rng.choice(threads[-3:]) if threads and self._rng.random() < 0.7 else None
         token = f"token-{len(self.said):05d}"
-        wait = "\n\nwait 3 seconds" if self._rng.random() < 0.4 else ""
+        wait = "\n\nwait 3 seconds" if self._rng.random() < waits else ""
         text = f"append `{token}` to {WORK_FILE}{wait}"
         ts = self._stage.built.workspace.say(repo.channel, text, root)
         if root is None:

@@ -50,4 +50,4 @@ def short() -> Plan:
     """Fits into the test suite; without the faults that take longer than it does."""
     slow = {"stop worker", "slack: hang"}
     weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in slow}
-    return Plan(seconds=18.0, repos=5, pause_s=4.0, fault_s=1.0, settle_s=60.0, weights=weights)
+    return Plan(seconds=18.0, repos=5, pause_s=4.0, fault_s=1.0, weights=weights)

@@ -69,15 +69,15 @@ async def soak(plan: Plan, place: Path) -> Outcome:
     outcome = Outcome()
     async with stage(place, plan.repos) as built:
         people, chaos = People(built, rng, plan.pause_s), Chaos(built, plan, rng)
-        async with _background(watch(lambda: chaos.pid, outcome.lives), people.decide()):
-            async with _background(chaos.run(), *(people.talk(repo) for repo in built.repos)):
+        async with background(watch(lambda: chaos.pid, outcome.lives), people.decide()):
+            async with background(chaos.run(), *(people.talk(repo) for repo in built.repos)):
                 await asyncio.sleep(plan.seconds)
             chaos.calm()
             await chaos.see_off()
             began_s = time.monotonic()
             await _rest(built, people, plan.settle_s)
             outcome.rest_s = time.monotonic() - began_s
-            _judge(outcome, built, people, place)
+            judge(outcome, built, people, place)
         outcome.tried = chaos.tried
         outcome.events_lost = built.built.workspace.hub.counts.lost
         outcome.calls = built.built.workspace.limits.calls
@@ -99,7 +99,7 @@ def _fewer(people: People, before: int) -> bool | None:
     return len(people.open) < before or None
 
 
-def _judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
+def judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
     keys = {(said.channel, said.root) for said in people.said}
     record = Record(
         said=people.said,
@@ -132,7 +132,7 @@ async def _left_behind(built: Stage) -> list[int]:
 
 
 @asynccontextmanager
-async def _background(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+async def background(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """Run coroutines beside the block and end them with it; one that fails ends the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in work]

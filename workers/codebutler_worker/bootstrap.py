@@ -36,14 +36,12 @@ from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler_worker.conversation.restored import after_restore
-from codebutler_worker.desk.desk import Agents, Desk, Reporter
+from codebutler_worker.desk.desk import Agents, Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.media.shelf import forget_files
 from codebutler_worker.programs.leftovers import kill_orphans
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.person import home_of_agents
-from codebutler_worker.skills.library import Library
 from codebutler_worker.store.open import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.store.unit_of_work import Store
@@ -89,9 +87,8 @@ async def serve(
             logger.warning("%d programs of a worker that is no more were killed", killed)
         backups = _backups(settings, home)
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
-            desk = await _desk(channel, settings, store, clock, agents)
-            desk.private = (home.root,)
-            desk.skills = Library(settings, home)
+            await _tell_restored(store, settings, clock)
+            desk = Desk(settings, home, store, agents(settings, clock), clock, channel.send)
             async with Keeper(backups, clock, logger.warning, partial(_forget_old, store, settings)):
                 return await _work(Worker(channel, desk))
     except CodeButlerError as error:
@@ -117,19 +114,11 @@ async def _forget_old(store: Store, settings: RepoSettings, now: datetime) -> No
     await asyncio.to_thread(forget_files, Path(settings.path), oldest.timestamp())
 
 
-async def _desk(
-    channel: Channel[ToWorker],
-    settings: RepoSettings,
-    store: Store,
-    clock: Clock,
-    agents: Callable[[RepoSettings, Clock], Agents],
-) -> Desk:
+async def _tell_restored(store: Store, settings: RepoSettings, clock: Clock) -> None:
     if (restored := store.restored) is not None:
         logging.getLogger("codebutler_worker").error("%s", restored)
         now = clock.now()
         await store.run(lambda uow: after_restore(Draft(uow, now), restored, settings.channel_id))
-    outbox = Outbox(store, channel.send)
-    return Desk(settings, store, outbox, agents(settings, clock), clock, Reporter(channel.send))
 
 
 async def _work(worker: Worker) -> int:

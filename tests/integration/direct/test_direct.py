@@ -13,12 +13,13 @@ from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
+from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.direct.door import DirectDoor
-from codebutler.direct.router import DirectRouter, Known
+from codebutler.direct.step import DirectMessages, Known
 from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.intake import Intake, Repo, Threads
 from codebutler.intake.journal import Journal
 from codebutler.model import (
     ButtonClicked,
@@ -35,7 +36,6 @@ from codebutler.model import (
 )
 from codebutler.process.tasks import Tasks
 from codebutler.slack.memory import MemoryChat
-from codebutler.slack.sender import Sender
 
 OWNER, D = "U0OWNER", "D1"
 RULES = AuthorizationSection(
@@ -73,11 +73,15 @@ class House:
         self.sender = await self._stack.enter_async_context(Sender(self.chat, self.clock, str, detour=book))
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
         known = Known(book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self)
-        router = DirectRouter(self, known, self.sender, self.journal, self.tasks, self.clock)
+        direct = DirectMessages(known, self.sender, self.journal, self.tasks, self.clock)
         self.intake = Intake(
-            repos=lambda: self.repos, journal=self.journal, router=router, refusals=self, clock=self.clock
+            repos=lambda: self.repos,
+            journal=self.journal,
+            dispatch=lambda entry: direct.take(entry, self.routed.append),
+            refusals=self,
+            clock=self.clock,
+            threads=Threads(direct=DirectDoor(book, lambda: self.repos)),
         )
-        self.intake.direct = DirectDoor(book, lambda: self.repos, self.intake)
         await self.intake.resume()
         await self.quiet()
 
@@ -99,9 +103,6 @@ class House:
             state="waiting", thread_ts="5.000005", text="deploy it", agent="claude", at="2026-01-01"
         )
         return [RepoCard("alpha", "C1", "running", (note,)), RepoCard("beta", "C2", "sleeping")]
-
-    def route(self, entry: Entry) -> None:
-        self.routed.append(entry)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         self.refusals.append((f"{kind}: {decision.reason}", tell))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.errors import StoreError
 from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
-from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.intake import Intake, Repo, Threads
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Prompt
 
@@ -28,9 +28,6 @@ class Books:
         self.commands: list[str] = []
         self.without_space: list[str] = []
 
-    def route(self, entry: Entry) -> None:
-        self.routed.append(entry)
-
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         self.refusals.append((event.user, tell))
 
@@ -44,16 +41,17 @@ class Books:
 class Desk:
     """An intake with its journal, its books and its clock."""
 
-    def __init__(self, path: Path, config: Config) -> None:
+    def __init__(self, path: Path, config: Config, awaits: Callable[[Repo, str], bool] | None = None) -> None:
         self.clock = ManualClock()
         self.journal = Journal.open(path, self.clock)
         self.books = Books()
         self.intake = Intake(
             repos=lambda: {"C1": Repo("sample", config)},
             journal=self.journal,
-            router=self.books,
+            dispatch=self.books.routed.append,
             refusals=self.books,
             clock=self.clock,
+            threads=Threads(awaits=awaits) if awaits else Threads(),
         )
 
 
@@ -144,8 +142,9 @@ async def test_with_mention_only_plain_talk_passes_by(tmp_path: Path) -> None:
 
 async def test_where_something_waits_for_words_nobody_has_to_call_us(tmp_path: Path) -> None:
     config = Config(slack=SlackSection(allowed_users=(OWNER,)), agent=AgentSection(mention="mention"))
-    desk = Desk(tmp_path / "journal.db", config)
-    desk.intake.awaits = lambda repo, thread_ts: (repo.name, thread_ts) == ("sample", "1.1")
+    desk = Desk(
+        tmp_path / "journal.db", config, lambda repo, thread_ts: (repo.name, thread_ts) == ("sample", "1.1")
+    )
     replies = [
         MessagePosted(channel="C1", ts=ts, user=user, text=text, thread_ts=thread_ts)
         for ts, user, text, thread_ts in (

@@ -13,12 +13,12 @@ import pytest
 
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import Config, SlackSection
+from codebutler.dispatch.held import HeldBack
 from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 
@@ -41,19 +41,19 @@ class Life:
         self.routed: list[Event] = []
         self.refusals: list[str] = []
         self.repos = {"C1": Repo("sample", config)}
-        router = HoldingRouter(self)
+        held = HeldBack()
         self.intake = Intake(
             repos=lambda: self.repos,
             journal=journal,
-            router=router,
+            dispatch=lambda entry: held.take(entry, self.taken),
             refusals=self,
             clock=clock,
         )
-        shelf = Shelf(intake=self.intake, journal=journal, router=router)
+        shelf = Shelf(intake=self.intake, journal=journal, held=held)
         self.catch_up = CatchUp(chat, shelf, clock, Random(1), lambda: self.repos)
         self.news = asyncio.Event()
 
-    def route(self, entry: Entry) -> None:
+    def taken(self, entry: Entry) -> None:
         self.routed.append(entry.event)
         self.news.set()
 

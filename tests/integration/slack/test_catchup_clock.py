@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 
 from codebutler.clock import ManualClock, settle
+from codebutler.dispatch.held import HeldBack
 from codebutler.intake.journal import Journal
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.chatclock import ChatClock
 from codebutler.slack.memory import ME
@@ -39,7 +39,7 @@ async def life_with(world: World, ahead: timedelta, *, heard: bool = True) -> As
         chat_clock.heard(format_datetime(true, usegmt=True))
     async with Journal.open(world.path, clock) as journal:
         life = Life(journal, clock, world.chat, world.config)
-        shelf = Shelf(intake=life.intake, journal=journal, router=HoldingRouter(life))
+        shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
         life.catch_up = CatchUp(world.chat, shelf, chat_clock, Random(1), lambda: life.repos)
         life.catch_up.lost()
         await settle()

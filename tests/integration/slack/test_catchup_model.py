@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AgentSection, Config, SlackSection
+from codebutler.delivery.sender import Sender
+from codebutler.dispatch.held import HeldBack
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 from codebutler.slack.port import Page
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS = ("C1", "C2")
@@ -78,8 +78,8 @@ class Told(Life):
         super().__init__(journal, clock, chat, config)
         self.entries: list[Entry] = []
 
-    def route(self, entry: Entry) -> None:
-        super().route(entry)
+    def taken(self, entry: Entry) -> None:
+        super().taken(entry)
         self.entries.append(entry)
 
 
@@ -115,7 +115,7 @@ class Town:
         ):
             life = Told(journal, self.clock, self.chat, self.config)
             life.repos = {channel: Repo(channel, self.config) for channel in CHANNELS}
-            shelf = Shelf(intake=life.intake, journal=journal, router=HoldingRouter(life))
+            shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
             catch_up = CatchUp(sender.background, shelf, self.clock, Random(1), lambda: life.repos)
             catch_up.lost()
             await settle()

@@ -11,13 +11,13 @@ from random import Random
 
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
+from codebutler.delivery.sender import Sender
+from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import MessageEdited, MessagePosted
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS, THREADS = 20, 8
@@ -32,7 +32,7 @@ class Busy:
         self.clock = clock
         self.life = Life(journal, clock, chat, config)
         self.life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(CHANNELS)}
-        shelf = Shelf(intake=self.life.intake, journal=journal, router=HoldingRouter(self.life))
+        shelf = Shelf(intake=self.life.intake, journal=journal, held=HeldBack())
         self.catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: self.life.repos)
 
     def said(self, channel: str, root: str | None = None) -> MessagePosted:

@@ -8,14 +8,14 @@ from random import Random
 
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
+from codebutler.delivery.sender import Sender
+from codebutler.dispatch.held import HeldBack
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
-from codebutler.routing.holding import HoldingRouter
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 from codebutler.slack.port import Page
-from codebutler.slack.sender import Sender
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
 
 __all__ = ["world"]
@@ -120,7 +120,7 @@ async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> 
     async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
         life = Life(journal, clock, chat, config)
         life.repos = {f"C{number}": Repo(f"repo{number}", config) for number in range(100)}
-        shelf = Shelf(intake=life.intake, journal=journal, router=HoldingRouter(life))
+        shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
         catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: life.repos)
         catch_up.lost()
         catch_up.back()

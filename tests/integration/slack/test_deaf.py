@@ -10,12 +10,12 @@ from random import Random
 from typing import Any
 
 from codebutler.clock import ManualClock
+from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
 from codebutler.slack.api import SlackApi
 from codebutler.slack.echo import EXPLANATION, Echo
 from codebutler.slack.frames import Envelope
-from codebutler.slack.sender import Sender
 from codebutler.slack.socket import SocketModeClient
 from codebutler.slack.vigil import Ears, Vigil
 from codebutler.slack.wire import SocketTiming

@@ -7,9 +7,9 @@ from collections import Counter
 from random import Random
 
 from codebutler.clock import SystemClock
+from codebutler.delivery.sender import Sender
 from codebutler.model import Post
 from codebutler.slack.api import SlackApi
-from codebutler.slack.sender import Sender
 from codebutler.workspace.faults import Fault, Kind
 from codebutler.workspace.server import Options, WorkspaceServer
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock, settle
+from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted, Post, Prompt
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.memory import MemoryChat
-from codebutler.slack.sender import Sender
 
 DEADLINE_S = 20.0
 

@@ -43,7 +43,7 @@ class Scene:
         intake = Intake(
             repos=lambda: {"C1": repo},
             journal=self.journal,
-            router=self,
+            dispatch=self.routed.append,
             refusals=self,
             clock=ManualClock(),
         )
@@ -51,9 +51,6 @@ class Scene:
         self.homes: list[str] = []
         self.reasons = Reasons(self.chat, intake, self.notice, self.tasks, self.in_vain.append)
         self.door = Door(intake, self.chat.me, lambda notice: self.press(notice))
-
-    def route(self, entry: Entry) -> None:
-        self.routed.append(entry)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         self.refusals.append(event.user)

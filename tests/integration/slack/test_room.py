@@ -9,12 +9,12 @@ from random import Random
 from typing import Any
 
 from codebutler.clock import SystemClock
+from codebutler.delivery.sender import Sender
 from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
 from codebutler.slack.api import SlackApi
 from codebutler.slack.fields import Ignored
 from codebutler.slack.frames import Envelope
 from codebutler.slack.payloads import Notice, from_history, parse_envelope
-from codebutler.slack.sender import Sender
 from codebutler.slack.socket import SocketModeClient
 from codebutler.slack.wire import SocketTiming
 from codebutler.workspace.faults import Fault

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from codebutler.clock import SystemClock
+from codebutler.delivery.leftovers import NOTE
+from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.intake.journal import Journal
 from codebutler.model import Post
 from codebutler.slack.api import SlackApi
-from codebutler.slack.leftovers import NOTE
-from codebutler.slack.sender import Sender
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import WorkspaceServer
 

@@ -11,10 +11,10 @@ from random import Random
 import pytest
 
 from codebutler.clock import SystemClock
+from codebutler.delivery.sender import Sender
 from codebutler.intake.journal import Journal
 from codebutler.model import Upload
 from codebutler.slack.api import SlackApi
-from codebutler.slack.sender import Sender
 from codebutler.workspace.faults import Fault, Kind
 from codebutler.workspace.server import WorkspaceServer
 

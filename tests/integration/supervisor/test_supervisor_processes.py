@@ -92,6 +92,37 @@ async def test_an_event_is_stored_and_settled(fork_server: ForkServer) -> None:
         assert row.worker.pss_bytes is None or row.worker.pss_bytes > 2**20
 
 
+@needs_proc
+async def test_a_worker_that_says_nothing_runs_while_a_program_does_is_doubted(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "end")
+    async with house(fork_server) as home:
+        home.supervisor.add(repo())
+        await started(home)
+        (row,) = await home.supervisor.status()
+        assert (row.worker.programs, row.doubt) == (0, "")
+        home.supervisor.deliver(entry(1, f"child echo begun; cat {tmp_path / 'end'}"))
+        await home.services.until(lambda: home.services.settled == [1])
+        with (tmp_path / "end").open("w"):  # opens when the program has begun to read
+            (row,) = await home.supervisor.status()
+            assert row.worker.programs
+            assert "reports that nothing runs" in row.doubt
+        await home.services.until(lambda: "begun" in home.services.log_text("shop"))
+
+
+async def test_what_a_worker_has_not_taken_is_counted_by_us(fork_server: ForkServer) -> None:
+    async with house(fork_server) as home:
+        home.supervisor.add(repo())
+        home.supervisor.deliver(entry(1))
+        home.supervisor.deliver(entry(2))
+        (row,) = await home.supervisor.status()
+        assert (row.worker.undelivered, row.worker.programs) == (2, None)
+        await started(home)
+        await home.services.until(lambda: home.services.settled == [1, 2])
+        assert home.supervisor.rows()[0].worker.undelivered == 0
+
+
 async def test_an_operation_is_sent_answered_and_audited(fork_server: ForkServer) -> None:
     async with house(fork_server) as home:
         home.supervisor.add(repo())

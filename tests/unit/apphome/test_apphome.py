@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from codebutler.apphome.publisher import PACE_S, AppHome
+from codebutler.apphome.publisher import PACE_S, AppHome, Shown
+from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, stranger
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import CommandRule, Config
 from codebutler.errors import ChatError, ChatRateLimitedError
 from codebutler.intake.intake import Repo
 from codebutler.model import Asked, TurnNote
+from codebutler.process.observers import Observers
 from codebutler.process.tasks import beside
 from codebutler.slack.forms import Placed, placed
 
@@ -230,19 +232,24 @@ class Slack:
     async def keep_note(self, name: str, value: str) -> None:
         self.notes[name] = value
 
-    def scene(
-        self, user: str, turns: Mapping[str, tuple[TurnNote, ...]]
-    ) -> tuple[list[RepoCard] | None, str]:
-        return ([card(*turns.get("shop", ()))] if user in self.allowed else None), ""
+    def cards(self, user: str) -> list[RepoCard] | None:
+        return [card(*self.turns.by_repo.get("shop", ()))] if user in self.allowed else None
+
+    def trouble(self) -> str:
+        return ""
 
     async def url(self) -> str:
         return "https://acme.slack.com/"
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[AppHome]:
+        changed = Observers[()]()
+        self.turns = LatestTurns(self, changed.tell)
+        shown = Shown(self.turns, self.cards, self.trouble)
         home = AppHome(
-            self, self, self.scene, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
+            self, self, shown, self.clock, lambda said: said.replace("s3cret", "[redacted]"), self.url
         )
+        changed.add(home.changed)
         async with beside(home.run(), name="home"):
             await settle()
             yield home
@@ -255,14 +262,14 @@ class Slack:
 async def test_it_is_published_when_opened_and_when_something_changes() -> None:
     slack = Slack()
     async with slack.life() as home:
-        home.overview("shop", (note("running"),))
+        slack.turns.tell("shop", (note("running"),))
         await slack.passes()
         assert slack.published == []
         home.opened("U1")
         await slack.passes()
         for state in ("waiting", "done"):  # together they are one change
-            home.overview("shop", (note(state, "use s3cret"),))
-        home.overview("shop", (note("done", "use s3cret"),))
+            slack.turns.tell("shop", (note(state, "use s3cret"),))
+        slack.turns.tell("shop", (note("done", "use s3cret"),))
         await slack.passes()
         assert len(slack.published) == 2
         assert "✅ <https://acme.slack.com/archives/C1/p17000001|use [redacted]>" in slack.published[1][1]
@@ -274,7 +281,7 @@ async def test_it_is_published_when_opened_and_when_something_changes() -> None:
 async def test_readers_and_turns_outlive_a_restart() -> None:
     slack = Slack()
     async with slack.life() as home:
-        home.overview("shop", (note("interrupted"),))
+        slack.turns.tell("shop", (note("interrupted"),))
         home.opened("U1")
         await slack.passes()
     async with slack.life() as home:
@@ -312,7 +319,7 @@ async def test_who_pressed_what_is_gone_is_told_until_the_next_change() -> None:
     async with slack.life() as home:
         home.vain("U1")
         await slack.passes()
-        home.overview("shop", (note("done"),))
+        slack.turns.tell("shop", (note("done"),))
         await slack.passes()
     first, second = (shown for _, shown in slack.published)
     assert "not served any more: nothing was decided" in first
@@ -322,14 +329,14 @@ async def test_who_pressed_what_is_gone_is_told_until_the_next_change() -> None:
 async def test_what_waits_for_words_is_known() -> None:
     slack = Slack()
     shop = Repo("shop", Config(commands=(CommandRule(prefix="py", binary="python3", mode="interactive"),)))
-    async with slack.life() as home:
-        assert not home.awaits(shop, "17.000001")
+    async with slack.life():
+        assert not slack.turns.awaits(shop, "17.000001")
         for turn, awaits in (
             (note("waiting"), True),
             (note("running"), False),
             (replace(note("running"), agent="py"), True),
             (note("done"), False),
         ):
-            home.overview("shop", (turn,))
-            assert home.awaits(shop, "17.000001") is awaits
-            assert not home.awaits(shop, "17.000002")
+            slack.turns.tell("shop", (turn,))
+            assert slack.turns.awaits(shop, "17.000001") is awaits
+            assert not slack.turns.awaits(shop, "17.000002")

@@ -13,7 +13,7 @@ import pytest
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Mouth
-from codebutler.control.listeners import Listeners, OverheardRouter
+from codebutler.control.listeners import Listeners
 from codebutler.control.messages import (
     ChatRequest,
     Choice,
@@ -116,9 +116,6 @@ class Around:
         self.taken.append(event)
         return self.outcome
 
-    def route(self, entry: Entry) -> None:
-        self.routed.append(entry)
-
     def down(self, name: str) -> str:
         assert name == "shop"
         return self.problem
@@ -128,7 +125,7 @@ class Terminal:
     """The other side: ``wish``, and ``hear`` what comes of it."""
 
     def __init__(self, around: Around, request: ChatRequest, patience_s: float = 3600) -> None:
-        self.listeners = Listeners()
+        self.listeners = Listeners(redact=lambda text: text.replace("hunter2", "[redacted]"))
         self._wishes: asyncio.Queue[Wish | None] = asyncio.Queue()
         mouth = Mouth(around, around, around)
         chat = Chat(SERVED, request, mouth, self.listeners, patience_s=patience_s)
@@ -175,9 +172,8 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
         tell("C2", Post(text="of another channel", thread_ts="1.0"), "3.2")
         terminal.listeners.started("C1", ("2.0",))
         await terminal.listeners.ended("C1", ("2.0",), "done")
-        router = OverheardRouter(around, terminal.listeners)
         for thread_ts, user, origin in OVERHEARD:
-            router.route(entry(thread_ts, user, origin))
+            terminal.listeners.overhear(entry(thread_ts, user, origin), around.routed.append)
         assert len(around.routed) == len(OVERHEARD)
         terminal.listeners.live("C1", Live(thread_ts="1.0", kind="tool", text="🔧 ls"))
         terminal.listeners.live("C1", Live(thread_ts="0.1", kind="tool", text="🔧 elsewhere"))
@@ -260,7 +256,6 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
         },
     )
     terminal = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))
-    terminal.listeners.redact = lambda text: text.replace("hunter2", "[redacted]")
     async with aclosing(terminal.replies):
         assert await terminal.hear(5) == [
             Past(who="operator", text="a < b"),

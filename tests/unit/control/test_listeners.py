@@ -100,8 +100,8 @@ async def test_markdown_reads_better_than_its_fallback() -> None:
 
 
 async def test_a_terminal_shows_no_secret_either() -> None:
-    listeners, listener = Listeners(), Listener("C1", "1.1", "1.1")
-    listeners.redact = Redactor(["held-value-0123"]).redact
+    listeners = Listeners(redact=Redactor(["held-value-0123"]).redact)
+    listener = Listener("C1", "1.1", "1.1")
     with listeners.added(listener):
         upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread_ts="1.1")
         listeners.tell("C1", upload, "")

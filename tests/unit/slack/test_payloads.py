@@ -17,7 +17,6 @@ from codebutler.model import (
     MessagePosted,
     SlashCommand,
 )
-from codebutler.slack.channels import ChannelMoved
 from codebutler.slack.fields import Ignored, PayloadError
 from codebutler.slack.payloads import (
     HomeOpened,
@@ -26,7 +25,7 @@ from codebutler.slack.payloads import (
     parse_envelope,
     shown,
 )
-from codebutler.slack.port import Identity
+from codebutler.slack.port import ChannelMoved, Identity
 
 ME = Identity(user_id="UBOT", bot_id="BBOT", team_id="T1")
 PLAIN: dict[str, Any] = {

@@ -11,8 +11,6 @@ from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import (
     ChatError,
-    ChatOutcomeUnknownError,
-    ChatRateLimitedError,
     ChatUnreachableError,
     ProtocolError,
     RegistryError,
@@ -138,18 +136,13 @@ async def test_an_operation_is_answered_with_its_ts_or_with_slacks_refusal() -> 
         assert SendFailed(op_id="b", code="channel_not_found") in on.worker.heard
 
 
-async def test_passing_troubles_are_waited_out_and_an_unknown_outcome_makes_unsure() -> None:
+async def test_what_the_sender_gave_up_when_it_closed_is_not_answered() -> None:
+    """The worker keeps it, and sends it again to the next life."""
     async with stage() as on:
-        on.services.answers["a"] = [
-            ChatRateLimitedError(30),
-            ChatUnreachableError(),
-            ChatOutcomeUnknownError(),
-            "9.0",
-        ]
+        on.services.answers["a"] = [ChatUnreachableError("closed")]
         on.worker.say(Send(op_id="a", operation=Post(text="x")))
-        await on.beat(45)
-        assert [unsure for _, _, _, unsure in on.services.sent] == [False, False, False, True]
-        assert Sent(op_id="a", ts="9.0") in on.worker.heard
+        await settle()
+        assert not [told for told in on.worker.heard if isinstance(told, Sent | SendFailed)]
 
 
 async def test_an_answer_reaches_the_life_that_lives_then_and_no_operation_runs_twice() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from codebutler.delivery.outgoing import linked
 from codebutler.model import Post, React, Upload
-from codebutler.slack.outgoing import linked
 from codebutler.text.links import at_home, message_link
 
 

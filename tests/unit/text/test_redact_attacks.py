@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.delivery.outgoing import redacted
 from codebutler.model import Post, Upload
-from codebutler.slack.outgoing import redacted
 from codebutler.text.begun import CUT
 from codebutler.text.redact import REDACTED, Redactor
 

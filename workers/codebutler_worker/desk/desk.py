@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from codebutler.clock import Clock
+from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.errors import StoreError
@@ -78,29 +79,28 @@ class Reporter:
 
 
 class Desk:
-    """The shared means of one worker. ``private`` are directories of which no agent may be sent anything; they and
-    ``skills`` are set by the composition root."""
-
-    private: tuple[Path, ...] = ()
-    skills: Library
+    """The shared means of one worker. ``send`` takes what goes to the parent; no file below ``home`` is ever posted in
+    chat."""
 
     def __init__(
         self,
         settings: RepoSettings,
+        home: Home,
         store: Store,
-        outbox: Outbox,
         agents: Agents,
         clock: Clock,
-        report: Reporter,
+        send: Callable[[object], None],
     ) -> None:
         self.settings = settings
+        self.private = (home.root,)
+        self.skills = Library(settings, home)
         self.store = store
-        self.outbox = outbox
         self.agents = agents
         self.clock = clock
-        self.report = report
-        self.fetcher = Fetcher(report.send, clock)
-        self.threads = ThreadReader(report.send, clock)
+        self.outbox = Outbox(store, send)
+        self.report = Reporter(send)
+        self.fetcher = Fetcher(send, clock)
+        self.threads = ThreadReader(send, clock)
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[None]] = set()
 

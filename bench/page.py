@@ -1,0 +1,70 @@
+"""The page of the documentation that holds the figures: what was measured, against what, on which machine, and when."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from bench.figures import Figure
+
+HEAD = """\
+# Performance
+
+Written by `make bench`, which measures the whole product against the embedded workspace and prints the same figures. \
+Each figure stands beside the limit that it is held to, or beside a peer that was measured in the same run: a ratio of \
+such two means more on another machine than the milliseconds do. What was missed is marked.
+"""
+
+
+def page(
+    found: Mapping[str, Sequence[Figure]], about: Mapping[str, str], machine: str, date: datetime
+) -> str:
+    """Markdown; ``found`` by measurement, none where it could not be had; ``about``: what each measures. Pure."""
+    parts = [HEAD, f"{date:%d %B %Y}, on {machine}."]
+    for name, figures in found.items():
+        parts += [
+            f"## {name}\n\n{about[name]}",
+            _table(figures) if figures else "It could not be measured here.",
+        ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def machine(load: float) -> str:
+    """What this machine is, without its name: whoever reads it learns nothing of whose it is. ``load``: how busy it was
+    when the run began."""
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{os.cpu_count()} processors ({_processor()}), {memory_gb:.0f} GB of memory, "
+        f"{platform.system()} {platform.release().partition('-')[0]}, Python {platform.python_version()}; "
+        f"load {load:.1f} when the run began"
+    )
+
+
+def _table(figures: Sequence[Figure]) -> str:
+    rows = [("What", "Measured", "Held to", "Ratio", ""), ("---",) * 5, *map(_row, figures)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _row(figure: Figure) -> tuple[str, ...]:
+    held_to = "" if figure.against_what == "limit" else f" ({figure.against_what})"
+    cells = (
+        figure.what,
+        f"{figure.measured:.2f} {figure.unit}".strip(),
+        f"{figure.against:g} {figure.unit}".strip() + held_to,
+        f"{figure.ratio:.2f} (≤ {figure.reach:g})",
+        "" if figure.reached else "**missed**",
+    )
+    return tuple(cell.replace("|", "\\|") for cell in cells)
+
+
+def _processor() -> str:
+    """Its model's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.machine()
+    models = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+    return " ".join(next(models, platform.machine()).split())

@@ -1,0 +1,1 @@
+"""An accepted event goes to its repository, by the dispatcher's steps."""

@@ -1,0 +1,120 @@
+"""The configuration in force: taken up at the start, and read again when somebody has changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from codebutler.config.resolve import resolve_global
+from codebutler.config.schema import RepoSettings
+from codebutler.config.secrets import secrets_of
+from codebutler.direct.acquaintance import Acquaintance
+from codebutler.parent.notes import ConfigNotes
+from codebutler.parent.parts import Parts
+from codebutler.repos import RepoTable
+from codebutler.slack.connection import SlackConnection
+from codebutler.slack.endpoint import check_app_token, check_bot_token
+from codebutler.supervisor.supervisor import Supervisor
+
+GRACE_S = 30.0
+
+
+class Configuration:
+    """``begin`` once, then ``reload``."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        supervisor: Supervisor,
+        connection: SlackConnection,
+        acquaintance: Acquaintance,
+        notes: ConfigNotes,
+    ) -> None:
+        self._parts = parts
+        self._home, self._env = parts.given.home, parts.given.env
+        self._repos = parts.repos
+        self._supervisor = supervisor
+        self._connection = connection
+        self._acquaintance = acquaintance
+        self._notes = notes
+
+    async def begin(self) -> None:
+        """Start the workers of what is served."""
+        for settings in self._settings(self._repos.table).values():
+            self._supervisor.add(settings)
+        self._notes.tell(self._repos.table)
+        self._supervisor.start()
+        await self._parts.journal.keep_channels(self._repos.channels())
+        self._tell_limit()
+
+    async def reload(self) -> str:
+        """Read the registry and the configurations again; returns what changed, in a line.
+
+        Raises ConfigError for a damaged registry or home, ChatAuthError for tokens of the wrong kind: then all
+        stays as it was.
+        """
+        self._use_tokens()
+        table = RepoTable.read(self._home, self._env).keeping(self._repos.table)
+        self._parts.redactor.learn(table.secrets(self._env))
+        before, after = self._settings(self._repos.table), self._settings(table)
+        for name in before.keys() - after.keys():
+            await self._supervisor.remove(name, GRACE_S)
+        for name in after.keys() & before.keys():
+            if after[name] != before[name]:
+                self._supervisor.reconfigure(after[name])
+        for name in after.keys() - before.keys():
+            self._supervisor.add(after[name])
+        await self._parts.journal.keep_channels(self._repos.channels(table))
+        self._repos.use(table)
+        self._connection.look_again()
+        self._notes.tell(table)
+        self.meet()
+        summary = _changes(before, after)
+        self._parts.logs.record("", "INF", f"configuration read again: {summary}")
+        self._tell_limit()
+        return summary
+
+    def meet(self) -> None:
+        """Get to know the names and the direct conversations of those who may talk to us. Returns at once."""
+        served = self._repos.table.served
+        users = sorted({user for each in served for user in each.config.slack.allowed_users})
+        self._parts.tasks.start(self._meet(users), name="meeting people")
+
+    async def _meet(self, users: Collection[str]) -> None:
+        self._parts.people.meet(users)
+        await self._acquaintance.meet(users)
+
+    @property
+    def count(self) -> str:
+        """How many repositories are served, in words."""
+        count = len(self._repos.table.served)
+        return f"{count} {'repository' if count == 1 else 'repositories'}"
+
+    def _tell_limit(self) -> None:
+        if trouble := self._parts.given.descriptors.trouble(len(self._repos.table.served)):
+            self._parts.logs.record("", "WRN", trouble)
+
+    def _use_tokens(self) -> None:
+        """`codebutler setup` may have brought new ones."""
+        config = resolve_global(self._home, self._env).config
+        bot_token, app_token = (
+            check_bot_token(config.slack.bot_token),
+            check_app_token(config.slack.app_token),
+        )
+        self._parts.redactor.learn(secrets_of(config))
+        self._parts.api.use_token(bot_token)
+        self._connection.use_token(app_token)
+
+    def _settings(self, table: RepoTable) -> dict[str, RepoSettings]:
+        return {served.entry.name: served.settings(self._env) for served in table.served}
+
+
+def _changes(before: Mapping[str, RepoSettings], after: Mapping[str, RepoSettings]) -> str:
+    added = sorted(after.keys() - before.keys())
+    removed = sorted(before.keys() - after.keys())
+    changed = sorted(name for name in after.keys() & before.keys() if after[name] != before[name])
+    words = [
+        f"{verb} {', '.join(names)}"
+        for verb, names in (("added", added), ("removed", removed), ("changed", changed))
+        if names
+    ]
+    return "; ".join(words) or "nothing changed"

@@ -1,0 +1,104 @@
+"""One supervisor's life: start the workers, connect, serve until asked to stop, wind down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from codebutler.control.wire import Control, control_server
+from codebutler.delivery.sender import Sender
+from codebutler.intake.intake import Intake
+from codebutler.parent.configuration import GRACE_S, Configuration
+from codebutler.parent.parts import Parts
+from codebutler.process.stopping import Stopping
+from codebutler.process.tasks import beside
+from codebutler.slack.connection import SlackConnection
+from codebutler.supervisor.supervisor import Supervisor
+
+FLUSH_S = 5.0
+
+
+class Life:
+    """``serve`` is all of it."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        configuration: Configuration,
+        intake: Intake,
+        connection: SlackConnection,
+        supervisor: Supervisor,
+        sender: Sender,
+    ) -> None:
+        self._journal = parts.journal
+        self._tasks = parts.tasks
+        self._record = parts.logs.record
+        self._socket = parts.given.home.socket
+        self._configuration = configuration
+        self._intake = intake
+        self._connection = connection
+        self._supervisor = supervisor
+        self._sender = sender
+
+    async def serve(self, control: Control, stopping: Stopping) -> None:
+        """Until ``stopping`` asks. Raises ChatAuthError if Slack refuses the tokens at the start."""
+        await self._configuration.begin()
+        await self._intake.resume()
+        self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
+        async with beside(self._watch_journal(), name="journal"), control_server(self._socket, control):
+            await self._until_asked(stopping)
+            await self._wind_down(stopping)
+        self._record("", "INF", "stopped")
+
+    async def _watch_journal(self) -> None:
+        """What could not be accepted while the journal was away is fetched from history."""
+        while True:
+            self._record("", "ERR", await self._journal.news())
+            if not self._journal.trouble:
+                self._connection.look_again()
+
+    async def _tell_ready(self, stopping: Stopping) -> None:
+        await self._connection.connected.wait()
+        self._configuration.meet()
+        await self._supervisor.wait_started()
+        stopping.ready.set()
+
+    async def _until_asked(self, stopping: Stopping) -> None:
+        """A socket that ended by itself (switched off, token refused) leaves the rest at work."""
+        connection = asyncio.create_task(self._connection.run(), name="slack")
+        asked = asyncio.create_task(stopping.asked.wait(), name="stop")
+        ready = asyncio.create_task(self._tell_ready(stopping), name="readiness")
+        try:
+            await asyncio.wait({connection, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if connection.done():
+                connection.result()
+                self._record("", "ERR", f"no more events from Slack: {self._connection.status.trouble}")
+            await asked
+        finally:
+            asked.cancel()
+            ready.cancel()
+            if not connection.done():
+                await self._connection.stop()
+                connection.cancel()
+            await asyncio.gather(connection, asked, ready, return_exceptions=True)
+
+    async def _wind_down(self, stopping: Stopping) -> None:
+        """Drain within the grace; at the second signal, now. What is not done is on disk."""
+        self._record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
+        drained = asyncio.create_task(self._drain(), name="drain")
+        insisted = asyncio.create_task(stopping.insisted.wait(), name="insist")
+        await asyncio.wait({drained, insisted}, return_when=asyncio.FIRST_COMPLETED)
+        if not drained.done():
+            await self._supervisor.shutdown(0)
+            drained.cancel()
+        insisted.cancel()
+        await asyncio.gather(drained, insisted, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        await self._supervisor.shutdown(GRACE_S)
+        await self._tasks.close(FLUSH_S)
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await self._sender.drain()
+        except TimeoutError:
+            self._record("", "WRN", f"{self._sender.pending} messages are left for the next start")

@@ -1,0 +1,191 @@
+"""What the parent does for its workers: sends, settles, logs, audits. Everything a worker can reach of us."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable, Iterable
+from uuid import uuid4
+
+from codebutler.config.schema import RepoSettings
+from codebutler.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
+from codebutler.delivery.sender import Sender
+from codebutler.disk.backups import Restored
+from codebutler.errors import ChatError
+from codebutler.intake.authorise import Ask, Decision, authorise
+from codebutler.intake.entry import Entry
+from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
+from codebutler.observe.acts import Act, act_of
+from codebutler.parent.budgets import Budgets
+from codebutler.parent.parts import Parts
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
+from codebutler.slack.download import Downloads
+from codebutler.slack.port import Download
+from codebutler.slack.status import StatusBoard
+from codebutler.slack.threads import read_thread
+from codebutler.text.escape import escape, neutralise
+
+NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
+NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
+NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
+
+
+class ParentServices:
+    """The supervisor's Services, and where refusals go."""
+
+    def __init__(self, parts: Parts, sender: Sender, statuses: StatusBoard) -> None:
+        self._parts = parts
+        self._signals = parts.signals
+        self._journal = parts.journal
+        self._audit = parts.audit
+        self._logs = parts.logs
+        self._listeners = parts.listeners
+        self._tasks = parts.tasks
+        self._sender = sender
+        self._statuses = statuses
+        self._downloads = Downloads(parts.api, parts.clock)
+        self.budgets = Budgets()
+
+    async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
+        """Do ``operation`` in the repository's own channel, or in the direct conversation that it is about, where it
+        can ping nobody but whom it is for.
+
+        Raises ChatError if it is refused for good.
+        """
+        operation = named(harmless(operation), repo.config.slack.allowed_users)
+        operation = with_names(operation, self._parts.people.called)
+        if has_links(operation):
+            operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
+        called = addressed(operation, repo.config.slack.allowed_users)
+        ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure, lasting=True)
+        self._listeners.tell(repo.channel_id, operation, ts)
+        return ts
+
+    async def fetch(
+        self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
+    ) -> Download:
+        """A file of the repository's own channel, or of a direct message to it. Raises ChatError."""
+        return await self._downloads.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
+
+    def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
+        """Best effort; it pings nobody and holds no secret that we know. Plain text: escaped, it would show that."""
+        place = self._sender.where(repo.channel_id, thread_ts)
+        self._statuses.show(place, thread_ts, neutralise(text))
+        if not text:
+            self._sender.turn_over(repo.channel_id, thread_ts)
+
+    def live(self, repo: RepoSettings, live: Live) -> None:
+        """For those who chat in a terminal, and in a direct conversation."""
+        self._listeners.live(repo.channel_id, live)
+        if live.kind in ("text", "writing"):
+            self._sender.written(repo.channel_id, live.thread_ts, live.text, whole=live.kind == "text")
+
+    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
+        """For those who wait at this machine."""
+        self._listeners.started(repo.channel_id, started.messages)
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        """For those who wait, and the schedule. What was interrupted has no more to stream, and is told of when we are
+        back."""
+        if ended.outcome == "interrupted":
+            self._signals.interrupted.tell(repo.channel_id)
+            self._sender.turn_over(repo.channel_id, ended.thread_ts)
+        await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
+
+    def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
+        """For App Home."""
+        self._parts.turns.tell(repo.name, turns)
+
+    def budget(self, repo: RepoSettings, budget: Budget) -> None:
+        """For status and App Home."""
+        self.budgets.keep(repo.name, budget)
+        self._signals.changed.tell()
+
+    async def thread(
+        self, repo: RepoSettings, thread_ts: str, before_ts: str
+    ) -> tuple[tuple[Quoted, ...], int]:
+        """What was said in a thread of the repository's own channel. Raises ChatError."""
+
+        def may(user: str) -> bool:
+            return authorise(repo.config, Ask(user, repo.channel_id)).allowed
+
+        return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, may)
+
+    async def settle(self, seq: int) -> None:
+        """See the port."""
+        await self._journal.settle(seq)
+
+    async def quarantined(self, repo: RepoSettings, why: str) -> None:
+        """See the port. One message; what people write meanwhile is kept."""
+        kept = "What you write meanwhile is kept; `codebutler logs` on its machine says more."
+        await self.notice(repo.channel_id, f"⚠️ *{repo.name}*: {escape(why)} {kept}")
+
+    def audit(self, repo: RepoSettings, record: Audit) -> None:
+        """See the port."""
+        self._audit.append(
+            Act(
+                user=record.user,
+                channel=repo.channel_id,
+                thread=record.thread,
+                kind=record.kind,
+                text=record.text,
+                decision=record.decision,
+                exit_code=record.exit_code,
+                duration_s=record.duration_s,
+            )
+        )
+
+    def log(self, repo: str, tag: LogTag, text: str) -> None:
+        """See the port."""
+        self._logs.record(repo, tag, text)
+
+    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+        """An audit line always, of a stranger's repetitions one with their number; the person is told when ``tell``
+        says so."""
+        act = act_of(event, kind, f"refused: {decision.reason}")
+        self._audit.refuse(act, counted=decision.is_strangers)
+        if tell:
+            root = event.root_ts if isinstance(event, MessagePosted) else getattr(event, "thread_ts", None)
+            self._tasks.start(
+                self.notice(event.channel, decision.told, root), name=f"refusal to {event.user}"
+            )
+
+    def commanded(self, event: Event, kind: str) -> None:
+        """An audit line. Should the disk take none, a command still goes on: our own words run nothing, and
+        !stop must work just then."""
+        try:
+            self._audit.append(act_of(event, kind, "allowed"))
+        except OSError as error:
+            self._logs.record("", "ERR", f"the audit log cannot be written: {error.strerror}")
+
+    def nothing_starts(self, entry: Entry, error: OSError) -> None:
+        """The audit log takes no line: who waits for something to start is told why it does not."""
+        why = NO_SPACE if error.errno == errno.ENOSPC else NO_AUDIT
+        text = f"{why} {NOTHING_STARTS} Your message is kept and starts by itself then."
+        root = getattr(entry.event, "root_ts", None)
+        self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
+
+    def no_space(self, event: Event) -> None:
+        """See the port. The channel is told: Slack keeps what we cannot."""
+        text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
+        # Not in the message's thread: a word of ours there would say later that the message was worked on.
+        self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
+
+    def restored(self, restored: Restored, channels: Iterable[str]) -> None:
+        """The journal is a backup: the log and every channel hear of it."""
+        self._logs.record("", "ERR", str(restored))
+        text = (
+            "⚠️ The record of what was received here was lost or damaged and is restored from the backup of "
+            f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. Messages since then are fetched again from the channel's "
+            "history; a slash command or a click may have to be repeated."
+        )
+        for channel in channels:
+            self._tasks.start(self.notice(channel, text), name=f"notice to {channel}")
+
+    async def notice(self, channel: str, text: str, thread_ts: str | None = None) -> None:
+        """Say something of the supervisor's own; a refusal by Slack is logged, not raised."""
+        try:
+            await self._sender.submit(
+                channel, uuid4().hex, Post(text=text, thread_ts=thread_ts), unsure=False
+            )
+        except ChatError as error:
+            self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")

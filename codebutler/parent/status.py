@@ -1,0 +1,111 @@
+"""What the supervisor tells of itself: the object of `codebutler status --json`, which the dashboard shows, too."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from codebutler.delivery.sender import Sender
+from codebutler.parent.budgets import Budgets
+from codebutler.parent.parts import Parts
+from codebutler.protocol.messages import Budget, DayUse
+from codebutler.slack.connection import SlackConnection
+from codebutler.supervisor.supervisor import RepoRow, Supervisor
+
+
+class Status:
+    """Asked by the operator, the dashboard and systemd."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        supervisor: Supervisor,
+        sender: Sender,
+        budgets: Budgets,
+        connection: SlackConnection,
+    ) -> None:
+        self._parts = parts
+        self._repos = parts.repos
+        self._supervisor = supervisor
+        self._sender = sender
+        self._budgets = budgets
+        self._connection = connection
+        self._started_s = parts.clock.monotonic()
+
+    @property
+    def line(self) -> str:
+        """How it is, for systemd."""
+        return f"repositories: {len(self._repos.table.served)}, Slack {self._connection.status.state}"
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with Slack; "" while all is well."""
+        return self._connection.status.trouble or self._sender.trouble
+
+    async def status(self) -> dict[str, Any]:
+        """The contract's status object."""
+        rows = await self._supervisor.status()
+        return {
+            "supervisor": {
+                "pid": os.getpid(),
+                "version": version("codebutler"),
+                "uptime_s": round(self._parts.clock.monotonic() - self._started_s, 3),
+                "trouble": self._parts.given.descriptors.trouble(len(self._repos.table.served)),
+            },
+            "slack": {**msgspec.to_builtins(self._connection.status), "trouble": self.trouble},
+            "repos": [*map(self._row, rows), *self._absent()],
+            "journal": {
+                "pending": self._parts.journal.pending_count,
+                "trouble": self._parts.journal.trouble,
+                "mended": self._parts.journal.mended,
+            },
+            "outbox": {"pending": self._supervisor.outbox_pending},
+        }
+
+    def served_as(self) -> dict[str, tuple[str, str]]:
+        """Repository to its default agent and its channel's name."""
+        return {
+            served.entry.name: (served.config.agent.default, served.config.slack.channel_name)
+            for served in self._repos.table.served
+        }
+
+    def _row(self, row: RepoRow) -> dict[str, Any]:
+        built: dict[str, Any] = msgspec.to_builtins(row)
+        served = self._repos.table.named(row.name)
+        told = self._budgets.today(row.name, self._parts.clock.now()) or Budget()
+        return {
+            **built,
+            "today": msgspec.to_builtins(told.used),
+            "budget": msgspec.to_builtins(told.limits),
+            # It may hold the last words of a worker.
+            "problem": self._parts.redactor.redact(row.problem)
+            or self._sender.channels.trouble(row.channel_id)
+            or (served.unheard if served else ""),
+        }
+
+    def _absent(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": unserved.entry.name,
+                "path": unserved.entry.path,
+                "channel_id": unserved.entry.channel_id,
+                "worker": {
+                    "state": "stopped",
+                    "pid": None,
+                    "restarts": 0,
+                    "pss_bytes": None,
+                    "programs": None,
+                    "undelivered": 0,
+                },
+                "turns": {"running": 0, "queued": 0, "waiting": 0, "parked": 0},
+                "today": msgspec.to_builtins(DayUse()),
+                "budget": [],
+                "problem": unserved.problem,
+                "doubt": "",
+            }
+            for unserved in self._repos.table.unserved
+            if self._repos.table.named(unserved.entry.name) is None
+        ]

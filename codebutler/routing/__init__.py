@@ -1,1 +1,0 @@
-"""An event goes to its repository: the router, and what holds it back or writes it down."""

@@ -1,0 +1,205 @@
+"""What a worker can make the parent say, and to whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from codebutler.apphome.turns import LatestTurns
+from codebutler.clock import ManualClock, settle
+from codebutler.config.paths import Home
+from codebutler.config.schema import Config, RepoSettings, SlackSection
+from codebutler.control.listeners import Listeners
+from codebutler.delivery.sender import Sender
+from codebutler.direct.book import Book
+from codebutler.errors import ChatError
+from codebutler.intake.journal import Journal
+from codebutler.model import Post, Update
+from codebutler.observe.audit import AuditLog
+from codebutler.observe.logs import Logs
+from codebutler.parent.parts import Given, Parts, Signals
+from codebutler.parent.services import ParentServices
+from codebutler.process.descriptors import Descriptors
+from codebutler.process.tasks import Tasks, beside
+from codebutler.protocol.messages import Budget, DayUse, Live, TurnEnded
+from codebutler.repos import Repos, RepoTable
+from codebutler.slack.answers import Person
+from codebutler.slack.api import SlackApi
+from codebutler.slack.memory import MemoryChat
+from codebutler.slack.people import People
+from codebutler.slack.status import StatusBoard
+from codebutler.text.links import message_link
+from codebutler.text.redact import Redactor
+
+REPO = RepoSettings(
+    name="sample",
+    path="/nowhere",
+    channel_id="C1",
+    config=Config(slack=SlackSection(allowed_users=("U0ANA",))),
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def same(text: str) -> str:
+    return text
+
+
+class Known:
+    """A workspace in which Ana has a name of her own choice."""
+
+    async def person(self, user: str) -> Person:
+        return Person(id=user, names=("Ana <!here> & co",))
+
+
+@pytest.fixture
+def heard() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentServices, MemoryChat]]:
+    clock, chat = ManualClock(), MemoryChat()
+    async with AsyncExitStack() as stack:
+        journal = Journal.open(tmp_path / "journal.db", clock)
+        stack.push_async_callback(journal.close)
+        book = Book(journal)
+        await book.place("C1", "D1", ("1234567890.000001",))
+        sender = await stack.enter_async_context(Sender(chat, clock, same, detour=book, notes=journal))
+        statuses = await stack.enter_async_context(
+            StatusBoard(chat, clock, lambda text: text.replace("key", "[redacted]"))
+        )
+        people = People(Known(), clock)
+        people.meet(["U0ANA"])
+        await stack.enter_async_context(beside(people.run(), name="people"))
+        await settle()
+        signals = Signals()
+        parts = Parts(
+            given=Given(Home(tmp_path), {}, Config(), clock, Descriptors(1024, 1024)),
+            signals=signals,
+            clock=clock,
+            api=SlackApi("xoxb-1"),
+            people=people,
+            redactor=Redactor(),
+            logs=stack.enter_context(Logs(None, "info", same, stream=None)),
+            journal=journal,
+            restored=None,
+            audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
+            tasks=Tasks(lambda name, error: None),
+            book=book,
+            repos=Repos(RepoTable(()), lambda: book.channels),
+            turns=LatestTurns(journal, signals.changed.tell),
+            listeners=Listeners(),
+        )
+        services = ParentServices(parts, sender, statuses)
+        signals.interrupted.add(heard.append)
+        signals.changed.add(lambda: heard.append(services.budgets.words(REPO.name, NOW)))
+        yield services, chat
+
+
+async def test_people_are_told_of_by_name_and_called_by_none(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, chat = desk
+    told = "Stopped by <@U0ANA>, not <@U0BOB>."
+    markdown = {"type": "markdown", "text": "write `<@U0ANA>`"}
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": told}}
+    await services.send(REPO, "1", Post(text=told, blocks=(section, markdown)), unsure=False)
+    (done,) = chat.done
+    assert isinstance(done.operation, Post)
+    shown = "Stopped by Ana &lt;\u200b!here&gt; &amp; co, not U0BOB."
+    assert done.operation.text == shown
+    assert done.operation.blocks[0]["text"]["text"] == shown
+    assert done.operation.blocks[1]["text"] == "write `<\u200b@U0ANA>`"
+
+
+async def test_the_asker_is_called_and_nobody_else(desk: tuple[ParentServices, MemoryChat]) -> None:
+    services, chat = desk
+    await services.send(REPO, "1", Post(text="done, <@U0BOB> <!channel>", mention="U0ANA"), unsure=False)
+    await services.send(REPO, "2", Post(text="done", mention="U0BOB"), unsure=False)
+    first, second = (done.operation for done in chat.done)
+    assert isinstance(first, Post)
+    assert first.text.startswith("<@U0ANA> done")
+    assert first.text.count("<@") + first.text.count("<!") == 1
+    assert second == Post(text="done")
+
+
+async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, chat = desk
+    direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
+    link = message_link("C1", direct, "yours")
+    answer = await services.send(REPO, "1", Post(text=f"see {link}", thread_ts=direct), unsure=False)
+    await services.send(REPO, "2", Update(target_ts=answer, text=f"done {link}"), unsure=False)
+    assert "/archives/D1/p1234567890000001|yours>" in chat.texts("D1")[0]
+    assert chat.texts("D1")[0].startswith("done")
+    services.doing(REPO, direct, "is working")
+    await chat.until(lambda: bool(chat.statuses))
+    assert ("D1", direct) in chat.statuses
+    other = chat.say("D2", "U0BOB", "a conversation of somebody else's")
+    with pytest.raises(ChatError):
+        await services.send(REPO, "3", Post(text="psst", thread_ts=other), unsure=False)
+    assert chat.texts("D2") == []
+
+
+async def test_what_is_done_is_shown_harmlessly(desk: tuple[ParentServices, MemoryChat]) -> None:
+    services, chat = desk
+    ts = chat.say("C1", "U0ANA", "work")
+    services.doing(REPO, ts, "is working: make 2>&1 <!channel> key")
+    await chat.until(lambda: bool(chat.statuses))
+    shown = chat.statuses["C1", ts]
+    assert shown.startswith("is working: make 2>&1 <")
+    assert "<!channel>" not in shown
+    assert shown.endswith("[redacted]")
+
+
+async def test_what_an_agent_writes_is_streamed_in_a_direct_conversation_only(
+    desk: tuple[ParentServices, MemoryChat],
+) -> None:
+    services, chat = desk
+    direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
+    here = chat.say("C1", "U0ANA", "work")
+    for thread_ts in (here, direct):
+        services.live(REPO, Live(thread_ts=thread_ts, kind="tool", text="ls"))
+        services.live(REPO, Live(thread_ts=thread_ts, kind="writing", text="It is all f"))
+    async with asyncio.timeout(30):
+        await chat.until(lambda: bool(chat.streaming))
+    assert chat.texts("D1") == ["It is all"]
+    assert chat.texts("C1") == []
+    done = Post(text="It is all fine.", thread_ts=direct, in_place=True)
+    (streamed,) = chat.streaming
+    assert await services.send(REPO, "1", done, unsure=False) == streamed
+    assert chat.texts("D1") == ["It is all fine."]
+
+
+@pytest.mark.parametrize("how", ["no words", "interrupted"])
+async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
+    desk: tuple[ParentServices, MemoryChat], heard: list[str], how: str
+) -> None:
+    services, chat = desk
+    direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
+    services.live(REPO, Live(thread_ts=direct, kind="writing", text="It is all f"))
+    async with asyncio.timeout(30):
+        await chat.until(lambda: bool(chat.streaming))
+        await services.send(REPO, "1", Post(text="That failed.", thread_ts=direct), unsure=False)
+        if how == "no words":
+            services.doing(REPO, direct, "")
+        else:
+            lost = TurnEnded(op_id="2", thread_ts=direct, messages=(direct,), outcome="interrupted")
+            await services.turn_ended(REPO, lost)
+            assert heard == ["C1"]
+        await chat.until(lambda: chat.texts("D1") == ["That failed."])
+
+
+async def test_what_is_used_is_kept_and_app_home_hears_of_it(
+    desk: tuple[ParentServices, MemoryChat], heard: list[str]
+) -> None:
+    services, _ = desk
+    services.budget(REPO, Budget(until="2026-01-02T00:00:00+00:00", used=DayUse(runs=2, usd=0.5)))
+    assert heard == ["2 runs, $0.50"]

@@ -1,0 +1,45 @@
+"""The page of figures: what stands on it, and that it is a page of the documentation like any other."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.__main__ import MEASUREMENTS
+from bench.figures import Figure, limit
+from bench.page import machine, page
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "performance.md"
+
+
+def test_a_figure_stands_beside_its_limit_and_a_missed_one_is_marked() -> None:
+    peer = Figure(what="a | b", measured=3, against=1, against_what="peer", reach=1.5)
+    date = datetime(2026, 11, 22, tzinfo=UTC)
+    text = page(
+        {"ack": [limit("it", 1.234, 2), peer], "walls": []},
+        dict.fromkeys(("ack", "walls"), "About."),
+        "M",
+        date,
+    )
+    assert text.startswith("# Performance\n")
+    assert "22 November 2026, on M." in text
+    assert "## ack\n\nAbout.\n" in text
+    assert "| it | 1.23 ms | 2 ms | 0.62 (≤ 1) |  |" in text
+    assert "| a \\| b | 3.00 ms | 1 ms (peer) | 3.00 (≤ 1.5) | **missed** |" in text
+    assert text.endswith("It could not be measured here.\n")
+
+
+def test_the_machine_has_no_name() -> None:
+    told = machine(1.5)
+    assert platform.node() not in told
+    assert "/" not in told
+    assert f"{os.cpu_count()} processors" in told
+
+
+def test_the_page_of_the_documentation_holds_every_measurement() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == list(MEASUREMENTS)
+    assert not re.search(r"/(?:home|root|tmp|work|Users)\b", text)

@@ -1,0 +1,72 @@
+"""Messages wait for what was written before them; what is no message does not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from codebutler.dispatch.held import HeldBack
+from codebutler.intake.entry import Entry
+from codebutler.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted, NoRequest
+
+
+class Workers:
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+
+    def go_on(self, entry: Entry) -> None:
+        self.seqs.append(entry.seq)
+
+
+def entry(seq: int, event: Event) -> Entry:
+    return Entry(seq, event.channel, event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def posted(ts: str, channel: str = "C1", origin: str = "slack") -> MessagePosted:
+    return MessagePosted(channel=channel, ts=ts, user="U1", text="x", origin=origin)  # type: ignore[arg-type]  # a word
+
+
+def test_what_is_held_comes_in_the_order_it_was_written() -> None:
+    workers = Workers()
+    held = HeldBack()
+    held.hold("C1")
+    held.take(entry(1, posted("1767225603.000000")), workers.go_on)
+    held.take(entry(2, posted("1767225601.000000")), workers.go_on)
+    held.take(
+        entry(
+            3,
+            MessageEdited(
+                channel="C1", ts="1767225601.000000", user="U1", text="y", edited_ts="1767225602.000000"
+            ),
+        ),
+        workers.go_on,
+    )
+    held.take(entry(4, MessageDeleted(channel="C1", ts="1767225603.000000", user="U1")), workers.go_on)
+    held.take(entry(5, posted("1767225601.500000", "C2")), workers.go_on)
+    assert workers.seqs == [5]
+    held.release("C1")
+    assert workers.seqs == [5, 2, 3, 1, 4]
+    held.take(entry(6, posted("1767225604.000000")), workers.go_on)
+    assert workers.seqs[-1] == 6
+
+
+def test_clicks_and_local_messages_never_wait() -> None:
+    workers = Workers()
+    held = HeldBack()
+    held.hold("C1")
+    click = ButtonClicked(
+        channel="C1", user="U1", message_ts="1.1", action_id="a", value="v", action_ts="1.2"
+    )
+    held.take(entry(1, click), workers.go_on)
+    held.take(entry(2, posted("local-1", origin="local")), workers.go_on)
+    assert workers.seqs == [1, 2]
+
+
+def test_holding_twice_keeps_what_waits_and_everything_can_be_released() -> None:
+    workers = Workers()
+    held = HeldBack()
+    for channel in ("C1", "C2", "C1"):
+        held.hold(channel)
+        held.take(entry(len(channel), posted("1767225603.000000", channel)), workers.go_on)
+    held.release_all()
+    held.release("C1")
+    assert len(workers.seqs) == 3
