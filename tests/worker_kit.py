@@ -14,7 +14,14 @@ import msgspec
 
 from codebutler.clock import Clock, ManualClock, settle
 from codebutler.config.paths import Home
-from codebutler.config.schema import AgentSection, ApprovalsSection, Config, OutputSection, RepoSettings
+from codebutler.config.schema import (
+    AgentSection,
+    ApprovalsSection,
+    Config,
+    OutputSection,
+    RepoSettings,
+    SlackSection,
+)
 from codebutler.errors import AgentUnavailableError
 from codebutler.model import (
     Event,
@@ -64,6 +71,8 @@ from tests.walls import as_it_is
 
 CHANNEL = "C0REPO"
 USER = "U0ANA"
+PEOPLE = (USER, "U0BEN", "U0BOB", "U0CARL", "U0EVE")
+"""Who may talk to it."""
 DEADLINE_S = 20.0
 M = TypeVar("M")
 
@@ -312,6 +321,7 @@ def settings(
 ) -> RepoSettings:
     """A repository's settings; most tests want no debounce and no progress message, the others want it at once."""
     config = Config(
+        slack=SlackSection(allowed_users=PEOPLE),
         agent=AgentSection(debounce_seconds=debounce_s, **agent),  # type: ignore[arg-type]  # checked by the test
         output=OutputSection(
             verbosity=verbosity,  # type: ignore[arg-type]  # one of three words
