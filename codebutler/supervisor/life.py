@@ -256,7 +256,9 @@ class Life:
                 self._sends.piece(message)
                 await self._sends.room()
             case TurnEnded():
-                await self._endings.put(message)
+                with contextlib.suppress(asyncio.QueueFull):
+                    # What is not answered is told again in its next life.
+                    self._endings.put_nowait(message)
             case Fetch() | FetchThread():
                 self._fetches.start(self._repo, message)
             case _:
