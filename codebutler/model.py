@@ -168,6 +168,11 @@ Value = Literal["answer", "notice", "outcome", "progress", "sign"]
 turn ended; how it goes on; passing signs (waiting, working) and what is taken away."""
 
 
+TurnOutcome = Literal["done", "failed", "stopped", "refused", "interrupted"]
+"""What became of a message: it was worked on, or was "refused" before anything ran. What was interrupted may still go
+on, if somebody says so, and has another outcome then."""
+
+
 class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     """Say something. ``text`` is mrkdwn and the notification; ``blocks`` (Block Kit) win where shown.
 

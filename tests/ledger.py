@@ -70,11 +70,11 @@ def _check_turns(store: Path, posts: list[Row], shown: Mapping[str, Shown]) -> N
     first_seen: dict[str, list[str]] = {}
     turns = rows(store, "SELECT id, conversation, state, reason, progress_op_id FROM turns ORDER BY seq")
     # Who waited, worked and was parked has shown that in another message than the card it has now.
-    working = "SELECT target_op_id FROM outbox WHERE kind = 'update' AND payload LIKE '%is working%'"
-    worked = {target for (target,) in rows(store, working)}
+    passing = "SELECT op_id FROM outbox WHERE kind = 'post' AND json_extract(payload, '$.value') = 'progress'"
+    passed = {op for (op,) in rows(store, passing)}
     for turn_id, conversation, state, reason, progress in turns:
         own = [(op, shown[ts]) for op, ts, owner in posts if owner == turn_id]
-        spoken = [message for op, message in own if op != progress and op not in worked]
+        spoken = [message for op, message in own if op != progress and op not in passed]
         answers = [message for message in spoken if FOOTER in message.text]
         # The card of a parked turn is the message that is kept up to date.
         questions = [message for _, message in own if any(words in message.text for words in QUESTIONS)]

@@ -49,6 +49,7 @@ from codebutler.protocol.messages import (
     Shutdown,
     Stored,
     ToParent,
+    TurnEnded,
 )
 from codebutler_worker.agents.backend import (
     AgentBackend,
@@ -199,7 +200,7 @@ class Parent:
     clock: ManualClock
     backend: ScriptedBackend
     mute: bool = False
-    withheld: tuple[type[Operation], ...] = ()
+    withheld: tuple[type[Operation | TurnEnded], ...] = ()
     heard: list[ToParent] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     _seq: int = 0
@@ -211,6 +212,8 @@ class Parent:
             self.heard.append(message)
             if isinstance(message, Send) and not (self.mute or isinstance(message.operation, self.withheld)):
                 self.take(message)
+            if isinstance(message, TurnEnded) and not (self.mute or TurnEnded in self.withheld):
+                self.channel.send(Sent(op_id=message.op_id, ts=""))
             self.news.set()
 
     def take(self, send: Send) -> str:
@@ -308,12 +311,22 @@ class Parent:
         return (await self.until(lambda: self.said(Goodbye)))[0]
 
 
-def settings(repo: Path, *, debounce_s: float = 0, verbosity: str = "quiet", **agent: object) -> RepoSettings:
-    """A repository's settings; most tests want no debounce and no progress message."""
+def settings(
+    repo: Path,
+    *,
+    debounce_s: float = 0,
+    verbosity: str = "quiet",
+    progress_after_s: float = 0,
+    **agent: object,
+) -> RepoSettings:
+    """A repository's settings; most tests want no debounce and no progress message, the others want it at once."""
     config = Config(
         slack=SlackSection(allowed_users=PEOPLE),
         agent=AgentSection(debounce_seconds=debounce_s, **agent),  # type: ignore[arg-type]  # checked by the test
-        output=OutputSection(verbosity=verbosity),  # type: ignore[arg-type]  # one of three words
+        output=OutputSection(
+            verbosity=verbosity,  # type: ignore[arg-type]  # one of three words
+            progress_after_seconds=progress_after_s,
+        ),
     )
     return RepoSettings(name="sample", path=str(repo), channel_id=CHANNEL, config=config)
 

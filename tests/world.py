@@ -24,7 +24,7 @@ from codebutler.model import Event, Operation, Quoted, TurnNote
 from codebutler.permission import Decision
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.port import Download
 from codebutler.supervisor.kit import Kit
@@ -101,6 +101,12 @@ class Books:
         self, repo: RepoSettings, file_id: str, take: Callable[[bytes], Awaitable[None]]
     ) -> Download:
         raise NotImplementedError
+
+    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
+        """Nobody waits for a message here."""
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        """Nobody waits for a message here."""
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Nobody looks at App Home here."""

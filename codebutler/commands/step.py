@@ -11,13 +11,11 @@ from codebutler.dispatch.dispatcher import GoOn
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
-from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, SlashCommand
+from codebutler.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
 from codebutler.process.tasks import Tasks
 from codebutler.schedule.desk import Asker
 from codebutler.schedule.voice import Voice
 from codebutler.words import WORDS, whispered_to
-
-ANSWERED = "white_check_mark"
 
 log = logging.getLogger("codebutler.commands")
 
@@ -65,17 +63,16 @@ class ParentCommands:
             await self._voice.post(
                 event.channel, event.key, post, unsure=entry.received_at < self._resources.since
             )
-            if event.user == OPERATOR and isinstance(event, MessagePosted):
-                # Whoever said it waits for its outcome.
-                await self._voice.react(
-                    event.channel, event.key, React(target_ts=event.ts, name=ANSWERED, value="outcome")
-                )
+            outcome: TurnOutcome = "done"
         except ChatError as error:
             log.warning("[%s] !%s could not be answered: %s", repo, request.name, error)
+            outcome = "failed"
         except StoreError as error:
             # The entry stays: it is answered after the next start.
             log.warning("[%s] !%s waits for the disk: %s", repo, request.name, error)
             return
+        if isinstance(event, MessagePosted):
+            await self._voice.ended(event.channel, event.ts, outcome)
         await self._journal.settle(entry.seq)
 
 

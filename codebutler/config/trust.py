@@ -36,6 +36,7 @@ HARMLESS = frozenset(
         "envelope.unclosedTimeoutMs",
         "output.flushIntervalMs",
         "output.maxCharsPerMessage",
+        "output.progressAfterSeconds",
         "output.verbosity",
         "session.timeoutMinutes",
         "logs.level",

@@ -12,10 +12,6 @@ from codebutler.control.messages import Choice, Said, SaidKind
 from codebutler.model import Operation, Post, Update, Upload
 from codebutler.text.escape import ZERO_WIDTH_SPACE, unescape
 
-_FENCE = "```"
-_HEADLINES = ("🔧", "💬", "💭", "✋ ")
-_IN_LINE = " in line."
-
 ANSWER_FILE = "answer.md"
 SHOWN_FILE_BYTES = 200_000
 """A terminal is no place for more."""
@@ -29,7 +25,7 @@ class Spoken(Struct, frozen=True):
 
 
 class Ear:
-    """Hears one thread. It knows what it has heard: an edit is of the kind of what it edits."""
+    """Hears one thread. It knows what it has heard: a card stays one, and so does what was no progress."""
 
     def __init__(self, thread_ts: str | None) -> None:
         self.thread_ts = thread_ts
@@ -42,30 +38,27 @@ class Ear:
     def said(self, spoken: Spoken) -> Said | None:
         """What the operation says in the thread; None if nothing."""
         match spoken.operation:
-            case Post(thread_ts=thread_ts, text=text, blocks=blocks) if thread_ts == self.thread_ts:
-                return self._message(spoken.ts, text, blocks)
-            case Update(target_ts=ts, text=text, blocks=blocks) if ts in self._kinds:
-                return self._message(ts, text, blocks)
+            case Post(thread_ts=thread_ts) as post if thread_ts == self.thread_ts:
+                return self._message(spoken.ts, post)
+            case Update(target_ts=ts) as edit if ts in self._kinds:
+                return self._message(ts, edit)
             case Upload(thread_ts=thread_ts) as file if thread_ts == self.thread_ts:
                 return Said(text=self.redact(_of_file(file)), ts=f"file {spoken.ts}")
         return None
 
-    def _message(self, ts: str, text: str, blocks: Sequence[Mapping[str, Any]]) -> Said:
-        choices = tuple(choices_of(blocks, self.redact))
-        shown = _text(text, blocks)
-        kind = self._kind(ts, shown, choices)
-        self._kinds[ts] = kind
-        shown = self.redact(shown)
-        return Said(text=shown, kind=kind, ts=ts, choices=choices)
+    def _message(self, ts: str, message: Post | Update) -> Said:
+        choices = tuple(choices_of(message.blocks, self.redact))
+        text = self.redact(_text(message.text, message.blocks))
+        kind = self._kinds[ts] = self._kind(ts, message, choices)
+        return Said(text=text, kind=kind, ts=ts, choices=choices)
 
-    def _kind(self, ts: str, text: str, choices: Sequence[Choice]) -> SaidKind:
-        if not choices:
-            known = self._kinds.get(ts, "text")
-            # What shrinks to one line was progress; a page of a terminal stays.
-            return "text" if known == "progress" and _FENCE in text else known
+    def _kind(self, ts: str, message: Post | Update, choices: Sequence[Choice]) -> SaidKind:
         if any(choice.action_id != STOP_ACTION for choice in choices):
             return "card"
-        return "progress" if text.startswith(_HEADLINES) or text.endswith(_IN_LINE) else "text"
+        known = self._kinds.get(ts, "progress")
+        if known != "progress":
+            return known
+        return "progress" if message.value == "progress" else "text"
 
 
 def _of_file(file: Upload) -> str:

@@ -5,33 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Protocol
 
 from codebutler.control.ear import Ear, Spoken
-from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said
+from codebutler.control.messages import ControlReply, Done, Ended, Heard, Past, Said, Started
 from codebutler.dispatch.dispatcher import GoOn
 from codebutler.intake.entry import Entry
-from codebutler.model import MessagePosted, Operation, React, Upload
+from codebutler.model import MessagePosted, Operation, TurnOutcome
 from codebutler.protocol.messages import Live
-
-Outcome = Literal["done", "failed", "stopped"]
-OUTCOMES: dict[str, Outcome] = {
-    "white_check_mark": "done",
-    "x": "failed",
-    "octagonal_sign": "stopped",
-}
 
 
 class Listener:
-    """One wish and what is said to it: texts of its thread until its message carries a final reaction, and the files
-    that were on their way by then."""
+    """One wish and what is said to it: texts of its thread until its message has its outcome."""
 
     def __init__(self, channel: str, ts: str, thread_ts: str) -> None:
         self.channel = channel
         self.ear = Ear(thread_ts)
         self._ts = ts
-        self._files = 0
-        self._queue: asyncio.Queue[Spoken | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Said | Done] = asyncio.Queue()
 
     def hears(self, channel: str) -> bool:
         """Only its own channel."""
@@ -39,7 +30,16 @@ class Listener:
 
     def hear(self, spoken: Spoken) -> None:
         """Take note of something said in the channel."""
-        self._queue.put_nowait(spoken)
+        if (said := self.ear.said(spoken)) is not None:
+            self._queue.put_nowait(said)
+
+    def started(self, messages: Collection[str]) -> None:
+        """Answers alone count."""
+
+    def ended(self, messages: Collection[str], outcome: TurnOutcome) -> None:
+        """All that was to be said is said."""
+        if self._ts in messages:
+            self._queue.put_nowait(Done(ok=outcome == "done", text=outcome))
 
     def overhear(self, event: MessagePosted) -> None:
         """Answers alone count."""
@@ -49,35 +49,11 @@ class Listener:
 
     async def replies(self) -> AsyncIterator[Said | Done]:
         """Texts as they come, then Done with the outcome."""
-        outcome: Outcome | None = None
-        while outcome is None or self._files or not self._queue.empty():
-            spoken = await self._queue.get()
-            if spoken is None:
-                continue
-            if (said := self.ear.said(spoken)) is not None:
-                yield said
-            outcome = outcome or outcome_of(spoken, {self._ts})
-        yield Done(ok=outcome == "done", text=outcome)
-
-    def sending(self, operation: Operation) -> None:
-        """It takes Slack longer to take a file than the answer, and the mark, that come after it."""
-        self._files += self._is_file(operation)
-
-    def settled(self, operation: Operation) -> None:
-        """One that is on its way no more."""
-        self._files -= self._is_file(operation)
-        self._queue.put_nowait(None)
-
-    def _is_file(self, operation: Operation) -> bool:
-        return isinstance(operation, Upload) and operation.thread_ts == self.ear.thread_ts
-
-
-def outcome_of(spoken: Spoken, awaited: Collection[str]) -> Outcome | None:
-    """What the operation says of the message whose outcome is ``awaited``, None if nothing: its final mark."""
-    match spoken.operation:
-        case React(target_ts=ts, name=name, remove=False) if ts in awaited:
-            return OUTCOMES.get(name)
-    return None
+        while True:
+            reply = await self._queue.get()
+            yield reply
+            if isinstance(reply, Done):
+                return
 
 
 class ChatListener:
@@ -107,16 +83,17 @@ class ChatListener:
         said = self.ear.said(spoken)
         if said is not None:
             self._queue.put_nowait(said)
-        if isinstance(spoken.operation, React) and (outcome := outcome_of(spoken, self._awaited)):
-            ts = spoken.operation.target_ts
+
+    def started(self, messages: Collection[str]) -> None:
+        """Pass on that the operator's own words are worked on."""
+        for ts in self._awaited.intersection(messages):
+            self._queue.put_nowait(Started(ts=ts))
+
+    def ended(self, messages: Collection[str], outcome: TurnOutcome) -> None:
+        """Pass on what became of the operator's own words."""
+        for ts in self._awaited.intersection(messages):
             self._awaited.discard(ts)
             self._queue.put_nowait(Ended(ts=ts, outcome=outcome))
-
-    def sending(self, operation: Operation) -> None:
-        """It is shown when it is there."""
-
-    def settled(self, operation: Operation) -> None:
-        """A chat goes on."""
 
     def overhear(self, event: MessagePosted) -> None:
         """Pass on what somebody else writes in the thread."""
@@ -129,32 +106,35 @@ class ChatListener:
             self._queue.put_nowait(Heard(kind=live.kind, text=self.ear.redact(live.text)))
 
 
-class Hearer(Protocol):
-    """Somebody who wants to know what is done in a channel."""
+class Awaiting(Protocol):
+    """Somebody who waits for outcomes however long, over restarts too."""
+
+    async def ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
+        """Messages of the channel have their outcome; what is kept of it is on disk when this returns."""
+
+
+class Listening(Protocol):
+    """Somebody who waits at this machine. Each method returns at once."""
+
+    ear: Ear
 
     def hears(self, channel: str) -> bool:
         """Whether what is done in this channel is of interest."""
 
     def hear(self, spoken: Spoken) -> None:
-        """Something was done there, and Slack has taken it. Returns at once."""
+        """Something was done there, and Slack has taken it."""
 
+    def started(self, messages: Collection[str]) -> None:
+        """These messages are being worked on."""
 
-class Listening(Hearer, Protocol):
-    """Somebody who waits at this machine."""
-
-    ear: Ear
-
-    def sending(self, operation: Operation) -> None:
-        """An operation is on its way to the channel. Returns at once."""
-
-    def settled(self, operation: Operation) -> None:
-        """It is on its way no more: it has been told, or was refused. Returns at once."""
+    def ended(self, messages: Collection[str], outcome: TurnOutcome) -> None:
+        """These messages have their outcome, and what answers them has been heard."""
 
     def overhear(self, event: MessagePosted) -> None:
-        """Somebody else wrote in the channel. Returns at once."""
+        """Somebody else wrote in the channel."""
 
     def hear_live(self, live: Live) -> None:
-        """What a running turn says and does before it is posted. Returns at once."""
+        """What a running turn says and does before it is posted."""
 
 
 class Listeners:
@@ -163,12 +143,12 @@ class Listeners:
     def __init__(self, called: Callable[[str], str] = str, redact: Callable[[str], str] = str) -> None:
         self._called = called
         self._redact = redact
-        self._hearers: list[Hearer] = []
+        self._awaiting: list[Awaiting] = []
         self._listening: list[Listening] = []
 
-    def add(self, hearer: Hearer) -> None:
-        """``hearer`` hears as long as we live."""
-        self._hearers.append(hearer)
+    def add(self, awaiting: Awaiting) -> None:
+        """``awaiting`` hears of outcomes as long as we live."""
+        self._awaiting.append(awaiting)
 
     @contextmanager
     def added(self, listener: Listening) -> Iterator[None]:
@@ -182,33 +162,33 @@ class Listeners:
 
     def tell(self, channel: str, operation: Operation, ts: str) -> None:
         """An operation took effect in ``channel``."""
-        for hearer in (*self._hearers, *self._listening):
-            if hearer.hears(channel):
-                hearer.hear(Spoken(operation, ts))
+        for listener in self._of(channel):
+            listener.hear(Spoken(operation, ts))
 
-    @contextmanager
-    def sending(self, channel: str, operation: Operation) -> Iterator[None]:
-        """``operation`` is on its way while the context lives; what becomes of it is told within."""
-        listening = [listener for listener in self._listening if listener.hears(channel)]
-        for listener in listening:
-            listener.sending(operation)
-        try:
-            yield
-        finally:
-            for listener in listening:
-                listener.settled(operation)
+    def started(self, channel: str, messages: Collection[str]) -> None:
+        """Messages of ``channel`` are being worked on."""
+        for listener in self._of(channel):
+            listener.started(messages)
+
+    async def ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
+        """Messages of ``channel`` have their outcome."""
+        for listener in self._of(channel):
+            listener.ended(messages, outcome)
+        for awaiting in self._awaiting:
+            await awaiting.ended(channel, messages, outcome)
 
     def live(self, channel: str, live: Live) -> None:
         """A turn in ``channel`` says or does something."""
-        for listener in self._listening:
-            if listener.hears(channel):
-                listener.hear_live(live)
+        for listener in self._of(channel):
+            listener.hear_live(live)
 
     def overhear(self, entry: Entry, go_on: GoOn) -> None:
         """A step of the dispatcher: who listens to a thread hears what people write in it, too."""
         event = entry.event
         if isinstance(event, MessagePosted) and event.origin == "slack":
-            for listener in self._listening:
-                if listener.hears(event.channel):
-                    listener.overhear(event)
+            for listener in self._of(event.channel):
+                listener.overhear(event)
         go_on(entry)
+
+    def _of(self, channel: str) -> list[Listening]:
+        return [listener for listener in self._listening if listener.hears(channel)]

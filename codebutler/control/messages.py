@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from codebutler.model import TurnOutcome
 from codebutler.protocol.messages import LiveKind
 
 NO_CARD = "0.0"
@@ -153,11 +154,17 @@ class Opened(_Reply, frozen=True, tag="opened"):
     thread_ts: str | None = None
 
 
+class Started(_Reply, frozen=True, tag="started"):
+    """In a chat: the operator's message ``ts`` is being worked on."""
+
+    ts: str
+
+
 class Ended(_Reply, frozen=True, tag="ended"):
     """In a chat: the operator's message ``ts`` has had its outcome; "" where it got nowhere."""
 
     ts: str
-    outcome: Literal["done", "failed", "stopped"]
+    outcome: TurnOutcome
 
 
 class Done(_Reply, frozen=True, tag="done"):
@@ -178,5 +185,16 @@ ControlRequest = (
 )
 Wish = Say | Press
 ControlReply = (
-    StatusReply | JobsReply | DashboardReply | Posted | Said | Heard | Past | Opened | Ended | Done | Failed
+    StatusReply
+    | JobsReply
+    | DashboardReply
+    | Posted
+    | Said
+    | Heard
+    | Past
+    | Opened
+    | Started
+    | Ended
+    | Done
+    | Failed
 )

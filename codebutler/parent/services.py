@@ -17,7 +17,7 @@ from codebutler.observe.acts import Act, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Decision, Person, Where, may
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
 from codebutler.slack.download import Downloads
 from codebutler.slack.port import Download
 from codebutler.slack.status import StatusBoard
@@ -56,10 +56,9 @@ class ParentServices:
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
         called = addressed(operation, repo.config.slack.allowed_users)
-        with self._listeners.sending(repo.channel_id, operation):
-            ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure, lasting=True)
-            if not isinstance(operation, Post) or (ts and not operation.outdated):
-                self._listeners.tell(repo.channel_id, operation, ts)
+        ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure, lasting=True)
+        if not isinstance(operation, Post) or (ts and not operation.outdated):
+            self._listeners.tell(repo.channel_id, operation, ts)
         return ts
 
     async def fetch(
@@ -80,6 +79,18 @@ class ParentServices:
         self._listeners.live(repo.channel_id, live)
         if live.kind in ("text", "writing"):
             self._sender.written(repo.channel_id, live.thread_ts, live.text, whole=live.kind == "text")
+
+    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
+        """For those who wait at this machine."""
+        self._listeners.started(repo.channel_id, started.messages)
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        """For those who wait, and the schedule. What was interrupted has no more to stream, and is told of when we are
+        back."""
+        if ended.outcome == "interrupted":
+            self._signals.interrupted.tell(repo.channel_id)
+            self._sender.turn_over(repo.channel_id, ended.thread_ts)
+        await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""
@@ -110,10 +121,7 @@ class ParentServices:
         await self.notice(repo.channel_id, f"⚠️ *{repo.name}*: {escape(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
-        """See the port. An interrupted turn is also over for those who wait for its stream, and shown in App Home."""
-        if record.decision == "interrupted":
-            self._signals.interrupted.tell(repo.channel_id)
-            self._sender.turn_over(repo.channel_id, record.thread)
+        """See the port."""
         self._audit.append(
             Act(
                 user=record.user,

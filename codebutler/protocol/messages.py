@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote
+from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
 from codebutler.text.amounts import Unit
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 2 * 2**20
 """What is larger travels in pieces. JSON may cost twenty times its size once it is read (``[{},{},…]``)."""
 MAX_DELIVERED_BYTES = 32 * 2**20
@@ -31,6 +31,7 @@ ID = Annotated[str, Meta(max_length=100)]
 """Of an operation, a request, a file or a message: the parent keeps it, and says it again in its answer."""
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
+Messages = Annotated[tuple[ID, ...], Meta(max_length=10_000)]
 LogTag = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 """Three letters: of a level, of what is told, or of the agent that works."""
 
@@ -54,7 +55,8 @@ class Deliver(_ToWorker, frozen=True, tag="deliver"):
 
 
 class Sent(_ToWorker, frozen=True, tag="sent"):
-    """Your operation took effect; ``ts`` is the message's ("" where there is none)."""
+    """Your operation took effect; ``ts`` is the message's ("" where there is none). Or: who waited has heard of the
+    end of your turn."""
 
     op_id: str
     ts: str
@@ -141,6 +143,27 @@ class Send(_ToParent, frozen=True, tag="send"):
     op_id: ID
     operation: Operation
     unsure: bool = False
+
+
+class TurnStarted(_ToParent, frozen=True, tag="turn_started"):
+    """The messages with these ts are being worked on. Told once: if the worker dies, they come with TurnEnded."""
+
+    thread_ts: ID
+    messages: Messages
+
+
+class TurnEnded(_ToParent, frozen=True, tag="turn_ended"):
+    """The messages with these ts (none where Slack shows no message) have their outcome, and what answers them is in
+    the chat; only of what was interrupted is told at once. Answered by Sent.
+
+    It is a row of the worker's outbox, written with the outcome itself and told again at each start until it is
+    answered: whichever of us dies, nobody waits for ever. So it may come twice.
+    """
+
+    op_id: ID
+    thread_ts: ID
+    messages: Messages
+    outcome: TurnOutcome
 
 
 class UploadPiece(_ToParent, frozen=True, tag="upload_piece"):
@@ -269,6 +292,8 @@ ToParent = (
     | Ready
     | Stored
     | Send
+    | TurnStarted
+    | TurnEnded
     | UploadPiece
     | Fetch
     | FetchThread

@@ -6,13 +6,14 @@ interrupts is finished under the same operation id, never begun twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from codebutler.model import TurnOutcome
 from codebutler.schedule.jobs import Job
 
 LATE_S = 60.0
@@ -148,11 +149,15 @@ def given_up(book: Book, key: str, now: datetime) -> Book:
     return _with(book, key, lambda state: _failed(replace(state, last=now)))
 
 
-def ended(book: Book, ts: str, *, ok: bool) -> tuple[Book, str]:
-    """(the book after the run of message ``ts`` has ended, its job's key, "" if there is none)."""
+def ended(
+    book: Book, jobs: Mapping[str, Job], channel: str, messages: Collection[str], outcome: TurnOutcome
+) -> tuple[Book, str]:
+    """(the book after these messages of the channel have their outcome, the key of the job whose run was among them,
+    "" if none was). That a run was interrupted is not its job's fault."""
     for key, state in book.jobs.items():
-        if state.awaited == ts:
-            return _with(book, key, _worked if ok else _failed), key
+        if state.awaited in messages and key in jobs and jobs[key].channel == channel:
+            change = _worked if outcome == "done" else _interrupted if outcome == "interrupted" else _failed
+            return _with(book, key, change), key
     return book, ""
 
 
@@ -187,6 +192,10 @@ def next_at(book: Book) -> datetime | None:
 
 def _worked(state: JobState) -> JobState:
     return replace(state, begun=None, awaited="", failures=0, last_ok=True)
+
+
+def _interrupted(state: JobState) -> JobState:
+    return replace(state, begun=None, awaited="", last_ok=False)
 
 
 def _failed(state: JobState) -> JobState:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from uuid import uuid4
 
 from codebutler.clock import Clock
-from codebutler.control.ear import Spoken
-from codebutler.control.listeners import OUTCOMES
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.notes import Kept, Notes
-from codebutler.model import OPERATOR, MessagePosted, Post, React
+from codebutler.model import OPERATOR, MessagePosted, Post, TurnOutcome
 from codebutler.process.tasks import Tasks
 from codebutler.process.waiting import wait_for
 from codebutler.schedule import book as books
@@ -96,20 +94,17 @@ class Scheduler:
         if state is not None and not state.paused and not books.is_running(state, self._clock.now()):
             self.say(Run(job, f"job:{books.key_of(job)}:{uuid4().hex}", OPERATOR))
 
-    def hears(self, channel: str) -> bool:
-        """Whether a job of ours works in the channel."""
-        return any(
-            state.awaited and key in self.jobs and self.jobs[key].channel == channel
-            for key, state in self.book.jobs.items()
-        )
-
-    def hear(self, spoken: Spoken) -> None:
-        """A message that carries its final mark is a run that has ended."""
-        match spoken.operation:
-            case React(target_ts=ts, name=name, remove=False) if name in OUTCOMES:
-                self._tasks.start(
-                    self._ended(ts, ok=OUTCOMES[name] == "done"), name=f"end of the job of {ts}"
-                )
+    async def ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
+        """Messages of the channel have their outcome: one of them may be a run of ours. It is on disk when this
+        returns; a disk that takes nothing is waited for."""
+        await self.ready()
+        while True:
+            try:
+                await self._note_ended(channel, messages, outcome)
+                return
+            except StoreError as error:
+                log.warning("the end of a job waits for the disk: %s", error)
+                await self._clock.sleep(LOOK_S)
 
     async def _tick(self) -> float:
         """Returns after how many seconds the files are to be looked at again, at the latest."""
@@ -215,10 +210,12 @@ class Scheduler:
         assert self._door is not None, "nothing is due before `run`"
         return await self._door.accept(event) in ("accepted", "duplicate")
 
-    async def _ended(self, ts: str, *, ok: bool) -> None:
-        _, key = books.ended(self.book, ts, ok=ok)
+    async def _note_ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
+        _, key = books.ended(self.book, self.jobs, channel, messages, outcome)
         if key:
-            await self._change_told(key, lambda book: books.ended(book, ts, ok=ok)[0])
+            await self._change_told(
+                key, lambda book: books.ended(book, self.jobs, channel, messages, outcome)[0]
+            )
 
     async def _failed(self, key: str) -> None:
         await self._change_told(key, lambda book: books.given_up(book, key, self._clock.now()))

@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 from codebutler.control.listeners import Listeners
 from codebutler.delivery.sender import Sender
-from codebutler.model import Post, React
+from codebutler.model import Post, TurnOutcome
 
 _SPACE = UUID("5c6c0f0b-3f0e-5b39-9d1b-6a1c4d0e8a57")
 
@@ -24,7 +24,6 @@ class Voice:
         self._listeners.tell(channel, post, ts)
         return ts
 
-    async def react(self, channel: str, key: str, react: React) -> None:
-        """Set a mark. Raises ChatError."""
-        await self._sender.submit(channel, uuid5(_SPACE, f"{key}:{react.name}").hex, react, unsure=False)
-        self._listeners.tell(channel, react, "")
+    async def ended(self, channel: str, ts: str, outcome: TurnOutcome) -> None:
+        """Tell who waits for the message ``ts`` what became of it."""
+        await self._listeners.ended(channel, (ts,), outcome)

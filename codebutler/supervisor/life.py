@@ -29,11 +29,14 @@ from codebutler.protocol.messages import (
     Overview,
     Ready,
     Send,
+    Sent,
     Shutdown,
     StopReason,
     StopTurns,
     Stored,
     ToParent,
+    TurnEnded,
+    TurnStarted,
     UploadPiece,
 )
 from codebutler.supervisor.deliveries import Deliveries
@@ -57,6 +60,7 @@ from codebutler.supervisor.vitals import Vitals
 LAST_WORDS_S = 1.0
 BURIAL_S = 5.0
 STALL_S = 1.0
+MOST_ENDINGS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class Life:
         self._deliveries = duty.deliveries
         self._sends = duty.sends
         self._fetches = Fetches(kit.services, duty.testimony, link.send, link.drain)
+        self._endings: asyncio.Queue[TurnEnded] = asyncio.Queue(MOST_ENDINGS)
         self._moved = duty.moved
         self._kit = kit
         self._greeted = False
@@ -130,6 +135,7 @@ class Life:
             "printed": self._printed(),
             "deliver": self._deliver(),
             "watch": self._watch(),
+            "endings": self._tell_endings(),
         }
         tasks = [
             asyncio.create_task(self._guard(part), name=f"worker:{self._repo.name}:{name}")
@@ -249,12 +255,21 @@ class Life:
             case UploadPiece():
                 self._sends.piece(message)
                 await self._sends.room()
+            case TurnEnded():
+                with contextlib.suppress(asyncio.QueueFull):
+                    # What is not answered is told again in its next life.
+                    self._endings.put_nowait(message)
             case Fetch() | FetchThread():
                 self._fetches.start(self._repo, message)
-            case Goodbye(reason=reason):
-                self._testimony.blame(reason)
-            case Doing() | Live() | Log() | Audit() | Overview() | Budget():
+            case _:
                 self._note(message)
+
+    async def _tell_endings(self) -> None:
+        """One by one: a disk that is full holds up the next ending, and nothing else."""
+        while True:
+            ending = await self._endings.get()
+            await self._kit.services.turn_ended(self._repo, ending)
+            self._link.send(Sent(op_id=ending.op_id, ts=""))
 
     def _hear_load(self, load: Heartbeat) -> None:
         self.load = load
@@ -267,8 +282,12 @@ class Life:
         self._vitals.active(self._kit.clock.monotonic())
         self._kit.places.used(self)
 
-    def _note(self, message: Doing | Live | Log | Audit | Overview | Budget) -> None:
+    def _note(self, message: ToParent) -> None:
         match message:
+            case Goodbye(reason=reason):
+                self._testimony.blame(reason)
+            case TurnStarted():
+                self._kit.services.turn_started(self._repo, message)
             case Budget():
                 self._kit.services.budget(self._repo, message)
             case Overview(turns=turns):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Operation, Quoted, TurnNote
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
 from codebutler.slack.port import Download
 
 
@@ -77,6 +77,13 @@ class Services(Protocol):
     ) -> tuple[tuple[Quoted, ...], int]:
         """What was said in a thread of the repo's channel before ``before_ts``, and how many messages are left out
         of it. Raises ChatError."""
+
+    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
+        """Tell who waits for these messages that they are being worked on."""
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        """Tell who waits for these messages what became of them; what has to be kept of it is on disk when this
+        returns. The same may come again."""
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Keep what the repo's newest turns are, for App Home."""

@@ -10,7 +10,7 @@ from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry
 from codebutler.model import File, MessagePosted, NoRequest, Operation, Quoted, TurnNote
-from codebutler.protocol.messages import Audit, Budget, Live, LogTag
+from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
 from codebutler.slack.port import Download
 
 
@@ -35,6 +35,7 @@ class RecordingServices:
         self.notices: list[tuple[str, str]] = []
         self.audits: list[tuple[str, Audit]] = []
         self.doings: list[tuple[str, str, str]] = []
+        self.ended: list[TurnEnded] = []
         self.logs: list[tuple[str, str, str]] = []
         self.answers: dict[str, list[ChatError | str]] = {}
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
@@ -65,6 +66,13 @@ class RecordingServices:
 
     def live(self, repo: RepoSettings, live: Live) -> None:
         """Nobody listens at this machine here."""
+
+    def turn_started(self, repo: RepoSettings, started: TurnStarted) -> None:
+        """Nobody waits for a message here."""
+
+    async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+        self.ended.append(ended)
+        self._note()
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """Nobody looks at App Home here."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from codebutler.config.programs import is_session
 from codebutler.config.schema import RepoSettings
 from codebutler.model import (
-    OPERATOR,
     ButtonClicked,
     Command,
     Event,
@@ -35,13 +34,12 @@ from codebutler_worker.conversation.clicks import click
 from codebutler_worker.conversation.line.aside import park, take_in
 from codebutler_worker.conversation.line.edits import edited_late
 from codebutler_worker.conversation.line.incoming import Incoming
-from codebutler_worker.conversation.line.marks import FAILED, QUEUED
+from codebutler_worker.conversation.line.marks import QUEUED, clear_mark, end_message
 from codebutler_worker.conversation.line.parking import drop_parked
 from codebutler_worker.conversation.line.queueing import enqueue
 from codebutler_worker.conversation.line.typing import type_in
 from codebutler_worker.conversation.line.withdrawing import waiting_turn, withdraw_message, withdraw_turn
 from codebutler_worker.desk.draft import Draft, Place, place_of
-from codebutler_worker.desk.errands import answered
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
@@ -126,7 +124,7 @@ class Inbox:
     def _decline(self, draft: Draft, event: MessagePosted, why: str) -> None:
         """No turn comes of it. Whoever waits for an outcome, a script perhaps, sees that there is none to come."""
         place = Place(f"{event.channel}:{event.root_ts}", event.root_ts)
-        draft.react(place, event.ts, FAILED, after=draft.post(place, why))
+        end_message(draft, place, event.ts, "refused", after=draft.post(place, why))
 
     def _is_overheard(self, event: Event, request: Request) -> bool:
         """Plain talk that does not call us where we want to be called: let in because its thread waits for words."""
@@ -181,8 +179,8 @@ class Inbox:
         place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
         message = message_id(event.channel, event.ts)
         todo = run_command(Asked(draft, self.settings, command, place, conversation, event.user, message))
-        if event.user == OPERATOR and not todo.errands:
-            answered(draft, place, message, ok=known)
+        if not todo.errands:
+            draft.ended(place, (event.ts,), "done" if known else "refused")
         return todo
 
     def _typed(self, draft: Draft, command: Command, event: SlashCommand) -> Todo:
@@ -241,7 +239,7 @@ class Inbox:
             )
             return enqueue(draft, self.settings.config, said).logged("MSG", note)
         withdraw_message(draft, message)
-        draft.react(place_of(turn), event.ts, QUEUED, remove=True)
+        clear_mark(draft, place_of(turn), message, QUEUED)
         if isinstance(request, Command):
             return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)

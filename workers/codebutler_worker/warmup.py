@@ -18,7 +18,7 @@ from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings
 from codebutler.errors import SandboxUnavailableError
-from codebutler.model import Command, MessagePosted, Prompt, React, Request
+from codebutler.model import Command, MessagePosted, Prompt, Request
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import (
@@ -31,6 +31,7 @@ from codebutler.protocol.messages import (
     Sent,
     Shutdown,
     ToParent,
+    TurnEnded,
 )
 from codebutler_worker.agents.backend import (
     AgentBackend,
@@ -44,12 +45,12 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.bootstrap import serve
 from codebutler_worker.commands.table import load
-from codebutler_worker.conversation.line.marks import DONE, FAILED
 from codebutler_worker.tree.tree import Tree
 
 CHANNEL = "C000"
 LIMIT_S = 10.0
 TOLD, ENDED = "overview", "end"
+REQUESTS: tuple[Request, ...] = (Command(name="ping"), Prompt(text="Are you there?"))
 # In memory, where there is such a place: nothing of it need outlive a power cut.
 STAGE = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
 
@@ -140,34 +141,35 @@ async def _rehearse(directory: Path) -> bool:
         serve(theirs, HurriedClock(), _agents, Home(directory / "home")), name="warm-up"
     )
     channel: Channel[ToParent] = await Channel.over(ours, to_parent_codec())
-    marks: list[str] = []
+    told: list[str] = []
     try:
         async for message in channel.messages():
-            _answer(channel, message, directory, marks)
-        return await serving == 0 and DONE in marks
+            _answer(channel, message, directory, told)
+        return await serving == 0 and told.count("done") == len(REQUESTS)
     finally:
         channel.close()
         await channel.wait_closed()
 
 
-def _answer(channel: Channel[ToParent], message: ToParent, directory: Path, marks: list[str]) -> None:
+def _answer(channel: Channel[ToParent], message: ToParent, directory: Path, told: list[str]) -> None:
+    """``told``: the outcome of each request, that the overview was told, and that it was asked to end."""
     if isinstance(message, Hello):
         config = Config(agent=AgentSection(debounce_seconds=0))
         settings = RepoSettings(name="", path=str(directory), channel_id=CHANNEL, config=config)
         channel.send(Configure(settings=settings))
     elif isinstance(message, Ready):
-        requests: tuple[Request, ...] = (Command(name="ping"), Prompt(text="Are you there?"))
-        for seq, request in enumerate(requests, start=1):
+        for seq, request in enumerate(REQUESTS, start=1):
             event = MessagePosted(channel=CHANNEL, ts=f"1.{seq}", user="U000", text="Are you there?")
             channel.send(Deliver(seq=seq, event=event, request=request))
     elif isinstance(message, Send):
         channel.send(Sent(op_id=message.op_id, ts="2.1"))
-        if isinstance(mark := message.operation, React) and not mark.remove:
-            marks.append(mark.name)
+    elif isinstance(message, TurnEnded):
+        channel.send(Sent(op_id=message.op_id, ts=""))
+        told.append(message.outcome)
     elif isinstance(message, Overview):
-        marks.append(TOLD)
-    if TOLD in marks and (DONE in marks or FAILED in marks) and ENDED not in marks:
-        marks.append(ENDED)
+        told.append(TOLD)
+    if TOLD in told and len(told) - told.count(TOLD) == len(REQUESTS):
+        told.append(ENDED)
         channel.send(Shutdown(reason="sleep", grace_s=LIMIT_S / 2))
 
 

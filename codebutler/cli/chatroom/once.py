@@ -10,6 +10,11 @@ from codebutler.cli.talk import talk
 from codebutler.control.messages import ControlReply, Posted, Said, SendRequest
 
 ASKS = "(waiting for your decision: in the thread in Slack, or in `codebutler chat`)"
+HOW = {
+    "stopped": "the run was stopped",
+    "refused": "nothing was run",
+    "interrupted": "the run was interrupted; its thread asks whether to continue",
+}
 
 
 @dataclass
@@ -30,11 +35,11 @@ class Told:
             for line in aside.split("\n") if aside.strip() else ():
                 notice(line)
         if not self.ok:
-            notice(f"codebutler: the run {'was stopped' if self.outcome == 'stopped' else 'failed'}")
+            notice(f"codebutler: {HOW.get(self.outcome, 'the run failed')}")
 
     @property
     def ok(self) -> bool:
-        """Whether it was done; otherwise it failed or was stopped."""
+        """Whether it was done; otherwise it failed, was stopped, refused or interrupted."""
         return self.outcome == "done"
 
     def take(self, reply: ControlReply) -> None:

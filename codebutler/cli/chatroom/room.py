@@ -22,6 +22,7 @@ from codebutler.control.messages import (
     Posted,
     Said,
     Say,
+    Started,
     Wish,
 )
 from codebutler.model import OPERATOR
@@ -91,6 +92,8 @@ class Room:
                 self.thread_ts = thread_ts
                 self._unsent = max(0, self._unsent - 1)
                 self._open.add(ts)
+            case Started():
+                return self._started()
             case Ended(ts=ts):
                 if not ts:
                     self._unsent = max(0, self._unsent - 1)
@@ -102,6 +105,11 @@ class Room:
             case Said():
                 return self._said(reply)
         return []
+
+    def _started(self) -> list[Line]:
+        """Worth a line where a place in line was shown before."""
+        waited, self._headline = bool(self._headline), ""
+        return [Line("▶ Started.", "faint")] if waited else []
 
     def _heard(self, heard: Heard) -> list[Line]:
         lines = heard.text.strip("\n").split("\n")

@@ -35,6 +35,7 @@ class OutputSection(Section, frozen=True):
     flush_interval_ms: Annotated[int, Meta(ge=250, le=3_600_000)] = 2000
     max_chars_per_message: Annotated[int, Meta(ge=200, le=11000)] = 3500
     verbosity: Literal["quiet", "normal", "verbose"] = "normal"
+    progress_after_seconds: Annotated[float, Meta(ge=0, le=3600)] = 3
 
 
 class CatchUpSection(Section, frozen=True):

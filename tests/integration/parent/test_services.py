@@ -26,7 +26,7 @@ from codebutler.parent.parts import Given, Parts, Signals
 from codebutler.parent.services import ParentServices
 from codebutler.process.descriptors import Descriptors
 from codebutler.process.tasks import Tasks, beside
-from codebutler.protocol.messages import Audit, Budget, DayUse, Live
+from codebutler.protocol.messages import Budget, DayUse, Live, TurnEnded
 from codebutler.repos import Repos, RepoTable
 from codebutler.slack.answers import Person
 from codebutler.slack.api import SlackApi
@@ -191,8 +191,8 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
         if how == "no words":
             services.doing(REPO, direct, "")
         else:
-            lost = Audit(user="U0ANA", thread=direct, kind="claude", text="work", decision="interrupted")
-            services.audit(REPO, lost)
+            lost = TurnEnded(op_id="2", thread_ts=direct, messages=(direct,), outcome="interrupted")
+            await services.turn_ended(REPO, lost)
             assert heard == ["C1"]
         await chat.until(lambda: chat.texts("D1") == ["That failed."])
 

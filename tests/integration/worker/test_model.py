@@ -28,7 +28,7 @@ from tests.world import World
 
 R = TypeVar("R")
 LOST = ChatOutcomeUnknownError("time-out")
-ROUNDS = 60
+ROUNDS = 200
 MOMENTS = st.integers(min_value=0, max_value=6)
 CALLS = st.sampled_from(("post", "update", "react", "history"))
 CHOICES = ("codebutler.retry", "codebutler.drop")

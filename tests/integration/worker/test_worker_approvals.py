@@ -188,7 +188,7 @@ async def test_typed_words_decide_and_other_words_queue(tmp_path: Path) -> None:
         assert answer.allow is False
         assert "keep the cache" in answer.text
         await parent.until(lambda: parent.reactions(BELOW) == ["white_check_mark"])
-        assert parent.reactions("9800.1") == ["hourglass_flowing_sand"]
+        await parent.until(lambda: parent.reactions("9800.1") == ["hourglass_flowing_sand"], flow=True)
         assert any(f"Denied by <@{USER}>: keep the cache" in card.text for card in parent.updates)
 
 

@@ -159,7 +159,7 @@ async def test_what_was_stopped_goes_on_in_its_session(tmp_path: Path) -> None:
         request = (await parent.run(1)).request
         assert request.session_id == "session-1"
         assert "A person stopped your last run" in request.prompt
-        await parent.until(lambda: "eyes" in parent.reactions("100.1"))
+        await parent.until(lambda: "eyes" in parent.reactions("100.1"), flow=True)
         parent.backend.runs[1].finish("Red.")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         command(parent, "continue", "100.4", "100.1")

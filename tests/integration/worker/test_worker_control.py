@@ -88,7 +88,7 @@ async def test_steering_puts_a_message_into_the_running_turn(tmp_path: Path) -> 
         parent.says("paint it red", "100.1")
         run = await parent.run(0)
         parent.says("no, blue", "100.2", "100.1")
-        await parent.until(lambda: parent.reactions("100.2") == ["eyes"])
+        await parent.until(lambda: parent.reactions("100.2") == ["eyes"], flow=True)
         assert parent.backend.steered == ["no, blue"]
         run.finish("Blue it is.")
         await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"])

@@ -47,7 +47,7 @@ async def test_others_have_their_own_room(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, queue_per_user=1)) as parent:
         await fills(parent, 1)
         await parent.stored(says_as(parent, "U0BEN", "mine", "300.1"))
-        await parent.until(lambda: parent.reactions("300.1") == ["hourglass_flowing_sand"])
+        await parent.until(lambda: parent.reactions("300.1") == ["hourglass_flowing_sand"], flow=True)
         assert not [post for post in parent.posts if "Too many" in post.text]
 
 

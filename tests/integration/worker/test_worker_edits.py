@@ -98,7 +98,7 @@ async def test_while_it_runs_the_edit_waits_its_turn(tmp_path: Path) -> None:
         await parent.post_with("This run continues with the original text")
         [value] = offers(parent)
         await parent.stored(press(parent, value, 1))
-        assert parent.reactions("100.1") == ["hourglass_flowing_sand"]
+        await parent.until(lambda: parent.reactions("100.1") == ["hourglass_flowing_sand"], flow=True)
         run.finish("2")
         assert (await parent.run(1)).request.prompt == "add 2 and 2"
         parent.backend.runs[1].finish("4")

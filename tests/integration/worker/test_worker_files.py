@@ -41,7 +41,7 @@ async def test_the_turn_waits_for_its_file_and_names_its_path(tmp_path: Path) ->
         share(parent, "100.1", PICTURE, text="what is this?")
         fetch = await request(parent)
         assert fetch.file_id == "F1"
-        await parent.until(lambda: parent.reactions("100.1") == ["eyes"])
+        await parent.until(lambda: parent.reactions("100.1") == ["eyes"], flow=True)
         assert parent.backend.runs == []
         give(parent, fetch, PNG)
         run = await parent.run(0)

@@ -39,7 +39,7 @@ async def test_who_waits_knows_the_place_and_it_is_kept_true(tmp_path: Path) -> 
         for number in (2, 3, 4):
             parent.says(f"{number}", f"{number}.1")
         await sees(parent, m1="🔧 claude is working", m2=NEXT, m3=SECOND, m4=THIRD)
-        assert parent.reactions("3.1") == ["hourglass_flowing_sand"]
+        await parent.until(lambda: parent.reactions("3.1") == ["hourglass_flowing_sand"], flow=True)
         first.finish("One.")
         second = await parent.run(1)
         await sees(parent, m1="✅", m2="🔧 claude is working", m3=NEXT, m4=SECOND)
@@ -116,6 +116,8 @@ async def test_each_message_that_waits_is_answered_in_its_own_thread(tmp_path: P
         await parent.clock.advance(4)
         parent.says("three", "3.1")
         await sees(parent, m3=SECOND)
+        # Somebody is still at it: what is said next belongs to it.
+        await parent.stored(parent.says("wait", "3.2", "3.1"))
         parent.says("and this", "4.1")
         await sees(parent, m2=NEXT, m3="↪ Answered together", m4=SECOND)
         first.finish("One.")

@@ -1,10 +1,11 @@
-"""What the operator says from a script or a terminal ends in one mark, whoever answers it; people's words get none."""
+"""Whoever says a command is told once how it ended, when it is answered; none gets a mark for it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import OPERATOR, Command, MessagePosted, React
+from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, TurnOutcome
+from codebutler.protocol.messages import Send, TurnEnded, TurnStarted
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -14,36 +15,40 @@ def says(parent: Parent, text: str, ts: str, user: str = OPERATOR) -> None:
     parent.deliver(event, Command(name=name, argument=argument))
 
 
-async def marked(parent: Parent, ts: str, name: str) -> None:
-    await parent.until(lambda: parent.reactions(ts) == [name], flow=True)
+async def ended(parent: Parent, ts: str) -> TurnOutcome:
+    """How the message ended; all that was said before is there by then."""
+    (told,) = await parent.until(
+        lambda: [each for each in parent.said(TurnEnded) if each.messages == (ts,)], flow=True
+    )
+    before = parent.heard[: parent.heard.index(told)]
+    said = [each.operation for each in before if isinstance(each, Send)]
+    assert [each for each in said if isinstance(each, Post)][-1].thread_ts == ts
+    return told.outcome
 
 
-async def test_a_command_is_marked_below_its_answer(tmp_path: Path) -> None:
+async def test_a_command_has_its_outcome_below_its_answer(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         says(parent, "!ping", "100.1", USER)
-        says(parent, "!ping", "100.2")
-        await marked(parent, "100.2", "white_check_mark")
-        says(parent, "!pong", "100.3")
-        await marked(parent, "100.3", "x")
-        assert [post.thread_ts for post in parent.posts] == ["100.1", "100.2", "100.3"]
-        assert parent.reactions("100.1") == []
+        assert await ended(parent, "100.1") == "done"
+        says(parent, "!pong", "100.2")
+        assert await ended(parent, "100.2") == "refused"
+        assert not [each for each in parent.operations if isinstance(each, React)]
 
 
-async def test_what_has_to_be_looked_up_is_marked_when_all_of_it_is_said(tmp_path: Path) -> None:
+async def test_what_has_to_be_looked_up_has_it_when_all_of_it_is_said(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         says(parent, "!skills", "100.1")
-        await marked(parent, "100.1", "white_check_mark")
+        assert await ended(parent, "100.1") == "done"
         says(parent, "!diff", "100.2")
-        await marked(parent, "100.2", "x")
-        kinds = [type(operation) for operation in parent.operations]
-        assert kinds.index(React) > 0
+        assert await ended(parent, "100.2") == "failed"
         assert "run `git init`" in parent.posts[-1].text
 
 
-async def test_a_skill_is_marked_when_its_run_has_ended(tmp_path: Path) -> None:
+async def test_a_skill_has_it_when_its_run_has_ended(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         says(parent, "!skills review-diff the last commit", "100.1")
         run = await parent.run(0)
-        assert "white_check_mark" not in parent.reactions("100.1")
+        assert parent.said(TurnStarted)[-1].messages == ("100.1",)
+        assert not parent.said(TurnEnded)
         run.finish("Ready.")
-        await marked(parent, "100.1", "white_check_mark")
+        assert await ended(parent, "100.1") == "done"

@@ -71,7 +71,7 @@ async def test_a_press_while_it_works_waits_for_its_turn(tmp_path: Path, busy: s
     async with worker(settings(tmp_path, busy=busy)) as parent:
         run = await asked(parent)
         press(parent, buttons(parent)[0][1])
-        await parent.until(lambda: parent.reactions(card_ts(parent)) == ["hourglass_flowing_sand"])
+        await parent.until(lambda: parent.reactions(card_ts(parent)) == ["hourglass_flowing_sand"], flow=True)
         run.finish()
         assert (await parent.run(1)).request.prompt == "Blue"
 

@@ -15,7 +15,7 @@ from codebutler.config.paths import Home
 from codebutler.model import ButtonClicked, Post
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
-from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send
+from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send, TurnEnded
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.bootstrap import serve
 from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker
@@ -46,7 +46,7 @@ async def die_while_running(repo: Path, *, started: bool = True) -> None:
         if started:
             run.does(Started("session-9"))
             await parent.until(lambda: b"session-9" in _sessions(repo))
-        await parent.until(lambda: parent.reactions("100.1") == ["eyes"])
+        await parent.until(lambda: parent.reactions("100.1") == ["eyes"], flow=True)
         assert not run.closed.is_set()
 
 
@@ -69,6 +69,30 @@ async def test_a_turn_that_was_running_is_never_rerun_but_asked_about(tmp_path: 
         parent.says("next", "200.1")
         assert (await parent.run(0)).request.prompt == "next"
         assert parent.reactions("100.1") == []
+
+
+async def test_who_waits_is_told_however_often_we_die_in_between(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.withheld = (TurnEnded,)
+        parent.says("what time is it?", "100.1")
+        (await parent.run(0)).finish("Late.")
+        (first,) = await parent.until(lambda: parent.said(TurnEnded), flow=True)
+        assert (first.thread_ts, first.messages, first.outcome) == ("100.1", ("100.1",), "done")
+    async with worker(settings(tmp_path)) as parent:
+        assert await parent.until(lambda: parent.said(TurnEnded), flow=True) == [first]
+        await parent.until(parent.is_idle, flow=True)
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("and now?", "200.1")
+        (await parent.run(0)).finish("Later.")
+        (last,) = await parent.until(lambda: parent.said(TurnEnded), flow=True)
+        assert last.messages == ("200.1",)
+
+
+async def test_an_interrupted_turn_is_told_of_before_its_thread_is_asked(tmp_path: Path) -> None:
+    await die_while_running(tmp_path)
+    async with worker(settings(tmp_path), mute=True) as parent:
+        (told,) = await parent.until(lambda: parent.said(TurnEnded), flow=True)
+        assert (told.messages, told.outcome) == (("100.1",), "interrupted")
 
 
 async def test_continue_resumes_the_session_once(tmp_path: Path) -> None:
@@ -152,7 +176,6 @@ async def test_what_was_not_taken_is_sent_again_as_unsure_with_its_id(tmp_path: 
         parent.says("hello", "100.1")
         (await parent.run(0)).finish("Hi.")
         await parent.post_with("Hi.")
-        await parent.until(lambda: len(parent.said(Send)) >= 4)  # the final marks wait for the answer
         before = [(send.op_id, send.operation) for send in parent.said(Send)]
         assert not any(send.unsure for send in parent.said(Send))
     async with worker(settings(tmp_path)) as parent:
@@ -253,5 +276,8 @@ async def test_what_is_said_at_the_end_is_one_commit_with_the_answer_first(tmp_p
         before = len(parent.operations)
         run.finish("Done.")
         await parent.until(lambda: parent.logs("RSP"))
-        ending = [type(operation).__name__ for operation in parent.operations[before:]]
-        assert ending == ["Post"]  # the progress edit waits for its post's ts, the marks for the answer
+        # The progress edit waits for its post's ts, the marks for the answer; and nobody needs progress any more.
+        answer, progress = (each for each in parent.operations[before:] if isinstance(each, Post))
+        assert (answer.value, answer.outdated) == ("answer", False)
+        assert (progress.value, progress.outdated) == ("progress", True)
+        assert len(parent.operations) == before + 2

@@ -163,7 +163,7 @@ async def test_checks_are_a_turn_that_runs_the_repositorys_command(repo: Path) -
         event = MessagePosted(channel=CHANNEL, ts="300.1", user=USER, text="!checks")
         await parent.stored(parent.deliver(event, Prompt(text="checks", prefix="checks")))
         # A tree that is being written is not checked.
-        assert parent.reactions("300.1") == ["hourglass_flowing_sand"]
+        await parent.until(lambda: parent.reactions("300.1") == ["hourglass_flowing_sand"], flow=True)
         parent.backend.runs[0].finish()
         checks = await parent.run(1)
         assert checks.request.prompt == "make test"

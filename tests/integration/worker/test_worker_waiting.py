@@ -61,7 +61,7 @@ async def test_who_asked_is_called_and_a_raised_hand_shows_it_until_it_is_decide
     async with worker(settings(tmp_path, verbosity="normal")) as parent:
         run = await asks(parent, ASKED)
         assert (await parent.post_with("Permission needed")).mention == USER
-        await parent.until(lambda: parent.reactions("100.1") == ["eyes", "raised_hand"], flow=True)
+        await parent.until(lambda: sorted(parent.reactions("100.1")) == ["eyes", "raised_hand"], flow=True)
         await parent.until(
             lambda: parent.updates and "✋ claude is waiting for your approval" in parent.updates[-1].text,
             flow=True,
@@ -73,7 +73,7 @@ async def test_who_asked_is_called_and_a_raised_hand_shows_it_until_it_is_decide
         run.does(WHICH)
         await parent.until(lambda: parent.said(Doing)[-1].text == "is waiting for your answer", flow=True)
         assert (await parent.post_with("Which?")).mention == USER
-        await parent.until(lambda: parent.reactions("100.1") == ["eyes", "raised_hand"], flow=True)
+        await parent.until(lambda: sorted(parent.reactions("100.1")) == ["eyes", "raised_hand"], flow=True)
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
 

@@ -26,6 +26,7 @@ from codebutler.control.messages import (
     Press,
     Said,
     Say,
+    Started,
     Wish,
 )
 from codebutler.errors import ChatError, CodeButlerError
@@ -40,7 +41,6 @@ from codebutler.model import (
     Operation,
     Origin,
     Post,
-    React,
     Update,
 )
 from codebutler.protocol.messages import Live
@@ -170,19 +170,21 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
         tell("C1", Post(text="pong", thread_ts="1.0"), "3.0")
         tell("C1", Post(text="of another thread", thread_ts="0.1"), "3.1")
         tell("C2", Post(text="of another channel", thread_ts="1.0"), "3.2")
-        tell("C1", React(target_ts="2.0", name="white_check_mark"), "")
+        terminal.listeners.started("C1", ("2.0",))
+        await terminal.listeners.ended("C1", ("2.0",), "done")
         for thread_ts, user, origin in OVERHEARD:
             terminal.listeners.overhear(entry(thread_ts, user, origin), around.routed.append)
         assert len(around.routed) == len(OVERHEARD)
         terminal.listeners.live("C1", Live(thread_ts="1.0", kind="tool", text="🔧 ls"))
         terminal.listeners.live("C1", Live(thread_ts="0.1", kind="tool", text="🔧 elsewhere"))
-        tell("C1", React(target_ts="1.0", name="white_check_mark"), "")
-        assert await terminal.hear(5) == [
+        await terminal.listeners.ended("C1", ("1.0", "7.0"), "stopped")
+        assert await terminal.hear(6) == [
             Said(text="pong", ts="3.0"),
+            Started(ts="2.0"),
             Ended(ts="2.0", outcome="done"),
             Past(who="U1", text="me too"),
             Heard(kind="tool", text="🔧 ls"),
-            Ended(ts="1.0", outcome="done"),
+            Ended(ts="1.0", outcome="stopped"),
         ]
         terminal.wish(None)
         with pytest.raises(StopAsyncIteration):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 
 import pytest
 
-from codebutler.clock import settle
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.messages import Choice, Done, Said
-from codebutler.model import Operation, Post, React, Update, Upload
+from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.text.redact import Redactor
 
 STOP = {
@@ -23,63 +21,47 @@ BUTTONS = ({"type": "actions", "elements": [STOP]},)
 CHOICE = Choice(label="Stop", action_id="codebutler.stop", value="t1")
 
 
-async def hear(listener: Listener, *operations: tuple[Operation, str]) -> list[Said | Done]:
+async def hear(listener: Listener, *told: tuple[Operation, str] | TurnOutcome) -> list[Said | Done]:
+    """Operations with their ts, and outcomes of its message."""
     listeners = Listeners()
     with listeners.added(listener):
-        for operation, ts in operations:
-            listeners.tell("C1", operation, ts)
+        for each in told:
+            if isinstance(each, str):
+                await listeners.ended("C1", ("1.1",), each)
+            else:
+                listeners.tell("C1", *each)
         async with asyncio.timeout(5):
             return [reply async for reply in listener.replies()]
 
 
-async def test_texts_of_the_thread_until_the_final_reaction() -> None:
-    replies = await hear(
-        Listener("C1", "1.1", "1.1"),
-        (React(target_ts="1.1", name="eyes"), ""),
-        (Post(text="elsewhere", thread_ts="0.5"), "1.2"),
-        (Post(text="the answer", thread_ts="1.1"), "1.3"),
-        (React(target_ts="0.5", name="x"), ""),
-        (React(target_ts="1.1", name="white_check_mark"), ""),
-    )
+async def test_texts_of_the_thread_until_the_outcome_is_told() -> None:
+    listeners, listener = Listeners(), Listener("C1", "1.1", "1.1")
+    with listeners.added(listener):
+        listeners.started("C1", ("1.1",))
+        # No emoji says how it went: people set them, too.
+        listeners.tell("C1", React(target_ts="1.1", name="white_check_mark"), "")
+        listeners.tell("C1", Post(text="elsewhere", thread_ts="0.5"), "1.2")
+        listeners.tell("C1", Post(text="the answer", thread_ts="1.1"), "1.3")
+        await listeners.ended("C1", ("0.5",), "failed")
+        await listeners.ended("C2", ("1.1",), "failed")
+        await listeners.ended("C1", ("1.0", "1.1"), "done")
+        async with asyncio.timeout(5):
+            replies = [reply async for reply in listener.replies()]
     assert replies == [Said(text="the answer", ts="1.3"), Done(text="done")]
 
 
-@pytest.mark.parametrize("refused", [False, True])
-async def test_a_file_that_is_on_its_way_is_waited_for(refused: bool) -> None:
-    listeners, listener = Listeners(), Listener("C1", "1.1", "1.1")
-    file = Upload(filename="answer.md", content=b"all of it", thread_ts="1.1")
-    elsewhere = Upload(filename="b", content=b"", thread_ts="0.5")
-    with listeners.added(listener):
-        replies = listener.replies()
-        with listeners.sending("C1", elsewhere), ExitStack() as stack:
-            stack.enter_context(listeners.sending("C1", file))
-            listeners.tell("C1", Post(text="here it is", thread_ts="1.1"), "1.2")
-            listeners.tell("C1", React(target_ts="1.1", name="white_check_mark"), "")
-            assert await anext(replies) == Said(text="here it is", ts="1.2")
-            last = asyncio.ensure_future(anext(replies))
-            await settle(5)
-            assert not last.done()
-            if not refused:
-                listeners.tell("C1", file, "")
-            stack.close()
-            async with asyncio.timeout(5):
-                told = [await last, *[reply async for reply in replies]]
-    texts = [reply.text for reply in told if isinstance(reply, Said)]
-    assert (texts, told[-1]) == ([] if refused else ["all of it"], Done(text="done"))
-
-
-async def test_a_failed_turn_is_not_ok() -> None:
-    replies = await hear(Listener("C1", "1.1", "1.1"), (React(target_ts="1.1", name="x"), ""))
-    assert replies == [Done(ok=False, text="failed")]
+@pytest.mark.parametrize("outcome", ["failed", "stopped", "refused", "interrupted"])
+async def test_what_was_not_done_is_not_ok(outcome: TurnOutcome) -> None:
+    assert await hear(Listener("C1", "1.1", "1.1"), outcome) == [Done(ok=False, text=outcome)]
 
 
 async def test_progress_is_marked_as_such_and_followed() -> None:
     replies = await hear(
         Listener("C1", "1.1", "1.1"),
-        (Post(text="🔧 at work", thread_ts="1.1", blocks=BUTTONS), "1.2"),
+        (Post(text="🔧 at work", thread_ts="1.1", blocks=BUTTONS, value="progress"), "1.2"),
         (Update(target_ts="1.2", text="✅ 3s"), ""),
         (Update(target_ts="9.9", text="of another turn"), ""),
-        (React(target_ts="1.1", name="white_check_mark"), ""),
+        "done",
     )
     assert replies == [
         Said(text="🔧 at work", kind="progress", ts="1.2", choices=(CHOICE,)),
@@ -95,7 +77,7 @@ async def test_every_answer_counts_until_the_outcome() -> None:
         (Post(text="the answer", thread_ts="1.1"), "1.3"),
         (Upload(filename="cat.png", content=b"\x89PNG\r\n\x1a\n", thread_ts="1.1"), ""),
         (Upload(filename="answer.md", content=b"all of it", thread_ts="1.1"), ""),
-        (React(target_ts="1.1", name="octagonal_sign"), ""),
+        "stopped",
     )
     assert [reply.text for reply in replies] == [
         "on it",
@@ -112,7 +94,7 @@ async def test_markdown_reads_better_than_its_fallback() -> None:
     replies = await hear(
         Listener("C1", "1.1", "1.1"),
         (Post(text="*bold*", thread_ts="1.1", blocks=(block,)), "1.2"),
-        (React(target_ts="1.1", name="white_check_mark"), ""),
+        "done",
     )
     assert replies[0] == Said(text="**bold**", ts="1.2")
 
@@ -123,7 +105,7 @@ async def test_a_terminal_shows_no_secret_either() -> None:
     with listeners.added(listener):
         upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread_ts="1.1")
         listeners.tell("C1", upload, "")
-        listeners.tell("C1", React(target_ts="1.1", name="white_check_mark"), "")
+        await listeners.ended("C1", ("1.1",), "done")
         async with asyncio.timeout(30):
             assert [reply async for reply in listener.replies()] == [
                 Said(text="📎 a.txt\nkey: [redacted]", ts="file "),

@@ -6,11 +6,13 @@ from typing import Any, cast
 
 import msgspec
 
-from codebutler.model import Operation, Post, React, Update, Upload
-from codebutler.protocol.messages import PIECE_BYTES, Send, UploadPiece
+from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload
+from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store
+
+STOP = ({"type": "actions"},)
 
 
 class Forgetful:
@@ -36,12 +38,20 @@ def row(
     )
 
 
+def ending(op_id: str, outcome: TurnOutcome = "done", conversation: str = "C1:1.0") -> OutboxRow:
+    told = TurnEnded(op_id=op_id, thread_ts="1.0", messages=("1.0",), outcome=outcome)
+    payload = msgspec.json.encode(told).decode()
+    return OutboxRow(
+        op_id=op_id, turn_id="t", conversation=conversation, kind="ended", payload=payload, created_at=""
+    )
+
+
 def react(name: str, *, remove: bool = False) -> React:
     return React(target_ts="1.0", name=name, remove=remove)
 
 
-async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
-    sent: list[Send | UploadPiece] = []
+async def test_marks_that_are_taken_away_before_they_could_be_set_are_neither() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("card", Post(text="it waits"))])
     await outbox.publish(
@@ -57,11 +67,28 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
     await outbox.sent("answer", "3.0")
     assert [each.op_id for each in sent[2:]] == ["tick"]
     await outbox.sent("card", "2.0")
-    assert [each.op_id for each in sent[3:]] == ["wait", "off", "on", "unwait", "end"]
+    # What an earlier turn has left is taken away; the rest was over before it could be seen.
+    assert [each.op_id for each in sent[3:]] == ["off"]
+    await outbox.sent("tick", "")
+    await outbox.sent("off", "")
+    assert not outbox.pending
+
+
+async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish([row("card", Post(text="it waits"))])
+    await outbox.publish([row("off", react("eyes", remove=True), "card")])
+    await outbox.publish([row("on", react("eyes"))])
+    assert [each.op_id for each in sent] == ["card"]
+    await outbox.sent("card", "2.0")
+    assert [each.op_id for each in sent] == ["card", "off", "on"]
+    await outbox.publish([row("end", react("eyes", remove=True))])
+    assert [each.op_id for each in sent] == ["card", "off", "on", "end"]
 
 
 async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> None:
-    sent: list[Send | UploadPiece] = []
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
     await outbox.publish([row("end", Post(text="it ended"), "edit"), row("tick", react("tick"), "end")])
@@ -75,7 +102,7 @@ async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> N
 
 
 async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() -> None:
-    sent: list[Send | UploadPiece] = []
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
     await outbox.publish([row("end", Post(text="it ended"), "edit")])
@@ -84,7 +111,7 @@ async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() 
 
 
 async def test_a_large_file_goes_ahead_of_its_operation_in_pieces() -> None:
-    sent: list[Send | UploadPiece] = []
+    sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     content = bytes(PIECE_BYTES) + b"the end"
     await outbox.publish([row("small", Upload(filename="a", content=b"a"))])
@@ -95,4 +122,92 @@ async def test_a_large_file_goes_ahead_of_its_operation_in_pieces() -> None:
     assert [each.operation for each in sent if isinstance(each, Send)] == [
         Upload(filename="a", content=b"a"),
         Upload(filename="b", content=b""),
+    ]
+
+
+async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish(
+        [
+            row("file", Upload(filename="a", content=b"a")),
+            row("answer", Post(text="done")),
+            row("page", Update(target_ts="1.1", text="the last page", value="answer")),
+            row("progress", Update(target_ts="1.2", text="✅ Done")),
+            row("tick", react("tick"), "answer"),
+            ending("end"),
+        ]
+    )
+    await outbox.publish([ending("lost", "interrupted"), ending("elsewhere", conversation="C1:2.0")])
+    await outbox.publish([row("next", Post(text="of the next turn"))])
+    assert [each.op_id for each in sent] == [
+        "file",
+        "answer",
+        "page",
+        "progress",
+        "lost",
+        "elsewhere",
+        "next",
+    ]
+    await outbox.sent("answer", "2.0")
+    await outbox.failed("page", "message_not_found")
+    assert [each.op_id for each in sent[7:]] == ["tick"]
+    await outbox.sent("file", "")
+    assert [each.op_id for each in sent[8:]] == ["end"]
+    for op_id in ("end", "lost", "elsewhere", "next", "tick", "progress"):
+        assert outbox.pending
+        await outbox.sent(op_id, "")
+    assert not outbox.pending
+
+
+def full(count: int) -> list[OutboxRow]:
+    """So much is under way that what comes next waits."""
+    elsewhere = [row(f"p{n}", Post(text="x"), conversation=f"C1:{n}.9") for n in range(count)]
+    edits = [row(f"u{n}", Update(target_ts=f"{n}.8", text="x")) for n in range(count)]
+    marks = [row(f"m{n}", React(target_ts=f"{n}.7", name="eyes")) for n in range(100)]
+    return [*elsewhere, *edits, *marks]
+
+
+async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    await outbox.publish(full(64))
+    under_way = len(sent)
+    progress = Post(text="at work", blocks=STOP, value="progress")
+    await outbox.publish([row("progress", progress), row("eyes", react("eyes"))])
+    await outbox.publish([row("first", Update(target_ts="", text="1"), "progress")])
+    await outbox.publish([row("again", Update(target_ts="5.0", text="1"))])
+    await outbox.publish([row("newer", Update(target_ts="5.0", text="2"))])
+    # The turn ends: its answer, what becomes of its progress, its marks.
+    await outbox.publish(
+        [
+            row("answer", Post(text="done")),
+            row("last", Update(target_ts="", text="Done"), "progress"),
+            row("tick", react("tick"), "answer"),
+            row("off", react("eyes", remove=True), "answer"),
+            ending("end"),
+        ]
+    )
+    assert [each.op_id for each in sent[under_way:]] == []
+    for each in sent:
+        # The list grows as there is room again.
+        await outbox.sent(each.op_id, "9.0")
+    assert [each.op_id for each in sent[under_way:]] == ["answer", "newer", "tick", "end"]
+    assert not outbox.pending
+
+
+async def test_progress_that_is_under_way_when_its_turn_ends_is_needed_no_more() -> None:
+    sent: list[Send | TurnEnded | UploadPiece] = []
+    outbox = Outbox(cast(Store, Forgetful()), sent.append)
+    progress = Post(text="at work", blocks=STOP, value="progress")
+    await outbox.publish([row("progress", progress)])
+    await outbox.publish([row("last", Update(target_ts="", text="Done"), "progress"), ending("end")])
+    told = [each for each in sent if isinstance(each, Send)]
+    assert [(each.op_id, each.unsure) for each in told] == [("progress", False), ("progress", True)]
+    assert told[1].operation == Post(text="at work", blocks=STOP, value="progress", outdated=True)
+    # It came too late for that: so it is brought to its end.
+    await outbox.sent("progress", "9.0")
+    await outbox.sent("progress", "")
+    assert [each.operation for each in sent if isinstance(each, Send) and each.op_id == "last"] == [
+        Update(target_ts="9.0", text="Done")
     ]

@@ -58,6 +58,8 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     ToParent,
     ToWorker,
+    TurnEnded,
+    TurnStarted,
     UploadPiece,
 )
 
@@ -112,7 +114,7 @@ TO_WORKER: dict[str, object] = {
 }
 
 TO_PARENT: dict[str, object] = {
-    "hello": Hello(version=2, pid=4711),
+    "hello": Hello(version=3, pid=4711),
     "ready": Ready(),
     "stored": Stored(seq=7),
     "send": Send(
@@ -154,6 +156,8 @@ TO_PARENT: dict[str, object] = {
         until="2026-01-02T00:00:00+00:00",
         used=DayUse(runs=3, tokens=6912, usd=1.2, minutes=2.5),
     ),
+    "turn_started": TurnStarted(thread_ts="1.0", messages=("1.0", "1.1")),
+    "turn_ended": TurnEnded(op_id="op-5", thread_ts="1.0", messages=("1.0", "1.1"), outcome="failed"),
     "upload_piece": UploadPiece(op_id="op-4", data=b"\x00\xff"),
     "doing": Doing(thread_ts="1.0", text="is working: Bash: ls"),
     "live": Live(thread_ts="1.0", kind="tool", text="Bash: ls"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.model import TurnOutcome
 from codebutler.schedule.book import (
     Book,
     Timer,
@@ -87,7 +88,7 @@ def test_one_run_at_a_time() -> None:
     one = job()
     book = taken(said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1)), KEY)
     assert runs(due_at(one, book, at(2)), {KEY: one}, "o") == []
-    book, key = ended(book, "1.1", ok=True)
+    book, key = ended(book, {KEY: one}, one.channel, ("1.1",), "done")
     assert key == KEY
     assert len(runs(due_at(one, book, at(2)), {KEY: one}, "o")) == 1
 
@@ -104,7 +105,7 @@ def test_three_failures_in_a_row_pause_it_and_resuming_forgives() -> None:
     for hour in (1, 2, 3):
         assert book.jobs[KEY].paused == ""
         book = said(due_at(one, book, at(hour)), KEY, f"{hour}.0", at(hour))
-        book, _ = ended(book, f"{hour}.0", ok=False)
+        book, _ = ended(book, {KEY: one}, one.channel, (f"{hour}.0",), "failed")
     assert book.jobs[KEY].paused == "failed 3 times in a row"
     assert runs(due_at(one, book, at(4)), {KEY: one}, "o") == []
     book = paused(book, KEY, "")
@@ -113,9 +114,12 @@ def test_three_failures_in_a_row_pause_it_and_resuming_forgives() -> None:
 
 
 def test_a_success_between_forgives() -> None:
-    book = book_of(job())
-    for number, ok in enumerate([False, False, True, False, False]):
-        book, _ = ended(said(book, KEY, str(number), START), str(number), ok=ok)
+    one = job()
+    book = book_of(one)
+    outcomes: list[TurnOutcome] = ["failed", "stopped", "done", "refused", "failed"]
+    for number, outcome in enumerate(outcomes):
+        book = said(book, KEY, str(number), START)
+        book, _ = ended(book, {KEY: one}, one.channel, (str(number),), outcome)
     assert book.jobs[KEY].paused == ""
 
 
@@ -138,7 +142,7 @@ def test_a_run_that_was_said_but_not_handed_in_is_still_to_be_handed_in() -> Non
     book = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
     assert len(runs(book, {KEY: one}, "o")) == 1
     assert runs(taken(book, KEY), {KEY: one}, "o") == []
-    assert runs(ended(book, "1.1", ok=True)[0], {KEY: one}, "o") == []
+    assert runs(ended(book, {KEY: one}, one.channel, ("1.1",), "done")[0], {KEY: one}, "o") == []
 
 
 def test_switched_off_in_the_file_it_never_runs() -> None:
@@ -168,7 +172,8 @@ def test_no_due_time_is_run_twice_whatever_the_clock_does(steps: list[float], cr
         for run in runs(book, {KEY: one}, "o"):
             assert run.key not in seen
             seen.add(run.key)
-            book, _ = ended(said(book, KEY, run.key, now), run.key, ok=True)
+            book = said(book, KEY, run.key, now)
+            book, _ = ended(book, {KEY: one}, one.channel, (run.key,), "done")
 
 
 @pytest.mark.parametrize("hours", [0.0, 0.5])

@@ -14,10 +14,9 @@ import pytest
 from codebutler.clock import ManualClock, settle
 from codebutler.commands.asked import Resources
 from codebutler.commands.table import answer
-from codebutler.control.ear import Spoken
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.intake import Outcome
-from codebutler.model import OPERATOR, Command, Event, MessagePosted, Post, React
+from codebutler.model import OPERATOR, Command, Event, MessagePosted, Post, TurnOutcome
 from codebutler.process.tasks import Tasks, beside
 from codebutler.schedule.desk import Asker, ScheduleDesk
 from codebutler.schedule.files import Found
@@ -120,10 +119,6 @@ async def calm() -> None:
         await settle()
 
 
-def done(ts: str, name: str = "white_check_mark") -> Spoken:
-    return Spoken(React(target_ts=ts, name=name), "")
-
-
 async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
     world = World()
     async with world.life() as scheduler:
@@ -136,10 +131,51 @@ async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
         assert (wish.ts, wish.text, wish.user, wish.origin) == (ts, "run: make test", OPERATOR, "schedule")
         # On whose budget it goes.
         assert wish.job == "tests"
-        assert scheduler.hears("C1")
-        scheduler.hear(done(ts))
+        # Of another channel's message with the same ts it is not the end.
+        await scheduler.ended("C2", (ts,), "done")
+        assert scheduler.book.jobs["shop/tests"].awaited == ts
+        await scheduler.ended("C1", ("0.1", ts), "done")
+        state = scheduler.book.jobs["shop/tests"]
+        assert (state.awaited, state.last_ok, state.failures) == ("", True, 0)
+
+
+async def test_an_interrupted_run_is_over_and_not_its_jobs_fault() -> None:
+    world = World()
+    async with world.life() as scheduler:
         await calm()
-        assert not scheduler.hears("C1")
+        await world.passes(0.5)
+        for number in range(4):
+            await world.passes(1)
+            assert len(world.wishes) == number + 1
+            await scheduler.ended("C1", tuple(world.wishes), "interrupted")
+        state = scheduler.book.jobs["shop/tests"]
+        assert (state.failures, state.paused, state.last_ok) == (0, "", False)
+
+
+async def test_the_end_of_a_run_is_heard_by_the_next_life_and_waits_for_the_disk() -> None:
+    class Full(World):
+        full = False
+
+        async def keep_note(self, name: str, value: str) -> None:
+            if self.full:
+                raise StoreError("the disk is full")
+            await super().keep_note(name, value)
+
+    world = Full()
+    async with world.life():
+        await calm()
+        await world.passes(1.1)
+    (ts,) = world.wishes
+    async with world.life() as scheduler:
+        # Before the files have been read.
+        ending = asyncio.create_task(scheduler.ended("C1", (ts,), "done"))
+        world.full = True
+        await world.passes(0.1)
+        assert not ending.done()
+        world.full = False
+        await world.passes(0.1)
+        await ending
+        assert scheduler.book.jobs["shop/tests"].awaited == ""
 
 
 async def test_what_was_just_vouched_for_is_known_before_that_is_answered() -> None:
@@ -173,15 +209,17 @@ async def test_three_failures_pause_it_and_the_channel_is_told() -> None:
         for _ in range(3):
             await world.passes(1)
             for ts in list(world.wishes):
-                scheduler.hear(done(ts, "x"))
+                await scheduler.ended("C1", (ts,), "failed")
             await calm()
         await world.passes(3)
         assert len(world.wishes) == 3
         assert any("is paused" in post.text for _, post in world.posts.values())
 
 
-@pytest.mark.parametrize("mark", ["white_check_mark", "x"])
-async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of_that(mark: str) -> None:
+@pytest.mark.parametrize("outcome", ["done", "failed"])
+async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of_that(
+    outcome: TurnOutcome,
+) -> None:
     world = World()
     async with world.life() as scheduler:
         await calm()
@@ -189,7 +227,7 @@ async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of
         desk = Commands(scheduler, world.clock)
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
         (ts,) = world.wishes
-        scheduler.hear(done(ts, mark))
+        await scheduler.ended("C1", (ts,), outcome)
         await calm()
         assert [post.text for _, post in world.posts.values()] == ["⏰ *tests*: starting…"]
         assert scheduler.book.jobs["shop/tests"].paused == "by <@U1>"
@@ -236,7 +274,7 @@ async def test_killed_at_any_step_each_due_time_is_run_once(die_at: int) -> None
         async with world.life() as scheduler:
             await calm()
             for ts in world.wishes:
-                scheduler.hear(done(ts))
+                await scheduler.ended("C1", (ts,), "done")
             await world.passes(0.1)
     assert [wish.text for wish in world.wishes.values()].count("look") == 1
     said = [key for key in world.posts if key.startswith("job:")]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 import pytest
 
 from codebutler.clock import ManualClock, settle
+from codebutler.config.schema import RepoSettings
 from codebutler.errors import (
     ChatError,
     ChatUnreachableError,
@@ -28,6 +30,7 @@ from codebutler.protocol.messages import (
     SendFailed,
     Sent,
     Shutdown,
+    TurnEnded,
 )
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.supervisor import Supervisor
@@ -251,6 +254,31 @@ async def test_what_a_worker_says_is_on_its_way_before_what_it_notes() -> None:
         spawner.last.say(Log(tag="INF", text="it has answered"))
         await settle()
         assert services.under_way == 1
+
+
+async def test_the_end_of_a_turn_is_answered_when_it_is_kept_and_holds_up_nothing_else() -> None:
+    class SlowDisk(RecordingServices):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept = asyncio.Event()
+
+        async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
+            await self.kept.wait()
+            await super().turn_ended(repo, ended)
+
+    services, clock, spawner = SlowDisk(), ManualClock(), FakeSpawner()
+    async with Supervisor(Kit(spawner, services, clock, lambda: 0.0)) as supervisor:
+        supervisor.add(repo())
+        supervisor.start()
+        await settle()
+        spawner.last.say(TurnEnded(op_id="end", thread_ts="1.0", messages=("1.0",), outcome="done"))
+        spawner.last.say(Send(op_id="a", operation=Post(text="the next answer")))
+        await settle()
+        assert [each.op_id for each in spawner.last.heard if isinstance(each, Sent)] == ["a"]
+        services.kept.set()
+        await settle()
+        assert [each.op_id for each in spawner.last.heard if isinstance(each, Sent)] == ["a", "end"]
+        assert [each.op_id for each in services.ended] == ["end"]
 
 
 async def test_an_audit_that_cannot_be_written_stops_the_worker() -> None:

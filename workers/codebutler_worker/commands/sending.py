@@ -14,7 +14,7 @@ from codebutler.text.redact import Redactor
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.errands import Attachment, Reply, say_line, sent_as
+from codebutler_worker.desk.errands import Attachment, Reply, say_line, sent_as, told_over
 from codebutler_worker.media.kinds import size
 from codebutler_worker.present import pieces
 from codebutler_worker.present.lines import code
@@ -115,6 +115,7 @@ def withdraw(draft: Draft, conversation: str | None = None) -> list[str]:
             sessions.append(sending.session)
             draft.uow.errands.done(errand.id)
             say_line(draft, errand, _ended(sending, "🛑 Stopped."))
+            told_over(draft, errand, "stopped")
     return sessions
 
 

@@ -12,7 +12,7 @@ from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_cli
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
 from codebutler_worker.conversation.line.aside import is_crowded
 from codebutler_worker.conversation.line.edits import ask_again
-from codebutler_worker.conversation.line.marks import FAILED, QUEUED, STOPPED, swap_reactions
+from codebutler_worker.conversation.line.marks import clear_end, end_turn
 from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
 from codebutler_worker.conversation.turn.undoing import undo
@@ -42,7 +42,6 @@ from codebutler_worker.store.rows import TurnRow
 
 STOPPED_REASON = "stopped"
 _NEEDING: Mapping[str, Action] = {RETRY_ACTION: "continue", UNDO_ACTION: "undo"}
-_FINAL: Mapping[str, tuple[str, ...]] = {"failed": (FAILED,), "stopped": (STOPPED,)}
 
 
 def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
@@ -69,7 +68,7 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if action := _NEEDING.get(event.action_id):
         decision = may(admitted(event.user), action, using(config, event.channel, agent))
         if not decision.allowed:
-            draft.post(place_of(turn), decision.told)
+            draft.post(place_of(turn), decision.told, value="notice")
             return Todo().logged("WRN", f"{event.user} may not {action} a turn of {turn.agent}")
     if event.action_id == RETRY_ACTION and turn.reason == CROWDED and is_crowded(draft, config, event.user):
         draft.post(place_of(turn), STILL_CROWDED)
@@ -117,7 +116,8 @@ def go_on(draft: Draft, turn: TurnRow, user: str, asked_ts: str | None = None, a
     card = draft.uow.outbox.last_post(turn.id, f'"{RETRY_ACTION}"') if asked_ts is None else None
     follow_up = carry_on(draft, turn, user, agent=agent)
     draft.uow.turns.update(turn.id, reason=CONTINUED_REASON)
-    swap_reactions(draft, follow_up, remove=_FINAL.get(turn.state, ()), name=QUEUED)
+    for message in draft.uow.messages.of_turn(follow_up.id):
+        clear_end(draft, place_of(follow_up), message, turn.state)
     if asked_ts := asked_ts or (card.ts if card else None):
         draft.edit_ts(place_of(follow_up), asked_ts, decided(text, CONTINUED))
 
@@ -142,7 +142,7 @@ def _drop(draft: Draft, event: ButtonClicked, turn: TurnRow, _agent: str) -> Tod
     text = _question(draft, turn)
     close_turn(draft, turn.id, DROPPED_REASON)
     told = draft.edit_ts(place_of(turn), event.message_ts, decided(text, DROPPED))
-    swap_reactions(draft, turn, remove=(), name=STOPPED, after=told)
+    end_turn(draft, turn, "stopped", after=told)
     return Todo()
 
 

@@ -9,7 +9,7 @@ from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.conversation.asking.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.clicks import request_of
-from codebutler_worker.conversation.line.marks import FAILED, QUEUED, WORKING, swap_reactions
+from codebutler_worker.conversation.line.marks import end_turn
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.states import LIVE, move
 from codebutler_worker.present.notices import interrupted, program_interrupted
@@ -33,9 +33,9 @@ def recover(draft: Draft, programs: frozenset[str] = frozenset()) -> list[Audit]
             draft.edit(place, turn.progress_op_id, Message(f"{SIGNS['interrupted']} interrupted"))
         if is_program:
             last = draft.post(place, program_interrupted(request_of(draft, turn), session_of(turn.id)))
-            swap_reactions(draft, turn, remove=(WORKING, QUEUED), name=FAILED, after=last)
+            end_turn(draft, turn, "failed", after=last)
         else:
-            swap_reactions(draft, turn, remove=(WORKING, QUEUED))
+            end_turn(draft, turn, "interrupted")
             asked = interrupted(turn.id, request_of(draft, turn), turn.result)
             draft.post(place, asked, mention=turn.user_id)
         records.append(

@@ -12,7 +12,7 @@ def after_restore(draft: Draft, restored: Restored, channel_id: str) -> None:
     instead of running it (again). The channel is told once."""
     for turn in draft.uow.turns.in_states("queued", "parked"):
         draft.uow.turns.update(turn.id, state=move(turn.state, "start"), started_at=draft.stamp)
-    draft.post(Place(channel_id, None), notice(restored))
+    draft.post(Place(channel_id, None), notice(restored), value="notice")
 
 
 def notice(restored: Restored) -> str:

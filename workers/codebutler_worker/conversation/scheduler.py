@@ -13,9 +13,9 @@ from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
 from codebutler_worker.conversation.line.holding import hold
 from codebutler_worker.conversation.line.incoming import key_of
-from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
+from codebutler_worker.conversation.line.marks import show_working
 from codebutler_worker.conversation.line.parking import resume_due
-from codebutler_worker.conversation.line.places import Apart, choose, in_line, tell_places
+from codebutler_worker.conversation.line.places import Apart, Shown, choose, in_line, tell_waiting
 from codebutler_worker.conversation.line.typing import GONE, Outcome, settle
 from codebutler_worker.conversation.line.withdrawing import STEERED, close_turn
 from codebutler_worker.conversation.turn.beginning import Begun, begin
@@ -44,7 +44,7 @@ class Scheduler:
         self._typing: deque[Typed] = deque()
         self._keyboard = asyncio.Lock()
         self._errands: set[asyncio.Task[None]] = set()
-        self._places: Mapping[str, int] = {}
+        self._shown: Mapping[str, Shown] = {}
         self._queued = 0
         self.parked = 0
         """How many of those that wait do so for a limit or a budget."""
@@ -139,11 +139,11 @@ class Scheduler:
         apart = beside(self._desk.settings.config)
         programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
         steering = frozenset(self._steering)
-        seen, places = self._news, self._places
+        seen, shown = self._news, self._shown
         begun, next_due_s, queued, self.parked = await self._desk.commit(
-            lambda draft: self._begin_due(draft, busy, programs, steering, places)
+            lambda draft: self._begin_due(draft, busy, programs, steering, shown)
         )
-        self._queued, self._places = len(queued), queued
+        self._queued, self._shown = len(queued), queued
         self._seen = seen
         for one in begun:
             turn = Turn(self._desk, one, self._load_changed)
@@ -162,14 +162,14 @@ class Scheduler:
         busy: frozenset[str],
         programs: int,
         steering: frozenset[str],
-        places: Mapping[str, int],
-    ) -> tuple[list[Begun], float | None, Mapping[str, int], int]:
+        shown: Mapping[str, Shown],
+    ) -> tuple[list[Begun], float | None, Mapping[str, Shown], int]:
         # Runs on the store's thread: it gets copies of what the loop changes.
         config = self._desk.settings.config
         agent, output = config.agent, config.output
         if self._paused:
             queued = draft.uow.turns.in_states("queued")
-            return [], None, dict.fromkeys((turn.id for turn in queued), 0), 0
+            return [], None, dict.fromkeys((turn.id for turn in queued), Shown()), 0
         look_again_s = resume_due(draft)
         queued = draft.uow.turns.in_states("queued")
         ready = [turn for turn in queued if turn.id not in steering]
@@ -177,25 +177,26 @@ class Scheduler:
         apart = Apart(beside(config), MAX_PROGRAMS - programs)
         choice = choose(ready, busy, draft.now, debounce_s=agent.debounce_seconds, room=room, apart=apart)
         quiet = output.verbosity == "quiet"
-        begun = [
-            begin(draft, turn, config, quiet=quiet) for turn in choice.start if not hold(draft, turn, config)
-        ]
+        begun = [begin(draft, turn, config) for turn in choice.start if not hold(draft, turn, config)]
         held = len(choice.start) - len(begun)
         if held:
             # Others may have their room.
             look_again_s = 0.0
-        left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), 0)
-        if not quiet and not held:
+        left = dict.fromkeys((turn.id for turn in queued if turn not in choice.start), Shown())
+        tell_again_s = None
+        if not held:
             taken = busy | {turn.conversation for turn in choice.start}
             rest = [turn for turn in ready if turn not in choice.start]
             aside = sum(turn.agent in apart.agents for turn in choice.start)
             left_apart = replace(apart, room=apart.room - aside)
             line = in_line(rest, taken, draft.now, room=room - len(choice.start) + aside, apart=left_apart)
-            left |= tell_places(draft, line, places)
+            places_after_s = None if quiet else output.progress_after_seconds
+            told, tell_again_s = tell_waiting(draft, line, shown, places_after_s)
+            left |= told
         # What is parked has to be woken by us: a sleeping worker would not.
         parked = [turn.id for turn in draft.uow.turns.in_states("parked")]
-        left |= dict.fromkeys(parked, 0)
-        due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s) if wait_s is not None]
+        left |= dict.fromkeys(parked, Shown())
+        due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
         return begun, min(due_s, default=None), left, len(parked)
 
     def _stop_the_late(self) -> None:
@@ -257,7 +258,7 @@ def _move_over(draft: Draft, steer: Steer) -> None:
     running, queued = draft.uow.turns.get(steer.running_id), draft.uow.turns.get(steer.queued_id)
     if running is None or queued is None or queued.state != "queued":
         return
-    swap_reactions(draft, queued, remove=(QUEUED,), name=WORKING)
+    show_working(draft, queued)
     for message in draft.uow.messages.of_turn(queued.id):
         draft.uow.messages.attach(message.channel_id, key_of(message), running.id)
     close_turn(draft, queued.id, STEERED)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import msgspec
 
-from codebutler.model import Operation, Post, React, Update, Upload, Value
+from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
+from codebutler.protocol.messages import TurnEnded
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
-_KINDS: dict[type[Operation], OperationKind] = {
+_KINDS: dict[type[Operation | TurnEnded], OperationKind] = {
     Post: "post",
     Update: "update",
     React: "react",
     Upload: "upload",
+    TurnEnded: "ended",
 }
-
-SIGNS = frozenset({"hourglass_flowing_sand", "eyes", "raised_hand"})
-"""Reactions that are taken away again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +73,46 @@ class Draft:
         return self.add(place, post, after, op_id)
 
     def react(
-        self, place: Place, target_ts: str, name: str, *, remove: bool = False, after: str | None = None
+        self, place: Place, react: React, *, after: str | None = None, op_id: str | None = None
     ) -> None:
         """Set or take away a reaction, once the operation ``after`` is done; a message without a ts (a slash
         command) has none."""
-        if target_ts:
-            value: Value = "sign" if remove or name in SIGNS else "outcome"
-            self.add(place, React(target_ts=target_ts, name=name, remove=remove, value=value), after)
+        if react.target_ts:
+            self.add(place, react, after, op_id)
 
-    def edit(self, place: Place, op_id: str, message: Message) -> str | None:
+    def ended(self, place: Place, messages: Iterable[str], outcome: TurnOutcome) -> None:
+        """Tell who waits for these messages (their ts) what became of them, once all that is said before is there."""
+        known = tuple(ts for ts in messages if ts)
+        op_id = uuid.uuid4().hex
+        ending = TurnEnded(op_id=op_id, thread_ts=place.thread_ts or "", messages=known, outcome=outcome)
+        self.add(place, ending, op_id=op_id)
+
+    def edit(self, place: Place, op_id: str, message: Message, *, value: Value = "progress") -> str | None:
         """Replace the content of a post of ours, sent or not; None if Slack has refused that post."""
         target = self.uow.outbox.get(op_id)
         if target is None or target.state == "failed":
             return None
         update = Update(
-            target_ts=target.ts or "", text=message.text, blocks=message.blocks, names=message.names
+            target_ts=target.ts or "",
+            text=message.text,
+            blocks=message.blocks,
+            names=message.names,
+            value=value,
         )
         return self.add(place, update, None if target.ts else op_id)
 
     def edit_ts(self, place: Place, ts: str, message: Message) -> str:
-        """Replace the content of a post of ours whose ts is known; returns the operation's id."""
-        return self.add(place, Update(target_ts=ts, text=message.text, blocks=message.blocks))
+        """Replace the content of a post of ours whose ts is known: a card that is decided; returns the operation's
+        id."""
+        update = Update(target_ts=ts, text=message.text, blocks=message.blocks, value="notice")
+        return self.add(place, update)
 
     def add(
-        self, place: Place, operation: Operation, target_op_id: str | None = None, op_id: str | None = None
+        self,
+        place: Place,
+        operation: Operation | TurnEnded,
+        target_op_id: str | None = None,
+        op_id: str | None = None,
     ) -> str:
         """Put an operation into the outbox; returns its id, which is ``op_id`` if that is given."""
         row = OutboxRow(

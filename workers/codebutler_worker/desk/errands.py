@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from codebutler.errors import CodeButlerError, StoreError
-from codebutler.model import OPERATOR, Post, Upload
+from codebutler.model import Post, TurnOutcome, Upload
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present.lines import code, one_line, plain
@@ -24,7 +24,6 @@ ONE_AT_A_TIME = frozenset({"logs"})
 LINE = "line"
 MAX_ATTEMPTS = 3
 STORE_RETRY_S = 5.0
-DONE, FAILED = "white_check_mark", "x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +157,12 @@ def say_line(draft: Draft, errand: ErrandRow, line: Message) -> None:
     draft.add(place, post, op_id=op_id)
 
 
+def told_over(draft: Draft, errand: ErrandRow, outcome: TurnOutcome) -> None:
+    """Tell who waits for the message that asked; a slash command has none."""
+    if ts := errand.id.partition(":")[2]:
+        draft.ended(Place(errand.conversation, errand.thread_ts), (ts,), outcome)
+
+
 def _give(draft: Draft, errand: ErrandRow, reply: Reply) -> list[str] | None:
     """The ids of what is to be taken before it goes on; None if nobody wants it any more."""
     if draft.uow.errands.get(errand.id) is None:
@@ -176,13 +181,5 @@ def _give(draft: Draft, errand: ErrandRow, reply: Reply) -> list[str] | None:
         draft.uow.errands.go_on(errand.id, reply.then)
     else:
         draft.uow.errands.done(errand.id)
-        if errand.user_id == OPERATOR:
-            answered(draft, place, errand.id, ok=reply.ok)
+        told_over(draft, errand, "done" if reply.ok else "failed")
     return given
-
-
-def answered(draft: Draft, place: Place, message: str, *, ok: bool) -> None:
-    """Mark the message that asked, once the last of what is drafted is there. The operator's only: a script, or a
-    terminal, waits for it; people see the answer."""
-    after = draft.rows[-1].op_id if draft.rows else None
-    draft.react(place, message.partition(":")[2], DONE if ok else FAILED, after=after)

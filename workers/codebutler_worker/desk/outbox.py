@@ -3,6 +3,9 @@
 Event driven, so that a committed answer leaves at once: whoever commits rows hands them over (``publish``),
 the parent's answers come back (``sent``, ``failed``). The table is read once, at start: what it still holds
 then was sent without an answer, or never, so it goes out as ``unsure`` and the parent looks before it posts.
+
+The end of a turn goes the same way, when what answers it is there: it is told until the parent says that it has heard.
+What a later row makes needless (see `_makes_needless`) is not sent.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import msgspec
 from codebutler.errors import FrameTooLargeError
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.process.killpoints import reached
-from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, UploadPiece
+from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 
@@ -38,10 +41,16 @@ class Parcel:
 
     op_id: str
     conversation: str
-    operation: Operation
+    operation: Operation | TurnEnded
     number: int
     target_op_id: str | None = None
     unsure: bool = False
+    turn_id: str | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it says what a turn is not over without."""
+        return not isinstance(self.operation, TurnEnded) and self.operation.value in ("answer", "notice")
 
 
 @dataclass(slots=True)
@@ -68,15 +77,22 @@ class Outbox:
     ``_ts`` remembers where recent operations ended up; "" stands for refused.
     """
 
-    def __init__(self, store: Store, send: Callable[[Send | UploadPiece], None]) -> None:
+    def __init__(self, store: Store, send: Callable[[Send | TurnEnded | UploadPiece], None]) -> None:
         self._store = store
         self._send = send
         self._decoder: msgspec.json.Decoder[Operation] = msgspec.json.Decoder(Operation)
-        self._posts, self._updates, self._marks = _Lane(), _Lane(), _Lane(MARKS_WINDOW)
-        self._lanes = (self._posts, self._updates, self._marks)
+        self._posts, self._updates, self._marks, self._endings = (
+            _Lane(),
+            _Lane(),
+            _Lane(MARKS_WINDOW),
+            _Lane(),
+        )
+        self._lanes = (self._posts, self._updates, self._marks, self._endings)
         self._count = 0
         self._held: dict[str, list[Parcel]] = {}
-        self._unsettled: dict[str, asyncio.Event] = {}
+        self._unsettled: dict[str, tuple[Parcel, asyncio.Event]] = {}
+        self._outdated: list[tuple[str, Post]] = []
+        self._roles: dict[tuple[str, ...], Parcel] = {}
         self._ts: OrderedDict[str, str] = OrderedDict()
         self._drained = asyncio.Event()
         self._drained.set()
@@ -97,11 +113,16 @@ class Outbox:
 
     async def publish(self, rows: Iterable[OutboxRow]) -> None:
         """Send rows that have just been committed."""
-        self._accept(rows, unsure=False)
+        for op_id in self._accept(rows, unsure=False):
+            await self.sent(op_id, "")
         await self.pump()
+        self._tell_outdated()
 
     async def sent(self, op_id: str, ts: str) -> None:
-        """The parent says that it is done: mark the row, and let go what waited for its ts."""
+        """The parent says that it is done: mark the row, and let go what waited for its ts. What is said twice counts
+        once."""
+        if op_id not in self._unsettled:
+            return
         reached("mark.before")
         await self._store.run(lambda uow: uow.outbox.posted(op_id, ts))
         reached("mark.after")
@@ -120,8 +141,8 @@ class Outbox:
 
     async def settled(self, op_id: str) -> None:
         """Wait until the operation was taken or refused."""
-        if event := self._unsettled.get(op_id):
-            await event.wait()
+        if found := self._unsettled.get(op_id):
+            await found[1].wait()
 
     async def drained(self) -> None:
         """Wait until nothing is under way."""
@@ -134,21 +155,61 @@ class Outbox:
 
     def _accept(
         self, rows: Iterable[OutboxRow], *, unsure: bool, over: Collection[str] = frozenset()
-    ) -> None:
-        """``over``: turns whose progress nobody follows any more."""
+    ) -> list[str]:
+        """``over``: turns whose progress nobody follows any more. Returns what need not be sent."""
+        needless: list[str] = []
         for row in rows:
-            operation = self._decoder.decode(row.payload)
-            if isinstance(operation, Post) and operation.value == "progress" and row.turn_id in over:
+            operation = self._decoded(row)
+            if _is_progress_message(operation) and row.turn_id in over:
                 operation = msgspec.structs.replace(operation, outdated=True)
-            self._unsettled[row.op_id] = asyncio.Event()
             self._count += 1
-            parcel = Parcel(row.op_id, row.conversation, operation, self._count, row.target_op_id, unsure)
+            parcel = Parcel(
+                row.op_id, row.conversation, operation, self._count, row.target_op_id, unsure, row.turn_id
+            )
+            before = self._roles.get(_makes_needless(parcel) or ())
+            taken_back = before is not None and self._taken_back(before)
+            if before is not None and taken_back:
+                needless.append(before.op_id)
+            self._unsettled[row.op_id] = (parcel, asyncio.Event())
+            if taken_back and isinstance(operation, React):
+                needless.append(row.op_id)
+                continue
             self._lane(operation).queue.append(parcel)
+            if role := _role(parcel):
+                self._roles[role] = parcel
         if self._unsettled:
             self._drained.clear()
+        return needless
 
-    def _lane(self, operation: Operation) -> _Lane:
+    def _taken_back(self, parcel: Parcel) -> bool:
+        """Whether it had not been sent, and is not any more."""
+        lane = self._lane(parcel.operation)
+        if parcel.op_id in lane.out:
+            if isinstance(parcel.operation, Post):
+                self._outdated.append((parcel.op_id, parcel.operation))
+            return False
+        for waiting in (lane.queue, *self._held.values()):
+            if parcel in waiting:
+                waiting.remove(parcel)
+        return True
+
+    def _tell_outdated(self) -> None:
+        """The parent need not post any more what it has not posted yet."""
+        for op_id, post in self._outdated:
+            if op_id in self._unsettled:
+                outdated = msgspec.structs.replace(post, outdated=True)
+                self._send(Send(op_id=op_id, operation=outdated, unsure=True))
+        self._outdated.clear()
+
+    def _decoded(self, row: OutboxRow) -> Operation | TurnEnded:
+        if row.kind == "ended":
+            return msgspec.json.decode(row.payload, type=TurnEnded)
+        return self._decoder.decode(row.payload)
+
+    def _lane(self, operation: Operation | TurnEnded) -> _Lane:
         match operation:
+            case TurnEnded():
+                return self._endings
             case Update():
                 return self._updates
             case React():
@@ -178,11 +239,20 @@ class Outbox:
 
     def _held_before(self, parcel: Parcel) -> str | None:
         """What that waits for which this one must not overtake."""
+        if isinstance(parcel.operation, TurnEnded):
+            return self._answer_before(parcel) if parcel.operation.outcome != "interrupted" else None
         if isinstance(parcel.operation, Update):
             return None
         for target, held in self._held.items():
             if any(each.number < parcel.number and _in_line(each, parcel) for each in held):
                 return target
+        return None
+
+    def _answer_before(self, parcel: Parcel) -> str | None:
+        """The last of what was said before in its conversation and is not there yet."""
+        for op_id, (each, _) in reversed(self._unsettled.items()):
+            if each.number < parcel.number and each.conversation == parcel.conversation and each.answers:
+                return op_id
         return None
 
     def _send_parcel(self, lane: _Lane, parcel: Parcel) -> str:
@@ -191,10 +261,12 @@ class Outbox:
         if target is not None and isinstance(parcel.operation, Update) and not self._ts.get(target):
             return TARGET_FAILED
         lane.out.add(parcel.op_id)
+        operation = self._addressed(parcel)
+        if isinstance(operation, TurnEnded):
+            self._send(operation)
+            return ""
         try:
-            self._send_whole(
-                Send(op_id=parcel.op_id, operation=self._addressed(parcel), unsure=parcel.unsure)
-            )
+            self._send_whole(Send(op_id=parcel.op_id, operation=operation, unsure=parcel.unsure))
         except FrameTooLargeError:
             return TOO_LARGE
         return ""
@@ -218,7 +290,7 @@ class Outbox:
         for parcel in reversed(self._held.pop(op_id, [])):
             self._lane(parcel.operation).queue.appendleft(parcel)
 
-    def _addressed(self, parcel: Parcel) -> Operation:
+    def _addressed(self, parcel: Parcel) -> Operation | TurnEnded:
         if parcel.target_op_id is None or not isinstance(parcel.operation, Update):
             return parcel.operation
         return msgspec.structs.replace(parcel.operation, target_ts=self._ts[parcel.target_op_id])
@@ -231,10 +303,43 @@ class Outbox:
     def _settle(self, op_id: str) -> None:
         for lane in self._lanes:
             lane.out.discard(op_id)
-        if event := self._unsettled.pop(op_id, None):
-            event.set()
+        if found := self._unsettled.pop(op_id, None):
+            found[1].set()
+            role = _role(found[0])
+            if role is not None and self._roles.get(role) is found[0]:
+                del self._roles[role]
         if not self._unsettled:
             self._drained.set()
+
+
+def _is_progress_message(operation: Operation | TurnEnded) -> bool:
+    """The one of a turn, with its button; a line about a tool stays."""
+    return isinstance(operation, Post) and operation.value == "progress" and bool(operation.blocks)
+
+
+def _role(parcel: Parcel) -> tuple[str, ...] | None:
+    """As what something later may make it needless; what may be in the chat already is not taken back."""
+    match parcel.operation:
+        case Update(target_ts=ts):
+            return ("edit", parcel.target_op_id or ts)
+        case React(target_ts=ts, name=name, remove=False) if not parcel.unsure:
+            return ("mark", ts, name)
+        case Post() as post if _is_progress_message(post) and parcel.turn_id and not parcel.unsure:
+            return ("progress", parcel.turn_id)
+    return None
+
+
+def _makes_needless(parcel: Parcel) -> tuple[str, ...] | None:
+    """The role of what nobody needs any more once there is this: an edit, by a later one of the same message; a mark,
+    by its removal; the progress of a turn, by the turn's end."""
+    match parcel.operation:
+        case Update():
+            return _role(parcel)
+        case React(target_ts=ts, name=name, remove=True):
+            return ("mark", ts, name)
+        case TurnEnded() if parcel.turn_id:
+            return ("progress", parcel.turn_id)
+    return None
 
 
 def _in_line(before: Parcel, after: Parcel) -> bool:
@@ -243,7 +348,7 @@ def _in_line(before: Parcel, after: Parcel) -> bool:
     first, second = before.operation, after.operation
     if isinstance(second, React):
         return isinstance(first, React) and (first.target_ts, first.name) == (second.target_ts, second.name)
-    return not isinstance(first, Update | React) and before.conversation == after.conversation
+    return not isinstance(first, Update | React | TurnEnded) and before.conversation == after.conversation
 
 
 def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str], frozenset[str]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 TurnState = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted", "parked"]
-OperationKind = Literal["post", "update", "react", "upload"]
+OperationKind = Literal["post", "update", "react", "upload", "ended"]
 OperationState = Literal["pending", "posted", "failed"]
 AttachmentState = Literal["wanted", "stored", "transcribed", "failed"]
 ApprovalState = Literal["pending", "allowed", "denied", "expired"]
@@ -107,8 +107,8 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
-    """Something to do in Slack. ``payload`` is the JSON of a model Operation; ``target_op_id`` names an
-    earlier post whose ts this operation needs. ``seq`` is given by the store."""
+    """Something to do in Slack, or ("ended") an end to be told. ``payload`` is the JSON of a model Operation, or of a
+    TurnEnded; ``target_op_id`` names an earlier post whose ts this operation needs. ``seq`` is given by the store."""
 
     op_id: str
     conversation: str

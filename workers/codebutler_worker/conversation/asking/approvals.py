@@ -105,7 +105,7 @@ def show(draft: Draft, row: ApprovalRow, ticked: Collection[str] = ()) -> None:
     turn = draft.uow.turns.get(row.turn_id)
     place = place_of(turn) if turn else Place(row.conversation, None, row.turn_id)
     rows = draft.uow.approvals.of_card(row.message_op_id)
-    draft.edit(place, row.message_op_id, card_of(rows, draft.redact, ticked))
+    draft.edit(place, row.message_op_id, card_of(rows, draft.redact, ticked), value="notice")
 
 
 def close_all(draft: Draft, turn_id: str, verdict: str) -> None:

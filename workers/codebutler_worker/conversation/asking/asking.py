@@ -185,7 +185,7 @@ class Asking:
         self._load_changed()
         if not await pending.backend.answer(self._turn.id, pending.asked.id, answer):
             self._desk.report.log("WRN", "the agent no longer waited for what was decided")
-            await self._desk.commit(lambda draft: draft.post(place_of(self._turn), TOO_LATE))
+            await self._desk.commit(lambda draft: draft.post(place_of(self._turn), TOO_LATE, value="notice"))
 
     async def _expire(self, approval_ids: tuple[str, ...]) -> None:
         minutes = self._desk.settings.config.approvals.expiry_minutes

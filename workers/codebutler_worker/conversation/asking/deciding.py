@@ -32,7 +32,7 @@ from codebutler_worker.conversation.asking.calls import (
 )
 from codebutler_worker.conversation.asking.polls import answer_poll, close_polls
 from codebutler_worker.conversation.asking.quorum import Objection, is_met, objection_to
-from codebutler_worker.conversation.line.marks import DONE
+from codebutler_worker.conversation.line.marks import end_message
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import conversation_id, using
@@ -145,12 +145,18 @@ def _typed(draft: Draft, config: Config, event: MessagePosted, request: Prompt) 
     if not _may(draft, config, event.user, turn):
         return Todo()
     if questions:
-        draft.react(place_of(turn), event.ts, DONE)
+        end_message(draft, place_of(turn), event.ts, "done")
         return _answer(draft, _writer(draft, event.user), rows[0], words)
     if len(rows) > 1:
-        draft.post(place_of(turn), USE_BUTTONS)
+        end_message(
+            draft,
+            place_of(turn),
+            event.ts,
+            "refused",
+            after=draft.post(place_of(turn), USE_BUTTONS, value="notice"),
+        )
         return Todo()
-    draft.react(place_of(turn), event.ts, DONE)
+    end_message(draft, place_of(turn), event.ts, "done")
     if denial:
         return _deny(draft, _writer(draft, event.user), rows[0], (denial["reason"] or "").strip())
     return _allow(draft, config, _writer(draft, event.user), rows[0], session=False)
@@ -180,7 +186,7 @@ def _is_about(draft: Draft, event: MessagePosted, row: ApprovalRow) -> bool:
 def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:
     decision = may(admitted(user), "decide", using(config, turn.channel_id, turn.agent))
     if not decision.allowed:
-        draft.post(place_of(turn), decision.told)
+        draft.post(place_of(turn), decision.told, value="notice")
     return decision.allowed
 
 

@@ -59,7 +59,7 @@ def answer_poll(draft: Draft, config: Config, event: ButtonClicked, row: Approva
         return Todo().logged("WRN", f"{event.user} chose an option that the question does not have")
     decision = may(admitted(event.user), "answer", using(config, turn.channel_id, turn.agent))
     if not decision.allowed:
-        draft.post(place_of(turn), decision.told)
+        draft.post(place_of(turn), decision.told, value="notice")
         return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
     words = options[int(choice)]
     draft.uow.approvals.vote(row.id, with_vote(row, event.user, event.user_name))

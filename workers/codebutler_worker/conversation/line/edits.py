@@ -10,7 +10,7 @@ from codebutler.model import ButtonClicked, MessageEdited, Post, Prompt, Request
 from codebutler.permission import admitted, may
 from codebutler_worker.conversation.line.aside import take_in
 from codebutler_worker.conversation.line.incoming import Incoming
-from codebutler_worker.conversation.line.marks import DONE, FAILED, STOPPED, WORKING
+from codebutler_worker.conversation.line.marks import WORKING, clear_end, clear_mark
 from codebutler_worker.conversation.line.queueing import BUSY
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.lapsed import lapsed
@@ -79,6 +79,6 @@ def _asked(draft: Draft, config: Config, event: ButtonClicked, turn: TurnRow, me
     draft.uow.messages.renew(event.channel, ts)
     todo = take_in(draft, config, said)
     draft.edit_ts(place_of(turn), event.message_ts, Message(AGAIN))
-    for old in (DONE, FAILED, STOPPED, WORKING):
-        draft.react(place_of(turn), ts, old, remove=True)
+    clear_mark(draft, place_of(turn), message, WORKING)
+    clear_end(draft, place_of(turn), message, turn.state)
     return todo

@@ -8,6 +8,7 @@ from codebutler_worker.budget.rules import counts, day_of, used_up
 from codebutler_worker.budget.today import account_of, used_today
 from codebutler_worker.budget.wording import used_up_text
 from codebutler_worker.conversation.line.incoming import key_of
+from codebutler_worker.conversation.line.marks import show_queued
 from codebutler_worker.conversation.line.withdrawing import BUDGET, HELD, close_turn
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.states import move
@@ -22,6 +23,7 @@ def hold(draft: Draft, turn: TurnRow, config: Config) -> bool:
     line = used_up(used_today(draft, config, account_of(turn)))
     if line is None:
         return False
+    show_queued(draft, turn)
     if (earlier := _waits_already(draft, turn)) is not None:
         for message in draft.uow.messages.of_turn(turn.id):
             draft.uow.messages.attach(message.channel_id, key_of(message), earlier.id)

@@ -15,7 +15,7 @@ from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, carry_on
-from codebutler_worker.conversation.line.marks import QUEUED, STOPPED, swap_reactions
+from codebutler_worker.conversation.line.marks import end_turn
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.handover import talks
@@ -99,10 +99,10 @@ def unpark(draft: Draft, turn: TurnRow, verdict: str, reason: str = CONTINUED_RE
         return None
     at = datetime.fromisoformat(turn.not_before) if turn.not_before else draft.now.astimezone(UTC)
     told = decided(parked_text(turn.result or "", at), verdict)
-    return draft.edit(place_of(turn), turn.progress_op_id, told)
+    return draft.edit(place_of(turn), turn.progress_op_id, told, value="notice")
 
 
 def drop_parked(draft: Draft, turn: TurnRow) -> None:
     """Nobody wants it any more."""
     told = unpark(draft, turn, DROPPED, DROPPED_REASON)
-    swap_reactions(draft, turn, remove=(QUEUED,), name=STOPPED, after=told)
+    end_turn(draft, turn, "stopped", after=told)

@@ -6,9 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from codebutler_worker.conversation.line.marks import show_queued
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.present import progress
 from codebutler_worker.store.rows import TurnRow
+
+MARK_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +82,53 @@ def in_line(
     return [turn for turn in queued if turn.id not in starting]
 
 
-def tell_places(draft: Draft, line: Sequence[TurnRow], told: Mapping[str, int]) -> dict[str, int]:
-    """Post or edit each one's place in its own thread; returns the places as they are told now.
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a turn's waiting is shown: its mark, and its place (0 = not yet). It is not kept over a restart, which
+    shows every place once more."""
 
-    The post becomes the turn's progress message when it starts. ``told`` is what was told before; it is not kept
-    over a restart, which tells every place once more.
+    marked: bool = False
+    place: int = 0
+
+
+def tell_waiting(
+    draft: Draft, line: Sequence[TurnRow], shown: Mapping[str, Shown], places_after_s: float | None
+) -> tuple[dict[str, Shown], float | None]:
+    """Mark who has waited for a moment, and tell who has waited longer their place in their own thread, None = nobody;
+    returns what is shown now, and after how many seconds there is more to show.
+
+    The message becomes the turn's progress message when it starts.
     """
-    places = {turn.id: min(number, progress.FAR + 1) for number, turn in enumerate(line, start=1)}
-    for turn in line:
-        message = progress.in_line(places[turn.id], turn.id)
-        if turn.progress_op_id is None:
-            posted = draft.post(place_of(turn), message, value="progress")
-            draft.uow.turns.update(turn.id, progress_op_id=posted)
-        elif told.get(turn.id) != places[turn.id]:
-            draft.edit(place_of(turn), turn.progress_op_id, message)
-    return places
+    told: dict[str, Shown] = {}
+    ahead_s: list[float] = []
+    for number, turn in enumerate(line, start=1):
+        waited_s = _waited_s(turn, draft.now)
+        before = shown.get(turn.id, Shown())
+        marked, place = before.marked, before.place
+        if not marked and waited_s >= MARK_AFTER_S:
+            show_queued(draft, turn)
+            marked = True
+        if places_after_s is not None and waited_s >= places_after_s:
+            place = min(number, progress.FAR + 1)
+            _tell_place(draft, turn, place, before.place)
+        told[turn.id] = Shown(marked, place)
+        limits_s = (MARK_AFTER_S, places_after_s or 0)
+        ahead_s += [limit_s - waited_s for limit_s in limits_s if limit_s > waited_s]
+    return told, min(ahead_s, default=None)
+
+
+def _tell_place(draft: Draft, turn: TurnRow, place: int, told: int) -> None:
+    message = progress.in_line(place, turn.id)
+    if turn.progress_op_id is None:
+        posted = draft.post(place_of(turn), message, value="progress")
+        draft.uow.turns.update(turn.id, progress_op_id=posted)
+    elif told != place:
+        draft.edit(place_of(turn), turn.progress_op_id, message)
+
+
+def _waited_s(turn: TurnRow, now: datetime) -> float:
+    """Since it could have begun, had there been room; a moment for one whose time a clock that was set back has put
+    far ahead."""
+    since = max(turn.not_before, turn.created_at)
+    waited_s = (now - datetime.fromisoformat(since)) / timedelta(seconds=1)
+    return max(waited_s, -MARK_AFTER_S)

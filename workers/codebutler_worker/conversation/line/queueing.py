@@ -13,7 +13,7 @@ from datetime import timedelta
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
-from codebutler_worker.conversation.line.marks import FAILED, QUEUED
+from codebutler_worker.conversation.line.marks import QUEUED, end_message, is_shown, set_mark
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE
@@ -35,11 +35,13 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     if turn is None and live and config.agent.busy == "reject":
         keep_message(draft, said, None)
         place = Place(conversation, said.root_ts or None)
-        draft.react(place, said.ts, FAILED, after=draft.post(place, BUSY))
+        end_message(draft, place, said.ts, "refused", after=draft.post(place, BUSY, value="notice"))
         return Todo()
     turn = _joined(draft, config, turn, said) if turn else opened(draft, config, said, conversation)
+    waits = any(is_shown(draft, each, QUEUED) for each in draft.uow.messages.of_turn(turn.id)[:1])
     keep_message(draft, said, turn.id)
-    draft.react(place_of(turn), said.ts, QUEUED)
+    if waits and (message := draft.uow.messages.get(said.channel, said.ts)) is not None:
+        set_mark(draft, place_of(turn), message, QUEUED)
     steers = config.agent.busy == "steer" and live and live[0].agent == agent
     if steers and _same_account(config, live[0], said):
         return Todo(steer=(Steer(live[0].id, turn.id),))

@@ -13,7 +13,7 @@ from codebutler.config.shells import is_shell
 from codebutler.permission import Decision, admitted, may
 from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
-from codebutler_worker.conversation.line.marks import DONE, FAILED
+from codebutler_worker.conversation.line.marks import end_message
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.states import LIVE
@@ -48,7 +48,7 @@ def type_in(draft: Draft, config: Config, said: Incoming) -> Todo | None:
     if refused:
         keep_message(draft, said, None)
         draft.post(place, refused)
-        draft.react(place, said.ts, FAILED)
+        end_message(draft, place, said.ts, "refused")
         return Todo(audit=() if decision.allowed else (_refusal(said, turn, decision),))
     keep_message(draft, said, turn.id)
     return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
@@ -95,4 +95,4 @@ def settle(draft: Draft, outcome: Outcome) -> None:
     place = place_of(turn)
     if outcome.refusal:
         draft.post(place, outcome.refusal)
-    draft.react(place, typed.ts, FAILED if outcome.refusal else DONE)
+    end_message(draft, place, typed.ts, "refused" if outcome.refusal else "done")

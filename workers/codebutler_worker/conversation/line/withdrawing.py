@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from codebutler_worker.conversation.line.incoming import key_of
-from codebutler_worker.conversation.line.marks import QUEUED, STOPPED, swap_reactions
+from codebutler_worker.conversation.line.marks import end_turn
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.states import move
 from codebutler_worker.present.progress import Message
@@ -38,7 +38,7 @@ def withdraw_message(draft: Draft, message: MessageRow) -> None:
 def withdraw_turn(draft: Draft, turn: TurnRow) -> None:
     """Stop a turn that has not started."""
     close_turn(draft, turn.id, "stopped")
-    swap_reactions(draft, turn, remove=(QUEUED,), name=STOPPED)
+    end_turn(draft, turn, "stopped")
 
 
 def close_turn(draft: Draft, turn_id: str, reason: str) -> None:

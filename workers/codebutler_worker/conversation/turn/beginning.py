@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import CommandRule, Config
+from codebutler.model import Value
 from codebutler_worker.conversation.asking.approvals import answers_before
 from codebutler_worker.conversation.line.again import LIMIT
-from codebutler_worker.conversation.line.marks import QUEUED, WORKING, swap_reactions
 from codebutler_worker.conversation.line.unread import unread
 from codebutler_worker.conversation.line.withdrawing import STALE
 from codebutler_worker.conversation.turn.background import Missed, look_back
@@ -45,6 +45,8 @@ class Begun:
     put_back: tuple[str, str | None] | None = None
     facts: tuple[FactRow, ...] = ()
     answered: tuple[tuple[str, str], ...] = ()
+    messages: tuple[str, ...] = ()
+    """The ts of those that are its own."""
     unread: tuple[str, ...] = ()
     """Earlier turns whose messages this one tells, too."""
 
@@ -62,22 +64,15 @@ class Begun:
         return min((said.id.partition(":")[2] for said in self.said), default="")
 
 
-def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
-    """Write the turn as running, show it on its messages, and gather what was asked. The output of a program that
-    runs instead of an agent is shown however quiet it is."""
+def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
+    """Write the turn as running, and gather what was asked. What is not shown now is shown if the turn lasts."""
     program = program_of(config, turn.agent)
     session = draft.uow.sessions.get(turn.conversation, turn.agent)
     place = place_of(turn)
     rows = draft.uow.messages.of_turn(turn.id)
-    swap_reactions(draft, turn, remove=(QUEUED,), name=WORKING)
     if turn.reason != STALE and any(row.late and not row.acked for row in rows):
         draft.post(place, LATE)
-    posted = turn.progress_op_id
-    showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
-    if posted is not None:
-        draft.edit(place, posted, showing)
-    elif not quiet or program:
-        posted = draft.post(place, showing, value="progress" if program is None else "answer")
+    posted = _show_at_once(draft, turn, config, program)
     session_id = session.session_id if session else None
     draft.uow.turns.update(
         turn.id,
@@ -109,6 +104,23 @@ def begin(draft: Draft, turn: TurnRow, config: Config, *, quiet: bool) -> Begun:
         look_back(draft, turn, session_id, config, unread=len(before)),
         to_put_back(draft, turn),
         answered=answers_before(draft, turn) if turn.reason in ("interrupted", "stopped") else (),
+        messages=tuple(row.platform_msg_id for row in rows if row.platform_msg_id),
         unread=tuple(each.id for each in before),
         facts=(*draft.uow.facts.of(REPO_SCOPE), *draft.uow.facts.of(turn.user_id)),
     )
+
+
+def _show_at_once(draft: Draft, turn: TurnRow, config: Config, program: CommandRule | None) -> str | None:
+    """That a session has begun, and everything where nothing is to wait (``output.progressAfterSeconds``). The output
+    of a program is shown however quiet it is. Returns the message that shows it, None if none does yet."""
+    posted, place, output = turn.progress_op_id, place_of(turn), config.output
+    session = program is not None and program.mode == "interactive"
+    if output.progress_after_seconds and not session:
+        return posted
+    showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
+    value: Value = "notice" if program else "progress"
+    if posted is not None:
+        draft.edit(place, posted, showing, value=value)
+    elif output.verbosity != "quiet" or program:
+        posted = draft.post(place, showing, value=value)
+    return posted

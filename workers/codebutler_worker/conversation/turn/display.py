@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from codebutler.errors import StoreError
 from codebutler_worker.agents.backend import AgentEvent, Output
+from codebutler_worker.conversation.line.marks import show_working
+from codebutler_worker.conversation.line.places import MARK_AFTER_S
 from codebutler_worker.conversation.turn.beginning import Begun
 from codebutler_worker.conversation.turn.progress import ProgressMessage
 from codebutler_worker.conversation.turn.showing import Showing
@@ -29,13 +32,14 @@ class Display:
         self._started_s = desk.clock.monotonic()
         self._progress: ProgressMessage | None = None
         self._telling = Telling(desk, place, begun.progress_op_id)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.view = View()
         self.showing: Showing | None = None
         if begun.program is not None:
             self.showing = Showing(desk, place, begun.turn.id, begun.program, begun.progress_op_id)
-        elif begun.progress_op_id is not None:
-            self._progress = ProgressMessage(desk, place, begun.progress_op_id, self._render)
+        elif begun.progress_op_id is not None or desk.settings.config.output.verbosity != "quiet":
+            told = self._telling.again
+            self._progress = ProgressMessage(desk, place, begun.progress_op_id, self._render, told)
 
     @property
     def elapsed_s(self) -> float:
@@ -45,10 +49,11 @@ class Display:
     def start(self) -> None:
         """Begin to show."""
         self._telling.start()
+        self._tasks.append(asyncio.create_task(self._mark(), name=f"mark of {self._turn.id}"))
         if self.showing is not None:
-            self._task = asyncio.create_task(self.showing.run(), name=f"terminal of {self._turn.id}")
+            self._tasks.append(asyncio.create_task(self.showing.run(), name=f"terminal of {self._turn.id}"))
         elif self._progress is not None:
-            self._task = asyncio.create_task(self._progress.run(), name=f"progress of {self._turn.id}")
+            self._tasks.append(asyncio.create_task(self._progress.run(), name=f"progress of {self._turn.id}"))
 
     def heard(self, event: AgentEvent) -> None:
         """Take note of what the agent does."""
@@ -65,8 +70,8 @@ class Display:
 
     async def settle(self) -> None:
         """Show nothing more; what is told already is out before this returns."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self._telling.close()
 
     def clear(self) -> None:
@@ -76,9 +81,17 @@ class Display:
     async def close(self) -> None:
         """End what still runs."""
         self._telling.stop()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _mark(self) -> None:
+        """A turn that is over in a moment needs no mark but its last one."""
+        await self._desk.clock.sleep(MARK_AFTER_S)
+        try:
+            await self._desk.commit(lambda draft: show_working(draft, self._turn))
+        except StoreError as error:
+            self._desk.report.log("WRN", f"a mark is left out: {error}")
 
     def _see(self, view: View, after: str | None = None) -> None:
         self._telling.look(view, after)

@@ -10,7 +10,7 @@ from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.line.again import LIMITS
-from codebutler_worker.conversation.line.marks import DONE, FAILED, QUEUED, STOPPED, WORKING, swap_reactions
+from codebutler_worker.conversation.line.marks import end_turn, show_queued
 from codebutler_worker.conversation.line.withdrawing import BUDGET
 from codebutler_worker.conversation.turn.showing import Showing
 from codebutler_worker.desk.draft import Draft, iso, place_of
@@ -29,7 +29,6 @@ RESPONSE_CHARS = 200
 LONG_S = 30.0
 """After longer work the asker has looked away: the last message calls them."""
 _EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
-_REACTIONS: dict[Outcome, str] = {"done": DONE, "failed": FAILED, "stopped": STOPPED, "parked": QUEUED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +100,19 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     turn, outcome = ending.turn, ending.outcome
     close_all(draft, turn.id, WITHDRAWN)
     last = _say(draft, output, ending)
-    if turn.progress_op_id and ending.showing is None:
+    current = draft.uow.turns.get(turn.id) or turn
+    if current.progress_op_id and ending.showing is None:
         view = replace(ending.view, usage=ending.usage)
-        draft.edit(place_of(turn), turn.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
-    swap_reactions(draft, turn, remove=(WORKING,), name=_REACTIONS[outcome], after=last)
-    current = draft.uow.turns.get(turn.id)
+        draft.edit(place_of(turn), current.progress_op_id, collapsed(outcome, view, ending.elapsed_s))
+    if outcome == "parked":
+        show_queued(draft, turn, after=last)
+    else:
+        end_turn(draft, turn, outcome, after=last)
     if outcome == "parked":
         _park(draft, ending, last)
     draft.uow.turns.update(
         turn.id,
-        state=move(current.state if current else turn.state, _EVENTS[outcome]),
+        state=move(current.state, _EVENTS[outcome]),
         finished_at=draft.stamp,
         reason=ending.finished.reason,
         result=ending.finished.text,
@@ -140,12 +142,13 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
         said = failed(ending.turn.id, finished.text, resumable=resumable)
-        last = draft.post(place, said, mention=mention)
+        last = draft.post(place, said, mention=mention, value="notice")
     elif ending.outcome == "parked" and ending.resume_at is not None:
         card = parked(ending.turn.id, finished.text, ending.resume_at, draft.now, ending.others)
-        last = draft.post(place, card, mention=mention)
+        last = draft.post(place, card, mention=mention, value="notice")
     elif ending.outcome == "stopped":
-        last = draft.post(place, stopped(ending.view, ending.changed, ending.stopped_by))
+        told = stopped(ending.view, ending.changed, ending.stopped_by)
+        last = draft.post(place, told, value="notice")
     return last
 
 

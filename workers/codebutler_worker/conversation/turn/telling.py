@@ -9,13 +9,13 @@ from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import AgentEvent, ToolResult, ToolUse
-from codebutler_worker.conversation.turn.progress import EDIT_S
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.reducer import View
 from codebutler_worker.present.tools import joined, tool_result
 
+SHOW_S = 3.0
 AGAIN_S = 60.0
 """Slack drops what is shown under a thread after two minutes."""
 DOING_CHARS = 80
@@ -25,8 +25,8 @@ MAX_CALLS = 1000
 class Telling:
     """Of one turn. ``start`` once; ``close`` before the turn's outcome is told.
 
-    A message of ours ends what is shown under the thread, which comes ``after`` it: after the first one, of the turn's
-    beginning, and after each card.
+    A message of ours ends what is shown under the thread, which comes ``after`` it: after the progress message, and
+    after each card.
     """
 
     def __init__(self, desk: Desk, place: Place, after: str | None) -> None:
@@ -56,6 +56,11 @@ class Telling:
         if doing != self._doing:
             self._doing = doing
             self._changed.set()
+
+    def again(self, after: str) -> None:
+        """Show the same once more, once the operation ``after`` is done."""
+        self._after = after
+        self._changed.set()
 
     def heard(self, event: AgentEvent) -> None:
         """Take note of what the agent does."""
@@ -102,13 +107,13 @@ class Telling:
             if self._entries:
                 await self._desk.outbox.settled(await self._desk.commit(self._post))
             self._show(self._doing)
-            await self._desk.clock.sleep(EDIT_S)
+            await self._desk.clock.sleep(SHOW_S)
             await wait_for(self._desk.clock, self._changed, AGAIN_S)
 
     def _post(self, draft: Draft) -> str:
         entries, left_out = self._entries, self._left_out
         self._entries, self._left_out = [], 0
-        return draft.post(self._place, joined(entries, left_out))
+        return draft.post(self._place, joined(entries, left_out), value="progress")
 
     def _show(self, text: str) -> None:
         if self._place.thread_ts:

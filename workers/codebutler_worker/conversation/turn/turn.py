@@ -14,7 +14,7 @@ from datetime import datetime
 from codebutler.errors import CodeButlerError
 from codebutler.process.killpoints import reached
 from codebutler.process.waiting import wait_for
-from codebutler.protocol.messages import LogTag
+from codebutler.protocol.messages import LogTag, TurnStarted
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -98,6 +98,8 @@ class Turn:
 
     async def run(self) -> None:
         """Run the agent and commit what came of it, as soon as it says so (its program may end later)."""
+        started = TurnStarted(thread_ts=self.row.thread_ts, messages=self._begun.messages)
+        self._desk.report.send(started)
         fresh = "resumed session" if self._session_id else "new session"
         self._desk.report.log(self._tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {self.row.id}")
