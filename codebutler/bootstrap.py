@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from codebutler.apphome.publisher import AppHome, Shown
-from codebutler.apphome.scene import Cards
 from codebutler.apphome.vain import Vain
 from codebutler.clock import SystemClock
 from codebutler.config.paths import Home
@@ -25,10 +24,10 @@ from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
-from codebutler.control.operator import Asked, Operator
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
 from codebutler.delivery.channels import Channels
+from codebutler.delivery.handed import begin_anew
 from codebutler.delivery.sender import Sender
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.door import DirectDoor
@@ -38,10 +37,13 @@ from codebutler.dispatch.dispatcher import Dispatcher
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Intake, Threads
 from codebutler.observe.audit import flush_always
+from codebutler.parent.cards import Cards
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.life import Life
 from codebutler.parent.notes import ConfigNotes
+from codebutler.parent.operator import Asked, Operator
 from codebutler.parent.parts import Given, Parts, open_parts
+from codebutler.parent.services import ParentServices
 from codebutler.parent.status import Status
 from codebutler.process import killpoints
 from codebutler.process.allocator import give_back_what_is_large
@@ -57,14 +59,12 @@ from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
-from codebutler.schedule.step import Around, ScheduleWords
+from codebutler.schedule.step import ScheduleWords
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
-from codebutler.services import Audience, Chat, ParentServices
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.connection import Care, SlackConnection
-from codebutler.slack.download import Downloads
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.interactive import FormAsked, PressedInVain
@@ -175,26 +175,19 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
 
 async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> Out:
     api, clock, redact, journal = parts.api, parts.clock, parts.redactor.redact, parts.journal
-    signals, listeners = parts.signals, parts.listeners
-    sender = await stack.enter_async_context(
-        Sender(api, clock, redact, detour=parts.book, notes=journal, on_channels=signals.changed.tell)
-    )
+    if parts.restored is not None:
+        await begin_anew(journal)
+    sender = await stack.enter_async_context(Sender(api, clock, redact, detour=parts.book, notes=journal))
+    sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(api, clock, redact))
-    services = ParentServices(
-        chat=Chat(sender, Downloads(api, clock), statuses, parts.people),
-        journal=journal,
-        audit=parts.audit,
-        logs=parts.logs,
-        audience=Audience(listeners, parts.turns.tell, signals.interrupted.tell, signals.changed.tell),
-        tasks=parts.tasks,
-    )
+    services = ParentServices(parts, sender, statuses)
     if parts.restored is not None:
         await journal.open_gaps(parts.repos.by_channel(), parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
     kit = Kit(spawner, services, clock, random.random, places=places)
     supervisor = await stack.enter_async_context(Supervisor(kit))
-    cards = Cards(parts.repos, supervisor, parts.turns, sender.channels, services.budgets, clock)
+    cards = Cards(parts, supervisor, sender.channels, services.budgets)
     return Out(sender=sender, services=services, supervisor=supervisor, cards=cards)
 
 
@@ -208,7 +201,7 @@ def _way_in(parts: Parts, out: Out) -> In:
     jobs = ScheduleDesk(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
-    words = ScheduleWords(jobs, voice, journal, parts.tasks, Around(repos.name_of, clock.now()))
+    words = ScheduleWords(jobs, voice, journal, parts.tasks, repos.name_of, clock.now())
     known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
     direct = DirectMessages(known, out.sender, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
@@ -255,7 +248,7 @@ def _apphome(parts: Parts, out: Out, way_in: In, status: Status) -> AppHome:
     shown = Shown(parts.turns, out.cards.of, lambda: status.trouble)
     apphome = AppHome(parts.api, parts.journal, shown, parts.clock, parts.cleaned, out.sender.workspace_url)
     parts.signals.changed.add(apphome.changed)
-    vain = Vain(apphome, out.sender, parts.tasks)
+    vain = Vain(apphome.vain, out.sender, parts.tasks)
     reasons = Reasons(parts.api, way_in.intake, out.services.notice, parts.tasks, vain.pressed)
     parts.signals.notices.add(partial(_heed, apphome, vain, reasons, out.sender.channels))
     return apphome

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
 from uuid import uuid4
 
+from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatError
 from codebutler.model import Post
 from codebutler.process.tasks import Tasks
@@ -16,38 +17,24 @@ NOT_SERVED = "⚠️ This repository is not served any more: nothing was decided
 log = logging.getLogger("codebutler.apphome")
 
 
-class Homes(Protocol):
-    """App Home."""
-
-    def vain(self, user: str) -> None:
-        """The user pressed something in their home that stands for nothing: show them that. Returns at once."""
-
-
-class Mouth(Protocol):
-    """The sender."""
-
-    async def submit(self, channel: str, op_id: str, operation: Post, *, unsure: bool = False) -> str:
-        """Do ``operation`` once, however often ``op_id`` is tried; the message's ts. Raises ChatError."""
-
-
 class Vain:
-    """``pressed`` returns at once; what cannot be said is logged."""
+    """``pressed`` returns at once; what cannot be said is logged. ``at_home`` shows it to a user in App Home."""
 
-    def __init__(self, homes: Homes, mouth: Mouth, tasks: Tasks) -> None:
-        self._homes = homes
-        self._mouth = mouth
+    def __init__(self, at_home: Callable[[str], None], sender: Sender, tasks: Tasks) -> None:
+        self._at_home = at_home
+        self._sender = sender
         self._tasks = tasks
 
     def pressed(self, press: PressedInVain) -> None:
         """Nobody took the press."""
         if press.at_home:
-            self._homes.vain(press.user)
+            self._at_home(press.user)
         else:
             self._tasks.start(self._whisper(press), name=f"a word to {press.user}")
 
     async def _whisper(self, press: PressedInVain) -> None:
         post = Post(text=NOT_SERVED, thread_ts=press.thread_ts, only_for=press.user)
         try:
-            await self._mouth.submit(press.channel, uuid4().hex, post)
+            await self._sender.submit(press.channel, uuid4().hex, post)
         except ChatError as error:
             log.info("%s could not be told that their press was for nothing: %s", press.user, error)

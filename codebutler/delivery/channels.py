@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from codebutler.delivery.loop import Loop
+from codebutler.process.observers import Observers
 from codebutler.slack.port import ChannelMoved
 
 PROBE_S = 60.0
@@ -21,11 +21,11 @@ log = logging.getLogger("codebutler.delivery")
 
 
 class Channels:
-    """Which channels are closed to us, and why. ``on_change`` is told of each change."""
+    """Which channels are closed to us, and why."""
 
-    def __init__(self, loop: Loop, on_change: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop) -> None:
+        self.changed = Observers[()]()
         self._loop = loop
-        self._on_change = on_change
         self._closed: dict[str, str] = {}
 
     def trouble(self, channel: str) -> str:
@@ -45,11 +45,11 @@ class Channels:
         if self._closed.get(channel) != code:
             self._closed[channel] = code
             log.warning("%s: %s", channel, CLOSED[code])
-            self._on_change()
+            self.changed.tell()
 
     def accepted(self, channel: str) -> None:
         """Something was said there."""
         if self._closed.pop(channel, None) is not None:
             log.info("%s: what waited is said now", channel)
             self._loop.closed(channel, None)
-            self._on_change()
+            self.changed.tell()

@@ -16,6 +16,11 @@ SINCE = "sent"
 """Kept from the first life that notes what it hands over."""
 
 
+async def begin_anew(notes: Notes) -> None:
+    """They are older than what was handed over since, as those of a backup are. Raises StoreError."""
+    await notes.keep_note(SINCE, "")
+
+
 class Handed:
     """Without ``notes`` anything may have been handed over. ``begin`` it before use."""
 

@@ -65,6 +65,13 @@ class Buckets:
         waits = (bucket.wait_s(limit, now_s, spared) for _, limit, bucket in self._of(call, channel, now_s))
         return max(waits, default=0.0)
 
+    def wait_anywhere_s(self, call: Call, now_s: float, spared: float) -> float:
+        """The same for any channel."""
+        limit = self._limits.workspace.get(call)
+        if limit is None:
+            return 0.0
+        return self._used.get((call, ""), Bucket(limit.burst, now_s)).wait_s(limit, now_s, spared)
+
     def take(self, call: Call, channel: str, now_s: float) -> None:
         """It is made now."""
         for key, limit, bucket in self._of(call, channel, now_s):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import get_args
 
@@ -96,18 +97,36 @@ class _Round:
         self._removals = sum(line[0].call == "unreact" for line in every)
         self._tried = {line[0].channel for line in every if line[0].is_busy and line[0].is_lasting}
         """Of a closed channel one call at a time finds out whether it is open again."""
+        self._anywhere_s: dict[tuple[Call, Value], float] = {}
+        """Until such a call can be made in any channel: however many wait for it, they are passed over quickly."""
         self._begin: list[Waiting] = []
         self._drop: list[Waiting] = []
-        self._later: list[float] = []
+        self._until_s = inf
 
     def plan(self, heads: Iterable[Sequence[Waiting]]) -> Plan:
         """See above."""
-        for line in sorted(heads, key=partial(_order, self._state)):
-            self._decide(line[0], _dearest(line).value)
-        until_s = min(self._later, default=None)
+        lines = ((line[0], _dearest(line)) for line in heads)
+        possible = [pair for pair in lines if self._is_possible(*pair)]
+        for waiting, dearest in sorted(possible, key=partial(_order, self._state)):
+            if self._is_possible(waiting, dearest):
+                self._decide(waiting, dearest.value)
         if self._drop:
-            until_s = self._state.now_s
-        return Plan(tuple(self._begin), tuple(self._drop), until_s)
+            self._until_s = self._state.now_s
+        return Plan(tuple(self._begin), tuple(self._drop), None if self._until_s == inf else self._until_s)
+
+    def _is_possible(self, waiting: Waiting, dearest: Waiting) -> bool:
+        """Whether it may be its turn; a sign is left out if not."""
+        key = waiting.call, dearest.value
+        if (wait_s := self._anywhere_s.get(key)) is None:
+            wait_s = self._buckets.wait_anywhere_s(waiting.call, self._state.now_s, _spared(*key))
+            self._anywhere_s[key] = wait_s
+        if wait_s == 0 or key == ("react", "sign"):
+            return True
+        self._until(self._state.now_s + wait_s)
+        return False
+
+    def _until(self, moment_s: float) -> None:
+        self._until_s = min(self._until_s, moment_s)
 
     def _decide(self, waiting: Waiting, value: Value) -> None:
         now_s, channel = self._state.now_s, waiting.channel
@@ -115,16 +134,16 @@ class _Round:
             return
         from_s = self._open_from_s(waiting)
         if from_s > now_s:
-            self._later.append(from_s)
+            self._until(from_s)
             return
-        spared = 0.0 if waiting.call in READS else SPARED[value]
-        wait_s = self._buckets.wait_s(waiting.call, channel, now_s, spared)
+        wait_s = self._buckets.wait_s(waiting.call, channel, now_s, _spared(waiting.call, value))
         if self._is_late(waiting, wait_s):
             self._drop.append(waiting)
         elif wait_s > 0:
-            self._later.append(now_s + wait_s)
+            self._until(now_s + wait_s)
         else:
             self._buckets.take(waiting.call, channel, now_s)
+            self._anywhere_s.clear()
             self._tried.add(channel)
             self._begin.append(waiting)
 
@@ -147,11 +166,15 @@ class _Round:
         return wait_s > PATIENCE_S or self._removals >= self._buckets.burst("unreact") * REMOVALS_DUE
 
 
+def _spared(call: Call, value: Value) -> float:
+    return 0.0 if call in READS else SPARED[value]
+
+
 def _dearest(line: Sequence[Waiting]) -> Waiting:
     """What is before it in its line must not hold it up, and goes as if it were this."""
-    return min(line, key=lambda each: (RANK[each.value], each.number))
+    return line[0] if len(line) == 1 else min(line, key=lambda each: (RANK[each.value], each.number))
 
 
-def _order(state: State, line: Sequence[Waiting]) -> tuple[int, int, int]:
-    first, dearest = line[0], _dearest(line)
+def _order(state: State, pair: tuple[Waiting, Waiting]) -> tuple[int, int, int]:
+    first, dearest = pair
     return RANK[dearest.value], state.served.get((first.call, first.channel), 0), dearest.number

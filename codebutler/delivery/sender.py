@@ -30,20 +30,15 @@ from codebutler.model import Operation, Post
 from codebutler.slack.port import ChatPort, Page
 
 
-def _unheard() -> None:
-    """Nobody asked to be told."""
-
-
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
     ``redact`` sees every text last. ``detour`` says what stands in another place than the channel it was meant for;
     there an answer is streamed while it is written, if ``notes`` keep where. They also keep which file an upload is.
-    While the token is refused everything waits, and ``trouble`` says so. ``on_channels`` is told when a channel is
-    closed to us or open again.
+    While the token is refused everything waits, and ``trouble`` says so.
     """
 
-    def __init__(  # noqa: PLR0913 - each is of another kind, and most tests need two
+    def __init__(
         self,
         chat: ChatPort,
         clock: Clock,
@@ -52,13 +47,12 @@ class Sender:
         rng: Random | None = None,
         detour: Detour | None = None,
         notes: Notes | None = None,
-        on_channels: Callable[[], None] = _unheard,
     ) -> None:
         self._detour = detour or NoDetour()
         self._items = Items()
         self._loop = Loop(chat.limits, clock)
         self._authority = Authority(chat, self._loop, clock)
-        self.channels = Channels(self._loop, on_channels)
+        self.channels = Channels(self._loop)
         """Where nothing can be said now."""
         self._reader = Reader(chat, self._loop)
         self.background = Background(self._reader)

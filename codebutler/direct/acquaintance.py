@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from datetime import datetime
 from typing import Protocol
 
 from codebutler.clock import Clock
 from codebutler.direct.book import Book
 from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError, StoreError
+from codebutler.intake.journal import Journal
 
 ATTEMPTS = 3
 RETRY_S = 30.0
@@ -25,23 +25,13 @@ class Board(Protocol):
         """The ID of our conversation with the user, made at need. Raises ChatError."""
 
 
-class Gaps(Protocol):
-    """The journal, as far as it knows from when on a channel is followed. Both raise StoreError."""
-
-    async def open_gaps(self, channels: Collection[str], now: datetime) -> None:
-        """From ``now`` on (the chat's time) messages in these channels may be missed, and are looked for."""
-
-    async def close_gap(self, channel: str) -> None:
-        """All that was missed in the channel has been taken in."""
-
-
 class Acquaintance:
     """``meet`` whoever may talk to us now. ``clock`` tells the chat's time."""
 
-    def __init__(self, board: Board, book: Book, gaps: Gaps, clock: Clock) -> None:
+    def __init__(self, board: Board, book: Book, journal: Journal, clock: Clock) -> None:
         self._board = board
         self._book = book
-        self._gaps = gaps
+        self._journal = journal
         self._clock = clock
 
     async def meet(self, users: Collection[str]) -> None:
@@ -57,8 +47,8 @@ class Acquaintance:
             try:
                 channel = await self._board.open_direct(user)
                 # What is written from now on is ours, also what we do not hear of.
-                await self._gaps.open_gaps((channel,), self._clock.now())
-                await self._gaps.close_gap(channel)
+                await self._journal.open_gaps((channel,), self._clock.now())
+                await self._journal.close_gap(channel)
                 await self._book.meet(user, channel)
                 return
             except ChatRateLimitedError as error:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Coroutine
-from typing import Protocol
 
 from codebutler.errors import StoreError
+from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
 
 _LINK = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
@@ -20,30 +20,18 @@ _LINK = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
 log = logging.getLogger("codebutler.direct")
 
 
-class Shelf(Protocol):
-    """Where it is kept: the journal. Both raise StoreError."""
-
-    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
-        """These messages and files of the direct conversation ``channel`` belong to the repository of
-        channel ``home``.
-        """
-
-    async def placed_direct(self) -> list[tuple[str, str, str]]:
-        """The newest of what was placed, oldest first: (home, item, channel)."""
-
-
 class Book:
     """A Detour for the sender. ``load`` it before use."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._places: dict[tuple[str, str], str] = {}
         self._homes: dict[tuple[str, str], str] = {}
         self._channels: dict[str, str] = {}
 
     async def load(self) -> None:
         """Read what earlier lives kept. Raises StoreError."""
-        for home, item, channel in await self._shelf.placed_direct():
+        for home, item, channel in await self._journal.placed_direct():
             self._note(home, channel, (item,))
 
     @property
@@ -77,7 +65,7 @@ class Book:
         """From now on these belong to the repository of ``home``. Returns once that is on disk. Raises StoreError."""
         fresh = [item for item in items if self._places.get((home, item)) != channel]
         if fresh:
-            await self._shelf.place_direct(home, channel, fresh)
+            await self._journal.place_direct(home, channel, fresh)
             self._note(home, channel, fresh)
 
     def knows(self, home: str, channel: str, items: Collection[str]) -> bool:
@@ -95,7 +83,7 @@ class Book:
 
     async def _keep(self, home: str, channel: str, items: tuple[str, ...]) -> None:
         try:
-            await self._shelf.place_direct(home, channel, items)
+            await self._journal.place_direct(home, channel, items)
         except StoreError as error:
             log.warning("a direct message is not kept for the next start: %s", error)
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
 from codebutler.clock import Clock
+from codebutler.delivery.sender import Sender
 from codebutler.direct import wording
 from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, home_of, items_of, root_of
@@ -26,6 +27,7 @@ from codebutler.errors import ChatError, RegistryError
 from codebutler.intake.authorise import ask_of, authorise, kind_of
 from codebutler.intake.entry import Entry, is_direct
 from codebutler.intake.intake import Refusals, Repo
+from codebutler.intake.journal import Journal
 from codebutler.model import (
     ButtonClicked,
     Command,
@@ -48,23 +50,9 @@ log = logging.getLogger("codebutler.direct")
 Thread = tuple[str, str]
 
 
-class Mouth(Protocol):
-    """The sender: does an operation once, however often it is tried."""
-
-    async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool = False) -> str:
-        """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
-
-
-class Receipts(Protocol):
-    """The journal, as far as it forgets."""
-
-    async def settle(self, seq: int) -> None:
-        """The entry is done with. Raises StoreError."""
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the router looks up: threads, the served repositories by channel, what somebody may see of them, and why
+    """What is looked up: threads, the served repositories by channel, what somebody may see of them, and why
     one's worker stays down ("" if it does not); and where it is written down what it refuses."""
 
     book: Book
@@ -77,10 +65,10 @@ class Known:
 class DirectMessages:
     """A step of the dispatcher: those after it see a direct message as one of its repository's channel."""
 
-    def __init__(self, known: Known, mouth: Mouth, receipts: Receipts, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, known: Known, sender: Sender, journal: Journal, tasks: Tasks, clock: Clock) -> None:
         self._known = known
-        self._mouth = mouth
-        self._receipts = receipts
+        self._sender = sender
+        self._journal = journal
         self._tasks = tasks
         self._clock = clock
         self._since = clock.now()
@@ -173,14 +161,14 @@ class DirectMessages:
         if card_ts := card_ts or self._cards.pop(thread, ""):
             operation = wording.chosen(card_ts, repo.name)
             with suppress(ChatError):  # the choice holds, whatever its card shows
-                await self._mouth.submit(channel, f"direct-chosen-{channel}-{root}", operation)
+                await self._sender.submit(channel, f"direct-chosen-{channel}-{root}", operation)
 
     async def _say_down(self, entry: Entry, repo: Repo) -> None:
         """Its channel was told, which somebody who writes here may not read. Once for each thread."""
         root = root_of(entry.event)
         post = Post(text=wording.down(repo.name), thread_ts=root)
         with suppress(ChatError):
-            await self._mouth.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
+            await self._sender.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
 
     async def _answer(self, entry: Entry) -> None:
         event, request = entry.event, entry.request
@@ -201,7 +189,7 @@ class DirectMessages:
     async def _say(self, entry: Entry, operation: Operation) -> str:
         op_id = f"direct-{entry.event.key}"
         unsure = entry.received_at < self._since
-        return await self._mouth.submit(entry.channel, op_id, operation, unsure=unsure)
+        return await self._sender.submit(entry.channel, op_id, operation, unsure=unsure)
 
     def _start(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
         """Do it in the background, and forget the entry then."""
@@ -212,7 +200,7 @@ class DirectMessages:
             await work
         except ChatError as error:
             log.warning("a direct message could not be answered: %s", error)
-        await self._receipts.settle(entry.seq)
+        await self._journal.settle(entry.seq)
 
 
 def _is_choice(entry: Entry) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from codebutler.budgets import Budgets
 from codebutler.delivery.sender import Sender
+from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget, DayUse
 from codebutler.slack.connection import SlackConnection

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from codebutler.dispatch.dispatcher import GoOn
@@ -23,17 +22,10 @@ ANSWERED = "white_check_mark"
 log = logging.getLogger("codebutler.schedule")
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
-    """Which repository a channel belongs to ("" = none), and since when this supervisor lives."""
-
-    repo_of: Callable[[str], str]
-    since: datetime
-
-
 class ScheduleWords:
     """A step of the dispatcher. An entry is settled once its answer stands in the channel: what a crash
-    interrupts comes again, and is answered under the same operation id."""
+    interrupts comes again, and is answered under the same operation id. ``repo_of`` says which repository a channel
+    belongs to ("" = none), ``since`` since when this supervisor lives."""
 
     def __init__(
         self,
@@ -41,17 +33,19 @@ class ScheduleWords:
         voice: Voice,
         journal: Journal,
         tasks: Tasks,
-        around: Around,
+        repo_of: Callable[[str], str],
+        since: datetime,
     ) -> None:
         self._desk = desk
         self._voice = voice
         self._journal = journal
         self._tasks = tasks
-        self._around = around
+        self._repo_of = repo_of
+        self._since = since
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
         """The words about time are answered here and seen by no worker."""
-        repo = self._around.repo_of(entry.channel)
+        repo = self._repo_of(entry.channel)
         ours = isinstance(entry.request, Command) and entry.request.name in OURS
         if repo and ours and isinstance(entry.event, MessagePosted | SlashCommand):
             self._tasks.start(self._answer(entry, repo), name=f"answer to {entry.event.key}")
@@ -68,9 +62,7 @@ class ScheduleWords:
         try:
             text = await self._desk.answer(request.name, request.argument, asker)
             post = Post(text=text, thread_ts=in_thread, only_for=only_for)
-            await self._voice.post(
-                event.channel, event.key, post, unsure=entry.received_at < self._around.since
-            )
+            await self._voice.post(event.channel, event.key, post, unsure=entry.received_at < self._since)
             if event.user == OPERATOR and isinstance(event, MessagePosted):
                 # Whoever said it waits for its outcome.
                 await self._voice.react(

@@ -64,14 +64,6 @@ def page_in(answer: Mapping[str, Any]) -> Page:
     return Page(messages=found, next_cursor=cursor_in(answer))
 
 
-def reactions_in(answer: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """Who reacted, by the name of the reaction. Slack: reactions.get."""
-    message = answer.get("message")
-    listed = message.get("reactions") if isinstance(message, Mapping) else None
-    rows = [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
-    return {text_in(row, "name"): frozenset(map(str, row.get("users") or ())) for row in rows}
-
-
 def shares_in(info: Mapping[str, Any]) -> frozenset[str]:
     """The channels a file was shared in. Slack: the file object's channels, groups, ims and shares."""
     found: set[str] = set()

@@ -22,7 +22,6 @@ from codebutler.slack.answers import (
     identity_in,
     page_in,
     person_of,
-    reactions_in,
     shares_in,
     text_in,
 )
@@ -126,11 +125,6 @@ class SlackApi:
         except ChatError as error:
             if error.code != done:
                 raise
-
-    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
-        """Slack: reactions.get, the complete list."""
-        answer = await self._http.call(Call("reactions.get"), channel=channel, timestamp=ts, full=True)
-        return reactions_in(answer)
 
     async def upload(self, upload: Upload) -> str:
         """Slack: files.getUploadURLExternal and the bytes. Nothing shows, so a failure leaves no outcome open."""

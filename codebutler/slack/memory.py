@@ -46,7 +46,7 @@ class _Channel:
 
 
 class MemoryChat:
-    """ChatPort without a network. Methods are named as in the port: identity, post, update, react, reactions,
+    """ChatPort without a network. Methods are named as in the port: identity, post, update, react,
     upload, share, shared_in, history. ``done`` lists every effect in order; ``calls`` every attempt by name."""
 
     def __init__(self, identity: Identity = ME, page_size: int = 200) -> None:
@@ -169,13 +169,6 @@ class MemoryChat:
         (reactions.discard if react.remove else reactions.add)((react.target_ts, react.name))
         self.done.append(Done(channel, react))
         self._end(fault)
-
-    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
-        """See the port. Ours are the only ones there are."""
-        fault = await self._begin("reactions")
-        self._find(channel, ts)
-        self._end(fault)
-        return {name: frozenset({self.me.user_id}) for name in self.marks(channel, ts)}
 
     async def upload(self, upload: Upload) -> str:
         """See the port."""

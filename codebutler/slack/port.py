@@ -103,9 +103,6 @@ class ChatPort(Protocol):
     async def react(self, channel: str, react: React) -> None:
         """Already there (or already gone) is success."""
 
-    async def reactions(self, channel: str, ts: str) -> dict[str, frozenset[str]]:
-        """A message's reactions by name, and the IDs of those who set them."""
-
     async def upload(self, upload: Upload) -> str:
         """Bring a file's bytes to the chat; returns the file's id. Nobody sees it until it is shared."""
 

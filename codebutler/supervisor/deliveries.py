@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from codebutler.intake.entry import Entry
 from codebutler.supervisor.limits import DELIVERIES_IN_FLIGHT
-from codebutler.supervisor.port import JournalEntry
 
 
 class Deliveries:
@@ -17,15 +17,15 @@ class Deliveries:
 
     def __init__(self, window: int = DELIVERIES_IN_FLIGHT) -> None:
         self._window = window
-        self._waiting: deque[JournalEntry] = deque()
-        self._sent: dict[int, JournalEntry] = {}
+        self._waiting: deque[Entry] = deque()
+        self._sent: dict[int, Entry] = {}
         self._known: set[int] = set()
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, entry: JournalEntry) -> None:
+    def add(self, entry: Entry) -> None:
         """Queue ``entry`` unless it is queued already."""
         if entry.seq not in self._known:
             self._known.add(entry.seq)
@@ -38,7 +38,7 @@ class Deliveries:
         self._sent.clear()
         self._changed.set()
 
-    async def next(self) -> JournalEntry:
+    async def next(self) -> Entry:
         """The next event to send, once there is one and the worker has room for it."""
         while not self._waiting or len(self._sent) >= self._window:
             self._changed.clear()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.config.schema import RepoSettings
+from codebutler.intake.entry import Entry
 from codebutler.process.descriptors import is_shortage
 from codebutler.process.waiting import first_of
 from codebutler.protocol.messages import Heartbeat, LogTag
 from codebutler.supervisor.deliveries import Deliveries
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.life import Death, Duty, Life
-from codebutler.supervisor.port import JournalEntry, WorkerLink
+from codebutler.supervisor.port import WorkerLink
 from codebutler.supervisor.restart import Again, GiveUp, Quarantine, Record, after_death, describe
 from codebutler.supervisor.sends import Sends
 from codebutler.supervisor.states import WorkerState, move
@@ -61,7 +62,7 @@ class WorkerHandle:
         if self._life is None:
             self._wake.set()
 
-    def deliver(self, entry: JournalEntry) -> None:
+    def deliver(self, entry: Entry) -> None:
         """Queue an event; a sleeping worker wakes. One that is down gets it when it is up again."""
         self._deliveries.add(entry)
         if self.state == "sleeping":

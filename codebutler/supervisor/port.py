@@ -6,29 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Event, Operation, Quoted, Request, TurnNote
+from codebutler.model import Operation, Quoted, TurnNote
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent
 from codebutler.slack.port import Download
-
-
-class JournalEntry(Protocol):
-    """An accepted event in the parent's journal; ``seq`` orders the entries."""
-
-    @property
-    def seq(self) -> int:
-        """Its number, higher than that of every entry before it."""
-
-    @property
-    def channel(self) -> str:
-        """Where it came from: a channel, or a direct conversation."""
-
-    @property
-    def event(self) -> Event:
-        """What happened, as Slack told it."""
-
-    @property
-    def request(self) -> Request:
-        """What is asked for by it, as it was read when it came."""
 
 
 class WorkerLink(Protocol):

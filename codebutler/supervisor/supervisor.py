@@ -9,11 +9,11 @@ from msgspec import Struct, structs
 
 from codebutler.config.schema import RepoSettings
 from codebutler.errors import RegistryError
+from codebutler.intake.entry import Entry
 from codebutler.process.table import below
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.memory import pss_bytes
-from codebutler.supervisor.port import JournalEntry
 from codebutler.supervisor.states import PublicState, public
 
 RESTART_GRACE_S = 30.0
@@ -122,7 +122,7 @@ class Supervisor:
         """Has a worker neither become ready nor failed at it yet?"""
         return any(not handle.settled.is_set() for handle in self._handles.values())
 
-    def deliver(self, entry: JournalEntry) -> None:
+    def deliver(self, entry: Entry) -> None:
         """Queue an event for its channel's worker, waking it. Where nobody works for that channel the event
         just stays in the journal."""
         if handle := self._channels.get(entry.channel):

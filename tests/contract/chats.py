@@ -27,7 +27,6 @@ METHODS = {
     "post": "chat.postMessage",
     "update": "chat.update",
     "react": "reactions.add",
-    "reactions": "reactions.get",
     "upload": "files.getUploadURLExternal",
     "share": "files.completeUploadExternal",
     "shared_in": "files.info",

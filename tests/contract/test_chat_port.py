@@ -76,14 +76,6 @@ async def test_reactions_come_and_go_and_twice_is_once(rig: Rig) -> None:
     assert rig.reactions(ts) == set()
 
 
-async def test_tells_who_set_which_reaction(rig: Rig) -> None:
-    ts = rig.say("question")
-    assert await rig.chat.reactions(rig.channel, ts) == {}
-    await rig.chat.react(rig.channel, React(target_ts=ts, name="eyes"))
-    me = await rig.chat.identity()
-    assert await rig.chat.reactions(rig.channel, ts) == {"eyes": frozenset({me.user_id})}
-
-
 async def test_a_status_is_shown_under_a_thread_until_we_speak_there(rig: Rig) -> None:
     ts = rig.say("work")
     await rig.chat.show_status(rig.channel, ts, "is working")

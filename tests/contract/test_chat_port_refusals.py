@@ -18,14 +18,6 @@ from tests.contract.chats import Rig, everything, replies, rig
 __all__ = ["rig"]
 
 
-async def test_a_failed_look_at_the_reactions_may_simply_be_done_again(rig: Rig) -> None:
-    ts = rig.say("question")
-    rig.trouble("reactions", "unreachable")
-    with pytest.raises(ChatUnreachableError):
-        await rig.chat.reactions(rig.channel, ts)
-    assert await rig.chat.reactions(rig.channel, ts) == {}
-
-
 async def test_a_status_of_no_thread_is_refused(rig: Rig) -> None:
     with pytest.raises(ChatError):
         await rig.chat.show_status(rig.channel, "1.000001", "is working")
@@ -38,9 +30,6 @@ async def test_unknown_threads_and_messages_are_refused(rig: Rig) -> None:
     assert caught.value.code == "message_not_found"
     with pytest.raises(ChatError) as caught:
         await rig.chat.react(rig.channel, React(target_ts=nowhere, name="eyes"))
-    assert caught.value.code == "message_not_found"
-    with pytest.raises(ChatError) as caught:
-        await rig.chat.reactions(rig.channel, nowhere)
     assert caught.value.code == "message_not_found"
     with pytest.raises(ChatError) as caught:
         await rig.chat.history(rig.channel, thread_ts=nowhere)

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
-from codebutler.model import Event, File, MessagePosted, NoRequest, Operation, Quoted, Request, TurnNote
+from codebutler.intake.entry import Entry
+from codebutler.model import File, MessagePosted, NoRequest, Operation, Quoted, TurnNote
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.port import Download
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A journal entry."""
-
-    seq: int
-    channel: str
-    event: Event
-    request: Request = field(default_factory=NoRequest)
-
-
 def entry(seq: int, text: str = "store", channel: str = "C01") -> Entry:
     event = MessagePosted(channel=channel, ts=f"{seq}.000100", user="U01", text=text)
-    return Entry(seq, channel, event)
+    return Entry(seq, channel, event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def repo(name: str = "shop", channel: str = "C01", idle_min: float = 0, **agent_env: str) -> RepoSettings:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+
+import pytest
 
 from codebutler.clock import ManualClock, settle
 from codebutler.delivery.sender import Sender
@@ -87,16 +89,12 @@ async def test_no_more_is_known_than_is_kept(tmp_path: Path) -> None:
         assert (book.where(HOME, "F2"), book.home(DIRECT, "F2")) == (DIRECT, HOME)
 
 
-class FullDisk:
-    async def place_direct(self, home: str, channel: str, items: Collection[str]) -> None:
-        raise StoreError("the disk is full")
-
-    async def placed_direct(self) -> list[tuple[str, str, str]]:
-        return []
-
-
-async def test_an_answer_that_was_posted_stays_posted_when_the_disk_is_full() -> None:
-    chat, book = MemoryChat(), Book(FullDisk())
+async def test_an_answer_that_was_posted_stays_posted_when_the_disk_takes_nothing(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "journal.db", ManualClock())
+    await journal.close()
+    with pytest.raises(StoreError):
+        await journal.place_direct(HOME, DIRECT, ["F1"])
+    chat, book = MemoryChat(), Book(journal)
     asked = chat.say(DIRECT, "U1", "hello")
     await book.posted(HOME, DIRECT, asked)
     async with Sender(chat, ManualClock(), str, detour=book) as sender:

@@ -404,10 +404,15 @@ async def test_a_note_outlives_the_journal_that_took_it(path: Path) -> None:
         assert await journal.note("alive") == "twice"
 
 
-async def test_the_files_of_the_latest_uploads_are_known_and_other_notes_stay(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("upload", journal_file.KEPT_UPLOADS), ("sent", journal_file.KEPT_POSTS)]
+)
+async def test_the_latest_uploads_and_posts_are_known_and_other_notes_stay(
+    kind: str, kept: int, path: Path
+) -> None:
     async with Journal.open(path, ManualClock()) as journal:
         await journal.keep_note("alive", "once")
-    rows = [(f"upload:C1:op-{number}", f"F{number}") for number in range(journal_file.KEPT_UPLOADS + 2)]
+    rows = [(f"{kind}:C1:op-{number}", f"F{number}") for number in range(kept + 2)]
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany("INSERT INTO notes (name, value) VALUES (?, ?)", rows)
     async with Journal.open(path, ManualClock()) as journal:

@@ -22,9 +22,9 @@ def say(b: Bench, op_id: str, channel: str = C, thread_ts: str | None = None) ->
 
 @pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "channel_not_found"])
 async def test_it_is_said_when_the_channel_is_back_and_not_tried_in_a_loop(code: str) -> None:
-    changes: list[str] = []
-    async with bench(lambda: changes.append(b.sender.channels.trouble(C))) as b:
-        channels = b.sender.channels
+    async with bench() as b:
+        channels, changes = b.sender.channels, list[str]()
+        channels.changed.add(lambda: changes.append(channels.trouble(C)))
         b.chat.fail_next("post", ChatError(code=code), times=3)
         said = say(b, "one")
         await b.passes(2.5 * PROBE_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -28,9 +28,8 @@ LOST = ChatOutcomeUnknownError("time-out")
 
 
 class Bench:
-    def __init__(self, on_channels: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.chat = MemoryChat()
-        self._on_channels = on_channels
         self.clock = ManualClock()
         self.tasks: list[asyncio.Task[str]] = []
         self.sender = self.another()
@@ -38,7 +37,7 @@ class Bench:
     def another(self) -> Sender:
         """A sender that knows nothing yet, as after a restart of the parent."""
         hide = partial(re.sub, "s3cret", "[redacted]")
-        return Sender(self.chat, self.clock, hide, rng=Random(1), on_channels=self._on_channels)
+        return Sender(self.chat, self.clock, hide, rng=Random(1))
 
     def submit(
         self, op_id: str, operation: Operation, *, channel: str = C, unsure: bool = False
@@ -53,8 +52,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(on_channels: Callable[[], None] = lambda: None) -> AsyncIterator[Bench]:
-    made = Bench(on_channels)
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
     async with made.sender:
         yield made
     await asyncio.gather(*made.tasks, return_exceptions=True)

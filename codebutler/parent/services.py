@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from uuid import uuid4
 
-from codebutler.budgets import Budgets
 from codebutler.config.schema import RepoSettings
-from codebutler.control.listeners import Listeners
 from codebutler.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
 from codebutler.delivery.sender import Sender
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.authorise import Ask, Decision, authorise
 from codebutler.intake.entry import Entry
-from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
 from codebutler.observe.acts import Act, act_of
-from codebutler.observe.audit import AuditLog
-from codebutler.observe.logs import Logs
-from codebutler.process.tasks import Tasks
+from codebutler.parent.budgets import Budgets
+from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.download import Downloads
-from codebutler.slack.people import People
 from codebutler.slack.port import Download
 from codebutler.slack.status import StatusBoard
 from codebutler.slack.threads import read_thread
@@ -35,50 +29,20 @@ NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why).
 NOTHING_STARTS = "What runs goes on; nothing new starts until this is solved."
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """What goes out to the chat service, and what comes from it on request."""
-
-    sender: Sender
-    downloads: Downloads
-    statuses: StatusBoard
-    people: People
-
-
-@dataclass(frozen=True, slots=True)
-class Audience:
-    """Who is told what workers say: ``listeners`` of a thread, of the newest ``turns``, of a turn that is found
-    ``interrupted`` (its channel), and that what a repository has ``used`` today is not what it was."""
-
-    listeners: Listeners
-    turns: Callable[[str, tuple[TurnNote, ...]], None]
-    interrupted: Callable[[str], None]
-    used: Callable[[], None]
-
-
 class ParentServices:
     """The supervisor's Services, and where refusals go."""
 
-    def __init__(
-        self,
-        *,
-        chat: Chat,
-        journal: Journal,
-        audit: AuditLog,
-        logs: Logs,
-        audience: Audience,
-        tasks: Tasks,
-    ) -> None:
-        self._sender = chat.sender
-        self._downloads = chat.downloads
-        self._statuses = chat.statuses
-        self._people = chat.people
-        self._journal = journal
-        self._audit = audit
-        self._logs = logs
-        self._audience = audience
-        self._listeners = audience.listeners
-        self._tasks = tasks
+    def __init__(self, parts: Parts, sender: Sender, statuses: StatusBoard) -> None:
+        self._parts = parts
+        self._signals = parts.signals
+        self._journal = parts.journal
+        self._audit = parts.audit
+        self._logs = parts.logs
+        self._listeners = parts.listeners
+        self._tasks = parts.tasks
+        self._sender = sender
+        self._statuses = statuses
+        self._downloads = Downloads(parts.api, parts.clock)
         self.budgets = Budgets()
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> str:
@@ -88,7 +52,7 @@ class ParentServices:
         Raises ChatError if it is refused for good.
         """
         operation = named(harmless(operation), repo.config.slack.allowed_users)
-        operation = with_names(operation, self._people.called)
+        operation = with_names(operation, self._parts.people.called)
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
         called = addressed(operation, repo.config.slack.allowed_users)
@@ -118,12 +82,12 @@ class ParentServices:
 
     def overview(self, repo: RepoSettings, turns: tuple[TurnNote, ...]) -> None:
         """For App Home."""
-        self._audience.turns(repo.name, turns)
+        self._parts.turns.tell(repo.name, turns)
 
     def budget(self, repo: RepoSettings, budget: Budget) -> None:
         """For status and App Home."""
         self.budgets.keep(repo.name, budget)
-        self._audience.used()
+        self._signals.changed.tell()
 
     async def thread(
         self, repo: RepoSettings, thread_ts: str, before_ts: str
@@ -147,7 +111,7 @@ class ParentServices:
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         """See the port. An interrupted turn is also over for those who wait for its stream, and shown in App Home."""
         if record.decision == "interrupted":
-            self._audience.interrupted(repo.channel_id)
+            self._signals.interrupted.tell(repo.channel_id)
             self._sender.turn_over(repo.channel_id, record.thread)
         self._audit.append(
             Act(

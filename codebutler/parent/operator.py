@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from codebutler.control.chat import Chat, Mouth
 from codebutler.control.listeners import Listener, Listeners
@@ -34,17 +33,9 @@ from codebutler.model import OPERATOR, MessagePosted
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.status import Status
 from codebutler.repos import Repos
+from codebutler.schedule.desk import ScheduleDesk
+from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.front import Front
-
-
-class Workers(Protocol):
-    """The supervisor, as far as the operator goes."""
-
-    def stop_turns(self, name: str, user: str) -> None:
-        """End every turn of the repository; ``user`` is told as the one who did. Raises RegistryError."""
-
-    def down(self, name: str) -> str:
-        """Why the repository's worker stays down; "" if it does not. Raises RegistryError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +48,6 @@ class Asked:
     front: Front
 
 
-class Jobs(Protocol):
-    """The schedule, as far as the operator goes."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Every job of every repository, for `codebutler jobs`."""
-
-    async def manage(self, action: str, name: str) -> str:
-        """Run, pause or resume a job; one line on what became of it. Raises UnknownJobError, StoreError."""
-
-    async def look_again(self) -> None:
-        """Wait until what the files say now is what is scheduled."""
-
-
 class Operator:
     """Answers control requests."""
 
@@ -77,11 +55,11 @@ class Operator:
         self,
         *,
         asked: Asked,
-        workers: Workers,
+        workers: Supervisor,
         intake: Intake,
         sender: Sender,
         listeners: Listeners,
-        jobs: Jobs,
+        jobs: ScheduleDesk,
     ) -> None:
         self._jobs = jobs
         self._asked = asked

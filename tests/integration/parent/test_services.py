@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.apphome.turns import LatestTurns
 from codebutler.clock import ManualClock, settle
+from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.control.listeners import Listeners
 from codebutler.delivery.sender import Sender
@@ -20,16 +22,19 @@ from codebutler.intake.journal import Journal
 from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
+from codebutler.parent.parts import Given, Parts, Signals
+from codebutler.parent.services import ParentServices
+from codebutler.process.descriptors import Descriptors
 from codebutler.process.tasks import Tasks, beside
 from codebutler.protocol.messages import Audit, Budget, DayUse, Live
-from codebutler.services import Audience, Chat, ParentServices
+from codebutler.repos import Repos, RepoTable
 from codebutler.slack.answers import Person
 from codebutler.slack.api import SlackApi
-from codebutler.slack.download import Downloads
 from codebutler.slack.memory import MemoryChat
 from codebutler.slack.people import People
 from codebutler.slack.status import StatusBoard
 from codebutler.text.links import message_link
+from codebutler.text.redact import Redactor
 
 REPO = RepoSettings(
     name="sample",
@@ -73,19 +78,27 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         people.meet(["U0ANA"])
         await stack.enter_async_context(beside(people.run(), name="people"))
         await settle()
-        services = ParentServices(
-            chat=Chat(sender, Downloads(SlackApi("xoxb-1"), clock), statuses, people),
-            journal=journal,
-            audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
+        signals = Signals()
+        parts = Parts(
+            given=Given(Home(tmp_path), {}, Config(), clock, Descriptors(1024, 1024)),
+            signals=signals,
+            clock=clock,
+            api=SlackApi("xoxb-1"),
+            people=people,
+            redactor=Redactor(),
             logs=stack.enter_context(Logs(None, "info", same, stream=None)),
-            audience=Audience(
-                Listeners(),
-                turns=lambda repo, turns: heard.append(f"{len(turns)} of {repo}"),
-                interrupted=heard.append,
-                used=lambda: heard.append(services.budgets.words(REPO.name, NOW)),
-            ),
+            journal=journal,
+            restored=None,
+            audit=stack.enter_context(AuditLog(tmp_path / "audit.jsonl", clock, same)),
             tasks=Tasks(lambda name, error: None),
+            book=book,
+            repos=Repos(RepoTable(()), lambda: book.channels),
+            turns=LatestTurns(journal, signals.changed.tell),
+            listeners=Listeners(),
         )
+        services = ParentServices(parts, sender, statuses)
+        signals.interrupted.add(heard.append)
+        signals.changed.add(lambda: heard.append(services.budgets.words(REPO.name, NOW)))
         yield services, chat
 
 

@@ -1,0 +1,65 @@
+"""What one person may see of all repositories."""
+
+from __future__ import annotations
+
+from codebutler.apphome.view import RepoCard
+from codebutler.config.rules import rules_allow
+from codebutler.delivery.channels import Channels
+from codebutler.parent.budgets import Budgets
+from codebutler.parent.parts import Parts
+from codebutler.repos import Served
+from codebutler.supervisor.supervisor import RepoRow, Supervisor
+from codebutler.text.amounts import load
+
+TROUBLED = {
+    "quarantined": "its worker keeps failing: `codebutler logs` on its machine says why",
+    "stopped": "its worker is stopped: `codebutler logs` on its machine says why",
+}
+
+
+class Cards:
+    """What each person may see of all repositories, as things stand now."""
+
+    def __init__(self, parts: Parts, supervisor: Supervisor, channels: Channels, budgets: Budgets) -> None:
+        self._parts = parts
+        self._supervisor = supervisor
+        self._channels = channels
+        self._budgets = budgets
+
+    def of(self, user: str) -> list[RepoCard] | None:
+        """One card for each repository that the user may talk to; None if there is none."""
+        table, rows = self._parts.repos.table, {row.name: row for row in self._supervisor.rows()}
+        cards = [
+            self._card(served, rows.get(served.entry.name))
+            for served in table.served
+            if user in served.config.slack.allowed_users
+            and rules_allow(served.config, user, served.config.slack.channel_id, None)
+        ]
+        if not cards:
+            return None
+        absent = [
+            RepoCard(each.entry.name, each.entry.channel_id, "stopped", (), each.problem)
+            for each in table.unserved
+        ]
+        return [*cards, *(card for card in absent if table.named(card.name) is None)]
+
+    def _card(self, served: Served, row: RepoRow | None) -> RepoCard:
+        name, channel = served.entry.name, served.config.slack.channel_id
+        state = row.worker.state if row else "stopped"
+        return RepoCard(
+            name=name,
+            channel=channel,
+            worker=state,
+            turns=self._parts.turns.by_repo.get(name, ()),
+            today=self._budgets.words(name, self._parts.clock.now()),
+            load=_load(row),
+            trouble=self._channels.trouble(channel) or TROUBLED.get(state, ""),
+        )
+
+
+def _load(row: RepoRow | None) -> str:
+    """ "" where there is nothing to do."""
+    turns = row.turns if row else None
+    if turns is None or not (turns.running or turns.waiting or turns.queued):
+        return ""
+    return load(turns.running, turns.waiting, turns.queued, turns.parked)
