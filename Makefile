@@ -2,13 +2,13 @@
 PYTHON ?= python3
 MINUTES ?= 3
 # The tests mostly wait for processes: more of them at once than there are processors.
-PARALLEL ?= 3
+PARALLEL ?= 4
 BIN := .venv/bin
 READY := .venv/.ready
 PRODUCT := .venv/.product
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check format lint types imports sizes wheel-check bench walk soak screenshot clean
+.PHONY: help run test check format docs lint types imports sizes wheel-check bench walk soak screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,13 +31,16 @@ $(READY): $(PRODUCT)
 run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
-test: $(READY) ## run the whole test suite, PARALLEL (3) files at once; of it TESTS (paths), or what is marked SELECT
+test: $(READY) ## run the whole test suite, PARALLEL (4) files at once; of it TESTS (paths), or what is marked SELECT
 	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile --durations=25 $(if $(SELECT),-m '$(SELECT)') $(TESTS)
 
 check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands
 
 format: $(READY) ## format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+docs: $(READY) ## write into the documentation what it takes from the code
+	$(BIN)/python -m tests.unit.docs.written
 
 lint: $(READY) ## format check and lint
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .

@@ -32,7 +32,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
 
 
 async def _turn(product: Scene) -> float:
-    _, card = await product.asked("Please ask leave.", "Leave is asked")
+    _, card = await product.asked("Please ask leave.", "Permission needed")
     # What the card itself caused is over then: marks, progress, receipts.
     await asyncio.sleep(0.5)
     server = product.server

@@ -19,6 +19,8 @@ from functools import partial
 from codebutler.apphome.publisher import AppHome, Shown
 from codebutler.apphome.vain import Vain
 from codebutler.clock import SystemClock
+from codebutler.commands.asked import Resources
+from codebutler.commands.step import ParentCommands
 from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
@@ -59,7 +61,6 @@ from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
-from codebutler.schedule.step import ScheduleWords
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
@@ -201,13 +202,14 @@ def _way_in(parts: Parts, out: Out) -> In:
     jobs = ScheduleDesk(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
-    words = ScheduleWords(jobs, voice, journal, parts.tasks, repos.name_of, clock.now())
+    resources = Resources(jobs, clock, since=clock.now())
+    commands = ParentCommands(resources, voice, journal, parts.tasks, repos.name_of)
     known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
     direct = DirectMessages(known, out.sender, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
         held_back=held.take,
         direct_message=direct.take,
-        schedule_word=words.take,
+        parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
         router=out.supervisor,

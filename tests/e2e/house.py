@@ -12,18 +12,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.clock import Clock
+from codebutler.config.paths import Home, RepoPaths
+from codebutler.control.messages import StatusReply, StatusRequest
+from codebutler.control.wire import ask
+from codebutler.errors import CodeButlerError
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.commands import output_of
 from tests.ordinary import give_logins_away, give_repository_away
 
 DEADLINE_S = 45.0
+LOOK_S = 0.05
 T = TypeVar("T")
 Message = dict[str, Any]
 FINAL = {"white_check_mark", "x", "octagonal_sign"}
@@ -49,16 +54,17 @@ class House:
         return await output_of(*self.prefix, *command(*arguments), env=self.env, check=check)
 
     async def add_repo(self, path: Path, channel: str, **config: Any) -> str:
-        """Register a repository on a channel of the workspace; returns the channel's ID."""
+        """Register a repository, with a config of its own, on a channel of the workspace; returns the channel's ID."""
         channel_id = self.channel_id(channel)
         self.repositories.append(path)
-        self.hand_over()
-        await self.run("add-repo", str(path), "--channel", channel_id, "--name", channel)
         if config:
-            file = path / ".codebutler" / "config.json"
-            merged = {**json.loads(file.read_text()), **config}
-            file.write_text(json.dumps(merged))
-            await self.run("trust", channel)
+            paths = RepoPaths(path)
+            with paths.open(create=True):
+                before = json.loads(paths.config.read_text()) if paths.config.exists() else {}
+                paths.config.write_text(json.dumps({**before, **config}))
+        self.hand_over()
+        # What it finds it trusts.
+        await self.run("add-repo", str(path), "--channel", channel_id, "--name", channel)
         return channel_id
 
     def hand_over(self) -> None:
@@ -101,17 +107,28 @@ class House:
             return await self.supervisor.wait()
 
     async def status(self) -> dict[str, Any] | None:
-        """`codebutler status --json`, None while no supervisor answers."""
-        output = await self.run("status", "--json", check=False)
-        return json.loads(output) if output.startswith("{") else None
+        """What `codebutler status --json` prints, None while no supervisor answers. Asked here: a process for each
+        look would keep the supervisor from what it is waited for."""
+        if self.prefix:  # only programs started through it may see the home
+            output = await self.run("status", "--json", check=False)
+            return json.loads(output) if output.startswith("{") else None
+        try:
+            async with aclosing(ask(Home(self.home).socket, StatusRequest())) as replies:
+                async for reply in replies:
+                    if isinstance(reply, StatusReply):
+                        return reply.status
+        except (CodeButlerError, OSError):
+            return None
+        return None
 
     async def until_status(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Ask for the status until it is as wanted; each ask is a process, so no loop is busy."""
+        """Ask for the status until it is as wanted. Raises AssertionError."""
         status: dict[str, Any] | None = None
         try:
             async with asyncio.timeout(DEADLINE_S):
                 while (status := await self.status()) is None or not wanted(status):
                     assert self.supervisor is None or self.supervisor.returncode is None, self.log()
+                    await asyncio.sleep(LOOK_S)  # nobody would set an event
         except TimeoutError:
             raise AssertionError(f"never as wanted, last: {status}\n{self.log()}") from None
         return status
@@ -211,9 +228,10 @@ async def house(
     async with WorkspaceServer(Options(channels=channels), clock) as workspace:
         built = House(workspace, home, environment(workspace, home) | (extra_env or {}))
         try:
-            person = workspace.workspace.person.id
-            tokens = ["--bot-token", workspace.bot_token, "--app-token", workspace.app_token]
-            await built.run("setup", *tokens, "--allow-user", person, "--api-url", workspace.api_url)
+            # As `codebutler setup` does (`test_operator.py` holds it to that), which takes a second each time.
+            config = Home(home).ensure().config
+            config.touch(mode=0o600)
+            config.write_text(json.dumps({"slack": workspace.section}))
             yield built
         finally:
             if built.supervisor is not None and built.supervisor.returncode is None:

@@ -42,6 +42,18 @@ async def test_o01_a_chat_from_a_pipe(tmp_path: Path, git_repo: Path) -> None:
         assert texts == ["*operator:* list the files\n\nread README.md", "*operator:* run: echo from here"]
 
 
+async def test_setup_leaves_what_a_house_begins_with(tmp_path: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        config = built.home / "config.json"
+        begun = json.loads(config.read_text())
+        config.unlink()
+        server = built.workspace
+        tokens = ("--bot-token", server.bot_token, "--app-token", server.app_token)
+        person = server.workspace.person.id
+        await built.run("setup", *tokens, "--allow-user", person, "--api-url", server.api_url)
+        assert json.loads(config.read_text()) == begun
+
+
 async def test_o02_stop_from_the_terminal(tmp_path: Path, git_repo: Path) -> None:
     async with ModelServer() as model, house(tmp_path, "sample", extra_env=model_env(model)) as built:
         channel = await claude(built, git_repo)

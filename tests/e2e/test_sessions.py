@@ -23,7 +23,7 @@ import signal
 from pathlib import Path
 
 from codebutler.workspace.faults import Fault
-from tests.e2e.house import DEADLINE_S, House, house, whole_text
+from tests.e2e.house import DEADLINE_S, LOOK_S, House, house, whole_text
 from tests.e2e.test_matrix import QUICK, claude, model_env, rehearsal
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
@@ -136,8 +136,8 @@ async def _s08_slack_fails(built: House, channel: str, repo: Path) -> None:
     earlier = set(logs.iterdir())
     ts = built.workspace.say(channel, "!c seq 1 100")
     async with asyncio.timeout(DEADLINE_S):
-        while not any(b"--- session" in file.read_bytes() for file in set(logs.iterdir()) - earlier):
-            await built.status()
+        while not any(b"--- session" in file.read_bytes() for file in set(logs.iterdir()) - earlier):  # noqa: ASYNC110 - nobody would set an event
+            await asyncio.sleep(LOOK_S)
     (log,) = set(logs.iterdir()) - earlier
     assert log.read_bytes().startswith(b"".join(b"%d\n" % number for number in range(1, 101)))
     assert built.answers(channel, ts) == []

@@ -14,11 +14,11 @@ import pytest
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import Config, SlackSection
 from codebutler.dispatch.held import HeldBack
-from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted
+from codebutler.permission import Decision
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 
