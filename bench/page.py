@@ -27,7 +27,7 @@ def page(
     for name, figures in found.items():
         parts += [
             f"## {name}\n\n{about[name]}",
-            _table(figures) if figures else "It could not be measured here.",
+            _table(figures) if figures else "Not measured in this run.",
         ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

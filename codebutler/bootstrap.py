@@ -38,7 +38,7 @@ from codebutler.dispatch.audit import AuditFirst
 from codebutler.dispatch.dispatcher import Dispatcher
 from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Intake, Threads
-from codebutler.observe.audit import flush_always
+from codebutler.observe.audit import maintain
 from codebutler.parent.cards import Cards
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.life import Life
@@ -163,7 +163,7 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
     on_files = partial(_use, way_in.hooks, front, watchers)
     for name, work in (
         ("audit", way_in.audit.run()),
-        ("audit-flush", flush_always(parts.audit, parts.clock)),
+        ("audit-log", maintain(parts.audit, parts.clock)),
         ("people", parts.people.run()),
         ("app-home", apphome.run()),
         ("front", front.run()),

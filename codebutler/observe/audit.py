@@ -233,7 +233,7 @@ class AuditLog:
         return digest_of(last) if last else ""
 
 
-async def flush_always(audit: AuditLog, clock: Clock) -> None:
+async def maintain(audit: AuditLog, clock: Clock) -> None:
     """See that nothing is counted or held for long, and old files are deleted: at once and every day. Until
     cancelled."""
     due_s = clock.monotonic()

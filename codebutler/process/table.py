@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,18 +29,21 @@ def seen(pid: int) -> Seen | None:
     return None
 
 
-def below(roots: Collection[int]) -> dict[int, int]:
-    """How many processes each of ``roots`` has begun, and those have begun in their turn; in one look."""
-    parents = {pid: found.parent for pid in pids() if (found := seen(pid))} if PROC.is_dir() else {}
-    counts = dict.fromkeys(roots, 0)
-    for pid in parents:
-        above, known = parents.get(pid), {pid}
-        while above in parents and above not in known and above not in counts:
-            known.add(above)
-            above = parents[above]
-        if above in counts:
-            counts[above] += 1
-    return counts
+def below(root: int) -> int:
+    """How many processes ``root`` has begun, and those have begun in their turn (proc_pid_task(5), children)."""
+    count, ahead = 0, [root]
+    while ahead:
+        found = [pid for pid in _children(ahead.pop()) if seen(pid)]
+        count += len(found)
+        ahead += found
+    return count
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        files = list((PROC / str(pid) / "task").glob("*/children"))
+        return [int(child) for file in files for child in file.read_text().split()]
+    return []
 
 
 def variable_of(pid: int, name: str) -> str:

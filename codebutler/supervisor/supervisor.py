@@ -189,12 +189,12 @@ def _row(handle: WorkerHandle) -> RepoRow:
 
 def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
     """With what the system tells of each worker's process. Blocks."""
-    programs = below({row.worker.pid for row in rows if row.worker.pid is not None})
     measured = []
     for row in rows:
         if (pid := row.worker.pid) is not None:
-            worker = structs.replace(row.worker, pss_bytes=pss_bytes(pid), programs=programs[pid])
-            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs[pid]))  # noqa: PLW2901
+            programs = below(pid)
+            worker = structs.replace(row.worker, pss_bytes=pss_bytes(pid), programs=programs)
+            row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, programs))  # noqa: PLW2901
         measured.append(row)
     return tuple(measured)
 

@@ -28,7 +28,7 @@ from tests.commands import output_of
 from tests.ordinary import give_logins_away, give_repository_away
 
 DEADLINE_S = 45.0
-LOOK_S = 0.05
+LOOK_S = 0.2
 T = TypeVar("T")
 Message = dict[str, Any]
 FINAL = {"white_check_mark", "x", "octagonal_sign"}

@@ -15,7 +15,7 @@ import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.observe.acts import Act
-from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, flush_always
+from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, maintain
 from codebutler.observe.chain import Break, rotated, verify, verify_all
 from codebutler.process.tasks import beside
 
@@ -290,7 +290,7 @@ def test_no_more_is_held_than_memory_has_room_for(tmp_path: Path) -> None:
 async def test_what_is_held_is_written_once_there_is_room(tmp_path: Path) -> None:
     path, clock = tmp_path / "audit.jsonl", ManualClock()
     with AuditLog(path, clock, hide) as audit:
-        async with beside(flush_always(audit, clock), name="flush"):
+        async with beside(maintain(audit, clock), name="flush"):
             audit.append(act("begun"))
             with no_room(path):
                 audit.append(act("ended"))

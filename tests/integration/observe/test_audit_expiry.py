@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.observe.acts import Act
-from codebutler.observe.audit import EXPIRE_S, AuditLog, flush_always
+from codebutler.observe.audit import EXPIRE_S, AuditLog, maintain
 from codebutler.observe.chain import Break, rotated, verify_all
 from codebutler.process.tasks import beside
 
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_read_is_kept_as_evidence(path: Path, clock: Manua
 
 async def test_it_happens_at_the_start_and_every_day(path: Path, clock: ManualClock) -> None:
     with AuditLog(path, clock, str) as audit:
-        async with beside(flush_always(audit, clock), name="flush"):
+        async with beside(maintain(audit, clock), name="flush"):
             async with asyncio.timeout(10):
                 while len(names(path)) > 1:
                     await asyncio.to_thread(path.stat)

@@ -29,7 +29,7 @@ def test_a_figure_stands_beside_its_limit_and_a_missed_one_is_marked() -> None:
     assert "## ack\n\nAbout.\n" in text
     assert "| it | 1.23 ms | 2 ms | 0.62 (≤ 1) |  |" in text
     assert "| a \\| b | 3.00 ms | 1 ms (peer) | 3.00 (≤ 1.5) | **missed** |" in text
-    assert text.endswith("It could not be measured here.\n")
+    assert text.endswith("Not measured in this run.\n")
 
 
 def test_the_machine_has_no_name() -> None:
