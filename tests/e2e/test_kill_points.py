@@ -130,7 +130,7 @@ async def test_death_while_a_person_decides(
 @pytest.mark.timeout(300)
 async def test_death_in_the_recovery_from_a_death(tmp_path: Path) -> None:
     twice = [Job("worker", (("result.before", 1), (label, 1))) for label in IN_RECOVERY]
-    again = [Job("parent", (("post.after", k), ("post.after", k))) for k in (1, 3, 5, 8)]
+    again = [Job("parent", (("post.after", k), ("post.after", k))) for k in (1, 2, 3, 4)]
     fired = await carry_out_all(tmp_path, [*twice, *again])
     assert set(IN_RECOVERY) <= set(fired)
     assert fired["post.after"] >= 4
