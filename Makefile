@@ -8,7 +8,7 @@ READY := .venv/.ready
 PRODUCT := .venv/.product
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check format lint types imports sizes wheel-check bench walk soak screenshot clean
+.PHONY: help run test check format docs lint types imports sizes wheel-check bench walk soak screenshot clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ check: $(READY) lint types imports sizes test wheel-check ## everything that dec
 
 format: $(READY) ## format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+docs: $(READY) ## write into the documentation what it takes from the code
+	$(BIN)/python -m tests.unit.docs.written
 
 lint: $(READY) ## format check and lint
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .

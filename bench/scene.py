@@ -53,6 +53,8 @@ class Pace:
     helps: int = 11
     busy_s: int = 60
     hostile_s: float = 20.0
+    past_turns: int = 20_000
+    past_channels: int = 20
     burst_channels: int = 50
     storm_messages: int = 240
     verbose: bool = False
@@ -67,6 +69,8 @@ QUICK = Pace(
     helps=5,
     busy_s=20,
     hostile_s=5,
+    past_turns=5_000,
+    past_channels=4,
     burst_channels=20,
     storm_messages=80,
 )

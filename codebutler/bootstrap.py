@@ -19,6 +19,8 @@ from functools import partial
 from codebutler.apphome.publisher import AppHome, Shown
 from codebutler.apphome.vain import Vain
 from codebutler.clock import SystemClock
+from codebutler.commands.asked import Resources
+from codebutler.commands.step import ParentCommands
 from codebutler.config.paths import Home
 from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
@@ -59,18 +61,17 @@ from codebutler.schedule.desk import ScheduleDesk
 from codebutler.schedule.files import Found, JobFiles
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.sources import job_sources
-from codebutler.schedule.step import ScheduleWords
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.connection import Care, SlackConnection
-from codebutler.slack.echo import Echo
 from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.interactive import FormAsked, PressedInVain
 from codebutler.slack.payloads import HomeOpened, Notice
 from codebutler.slack.port import ChannelMoved
+from codebutler.slack.presence import Heartbeat
 from codebutler.slack.reasons import Reasons
 from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
@@ -201,13 +202,14 @@ def _way_in(parts: Parts, out: Out) -> In:
     jobs = ScheduleDesk(scheduler, clock, zone_of(""))
     held = HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, out.services.nothing_starts)
-    words = ScheduleWords(jobs, voice, journal, parts.tasks, repos.name_of, clock.now())
+    resources = Resources(jobs, clock, since=clock.now())
+    commands = ParentCommands(resources, voice, journal, parts.tasks, repos.name_of)
     known = Known(parts.book, repos.by_channel, out.cards.of, out.supervisor.down, out.services)
     direct = DirectMessages(known, out.sender, journal, parts.tasks, clock)
     dispatcher = Dispatcher(
         held_back=held.take,
         direct_message=direct.take,
-        schedule_word=words.take,
+        parent_command=commands.take,
         audit=audit.take,
         overheard=parts.listeners.overhear,
         router=out.supervisor,
@@ -229,7 +231,7 @@ def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
     clock, rng = parts.clock, random.Random()  # noqa: S311 - back-off
     shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
     catch_up = CatchUp(out.sender.background, shelf, parts.api.clock, rng, parts.repos.listened)
-    echo = Echo(out.sender, parts.journal, catch_up.channels, clock)
+    heartbeat = Heartbeat(out.sender, parts.journal, catch_up.channels, clock)
     homecoming = Homecoming(
         out.sender,
         parts.journal,
@@ -238,7 +240,7 @@ def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
         lambda: catch_up.is_busy or out.supervisor.is_starting,
     )
     parts.signals.interrupted.add(homecoming.interrupted)
-    care = Care(catch_up, echo, homecoming, parts.signals.notices.tell)
+    care = Care(catch_up, heartbeat, homecoming, parts.signals.notices.tell)
     app_token = parts.given.config.slack.app_token
     return SlackConnection(parts.api, app_token, way_in.intake, care, clock, rng)
 

@@ -23,7 +23,7 @@ from codebutler.control.messages import DashboardReply, DashboardRequest
 from codebutler.control.wire import ask
 from codebutler.errors import CodeButlerError
 from codebutler.process.stopping import Stopping
-from codebutler.words import ALL, SLASH, usage_hint
+from codebutler.words import SLASH, completions, usage_hint
 from codebutler.workspace.offers import Offers, SlashCommand, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 
@@ -87,7 +87,7 @@ async def run_demo(
     repo = await asyncio.to_thread(_repository, wishes.path, scratch, behind(env))
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
-    words = {word.name: word.gist for word in ALL}
+    words = dict(completions())
     butler = SlashCommand(
         command=SLASH, description="Ask CodeButler about its work", usage_hint=usage_hint(), words=words
     )

@@ -1,15 +1,17 @@
-"""Our own words: the one table behind ``!word``, ``/butler word``, ``/word``, ``!help``, the Slack app and the docs.
+"""The commands: the one table behind ``!word``, ``/butler word``, ``/word``, ``!help``, completion, the Slack app and
+the docs. Whoever adds one adds an entry here and writes its handler (see CONTRIBUTING.md).
 
-Pure, and imports nothing of ours. Both sides read it: the parent to tell a word from a prompt, the worker to do it.
+Pure, and imports nothing of ours. Both processes read it: to tell a word from a prompt, who may say it, and to do it.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 SLASH = "/butler"
 IN_THREADS = (
@@ -20,10 +22,15 @@ IN_THREADS = (
 @dataclass(frozen=True, slots=True)
 class Word:
     """One of our words. ``usage`` is its argument as people read it, ``pattern`` what that must match as a whole
-    (any case); ``more`` says what one line does not.
+    (any case); ``more`` says what one line does not; ``aliases`` mean the same after ``!`` and ``/butler``.
 
-    ``prefix``: it is a prompt for the agent of that name, with ``text`` if it takes no argument. ``shown``: its
-    answer to a slash command is for the whole channel, not only for whoever asked.
+    ``runs``: the process that does it. ``handler``: how, where that is not the function ``run`` in the file of its name
+    (``stop.kill``), below ``workers/codebutler_worker/commands/`` or ``codebutler/commands/``. ``direct``: the parent's
+    function that answers it, alone, in a direct message for all repositories; it needs no mark there.
+    ``may``: who may say it, as ``codebutler.permission`` has it; an agent that is meant is judged once it is known.
+
+    ``prefix``: it is a prompt for the agent of that name, with ``text`` if it takes no argument, and the agent's rule
+    allows it. ``shown``: its answer to a slash command is for the whole channel, not only for whoever asked.
     """
 
     name: str
@@ -34,6 +41,23 @@ class Word:
     prefix: str = ""
     text: str = ""
     shown: bool = False
+    aliases: tuple[str, ...] = ()
+    handler: str = ""
+    runs: Literal["worker", "parent"] = "worker"
+    direct: str = ""
+    may: Literal["command", "skill", "continue", "undo"] = "command"
+
+    @property
+    def done_by(self) -> Sequence[str]:
+        """The file and the function that do it; none for what an agent does."""
+        found = self.handler or ("" if self.prefix else f"{self.name}.run")
+        return found.split(".") if found else ()
+
+    @property
+    def about(self) -> str:
+        """What more there is to say of it."""
+        also = f"Also {', '.join(f'`!{alias}`' for alias in self.aliases)}." if self.aliases else ""
+        return f"{self.more} {also}".strip()
 
     @property
     def example(self) -> str:
@@ -52,29 +76,42 @@ ALL = (
         "[WORD]",
         r"!?[\w-]*",
         "With a word: what that one does.",
+        direct="direct.usage",
     ),
     Word("ping", "is anybody there?"),
     Word(
         "status",
         "show what is running and what is waiting",
         more="The agent and its model, every run that is not over, what was used today, and the sandbox.",
+        direct="direct.status",
     ),
-    Word("list", "the latest conversations", more="Each with its state, its age and a link to its thread."),
+    Word(
+        "list",
+        "the latest conversations",
+        more="Each with its state, its age and a link to its thread.",
+        handler="listing.run",
+        direct="direct.latest",
+    ),
     Word(
         "new",
         "start a new conversation",
         more="In a thread, the next message starts with a fresh session. Outside threads each message does anyway.",
+        handler="fresh.new",
     ),
     Word(
         "continue",
         "resume interrupted or stopped work",
         more="In a thread, its last run. Outside threads, the newest ones that can continue, to choose from.",
         shown=True,
+        handler="resume.run",
+        may="continue",
+        aliases=("resume",),
     ),
     Word(
         "reset",
         "forget this conversation",
         more="The next message in the thread starts with a fresh session.",
+        handler="fresh.reset",
     ),
     Word(
         "stop",
@@ -83,8 +120,16 @@ ALL = (
         "(all)?",
         "In a thread, what belongs to it. With `all`, or outside threads, everything in the channel. "
         "A stopped conversation can go on.",
+        handler="stop.stop",
     ),
-    Word("kill", "stop at once, by force", "[all]", "(all)?", "For what `!stop` does not end."),
+    Word(
+        "kill",
+        "stop at once, by force",
+        "[all]",
+        "(all)?",
+        "For what `!stop` does not end.",
+        handler="stop.kill",
+    ),
     Word(
         "output",
         "repeat the full answer",
@@ -114,6 +159,7 @@ ALL = (
         "For example `!create-image a lighthouse at dusk, watercolour`.",
         prefix="image",
         shown=True,
+        aliases=("image",),
     ),
     Word(
         "logs",
@@ -130,6 +176,8 @@ ALL = (
         "[run | pause | resume NAME | cancel ID]",
         r"|(run|pause|resume|cancel)\s+\S+",
         "Jobs are defined in `.codebutler/jobs.yaml`. `cancel` cancels a timer.",
+        handler="schedule.jobs",
+        runs="parent",
     ),
     Word(
         "in",
@@ -138,6 +186,8 @@ ALL = (
         r".+",
         "TEXT may be any message or command: `!in 2h run the tests again`, `!in 10m run: make deploy`.",
         shown=True,
+        handler="schedule.later",
+        runs="parent",
     ),
     Word(
         "at",
@@ -146,6 +196,8 @@ ALL = (
         r".+",
         "The machine's own time.",
         shown=True,
+        handler="schedule.at",
+        runs="parent",
     ),
     Word(
         "memory",
@@ -162,6 +214,7 @@ ALL = (
         r"|[a-z0-9][a-z0-9-]*(\s.*)?",
         "`!skills review-diff the last commit` has the default agent do it that way. See `codebutler skills`.",
         shown=True,
+        may="skill",
     ),
     Word(
         "agents", "list the available agents", more="Each with its version, and whether it is ready to work."
@@ -179,6 +232,7 @@ ALL = (
         more="Shows what would be put back, and asks. What was changed since stays, and so do commits; ignored "
         "files and files above 20 MB are not covered. Say it again to redo it.",
         shown=True,
+        may="undo",
     ),
     Word(
         "checks",
@@ -188,10 +242,23 @@ ALL = (
         prefix="checks",
         text="checks",
         shown=True,
+        handler="checks.run",
     ),
 )
 
 WORDS: Mapping[str, Word] = MappingProxyType({word.name: word for word in ALL})
+DIRECT: Mapping[str, Word] = MappingProxyType({word.name: word for word in ALL if word.direct})
+ALIASES: Mapping[str, str] = MappingProxyType({alias: word.name for word in ALL for alias in word.aliases})
+
+
+def word_of(name: str) -> Word | None:
+    """The word of that name, or with that alias."""
+    return WORDS.get(ALIASES.get(name, name))
+
+
+def completions() -> tuple[tuple[str, str], ...]:
+    """What may be typed for a word, after its mark, and what that does: for whatever completes it."""
+    return tuple((name, word.gist) for word in ALL for name in (word.name, *word.aliases))
 
 
 def misuse(word: Word) -> str:
@@ -204,10 +271,11 @@ def misuse(word: Word) -> str:
 def nearest(name: str) -> str | None:
     """The word that was probably meant."""
     lower = name.lower()
-    near = difflib.get_close_matches(lower, WORDS, n=1)
+    names = [*WORDS, *ALIASES]
+    near = difflib.get_close_matches(lower, names, n=1)
     if near:
         return near[0]
-    begun = [word for word in WORDS if len(lower) > 1 and word.startswith(lower)]
+    begun = [name for name in names if len(lower) > 1 and name.startswith(lower)]
     return begun[0] if len(begun) == 1 else None
 
 
@@ -223,7 +291,7 @@ def as_table() -> str:
 
 def _row(word: Word) -> str:
     example = word.example.replace("|", "\\|")
-    return f"| `{example}` | {_sentence(word.gist)}{' ' + word.more if word.more else ''} |"
+    return f"| `{example}` | {_sentence(word.gist)}{' ' + word.about if word.about else ''} |"
 
 
 def _sentence(gist: str) -> str:

@@ -14,7 +14,14 @@ import msgspec
 
 from codebutler.clock import Clock, ManualClock, settle
 from codebutler.config.paths import Home
-from codebutler.config.schema import AgentSection, ApprovalsSection, Config, OutputSection, RepoSettings
+from codebutler.config.schema import (
+    AgentSection,
+    ApprovalsSection,
+    Config,
+    OutputSection,
+    RepoSettings,
+    SlackSection,
+)
 from codebutler.errors import AgentUnavailableError
 from codebutler.model import (
     Event,
@@ -63,6 +70,8 @@ from tests.walls import as_it_is
 
 CHANNEL = "C0REPO"
 USER = "U0ANA"
+PEOPLE = (USER, "U0BEN", "U0BOB", "U0CARL", "U0EVE")
+"""Who may talk to it."""
 DEADLINE_S = 20.0
 M = TypeVar("M")
 
@@ -302,6 +311,7 @@ class Parent:
 def settings(repo: Path, *, debounce_s: float = 0, verbosity: str = "quiet", **agent: object) -> RepoSettings:
     """A repository's settings; most tests want no debounce and no progress message."""
     config = Config(
+        slack=SlackSection(allowed_users=PEOPLE),
         agent=AgentSection(debounce_seconds=debounce_s, **agent),  # type: ignore[arg-type]  # checked by the test
         output=OutputSection(verbosity=verbosity),  # type: ignore[arg-type]  # one of three words
     )

@@ -18,10 +18,10 @@ from codebutler.clock import ManualClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
 from codebutler.delivery.sender import Sender
-from codebutler.intake.authorise import Decision
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, Operation, Quoted, TurnNote
+from codebutler.permission import Decision
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent

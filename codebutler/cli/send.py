@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 
 from codebutler.cli.talk import talk
-from codebutler.cli.which import known_repositories
+from codebutler.cli.which import known_commands, known_repositories
 from codebutler.control.messages import SendRequest
 from codebutler.errors import EXIT_FAILED
 
 
 def run(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
-    text: Annotated[str, typer.Argument(help="What to say; `-` reads it from standard input.")],
+    text: Annotated[
+        str,
+        typer.Argument(help="What to say; `-` reads standard input.", autocompletion=known_commands),
+    ],
     wait: Annotated[bool, typer.Option("--wait", help="Print the answer; fail if the run fails.")] = False,
 ) -> None:
     """Post a message in a repository's channel as the operator; it is answered like anybody's message."""

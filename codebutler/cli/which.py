@@ -1,10 +1,11 @@
-"""Which repository a command is about."""
+"""Which repository a command is about, and what may be said in it."""
 
 from __future__ import annotations
 
 from codebutler.cli.surroundings import home
 from codebutler.config.registry import Registry, RepoEntry, find
 from codebutler.errors import CodeButlerError, RegistryError
+from codebutler.words import completions
 
 
 def repository(name: str = "") -> RepoEntry:
@@ -22,3 +23,9 @@ def known_repositories(incomplete: str) -> list[str]:
         return [entry.name for entry in Registry(home()).load() if entry.name.startswith(incomplete)]
     except CodeButlerError:
         return []
+
+
+def known_commands(incomplete: str) -> list[tuple[str, str]]:
+    """The chat's commands that begin so, after either mark, and what each does."""
+    mark = "/" if incomplete.startswith("/") else "!"
+    return [(mark + name, gist) for name, gist in completions() if (mark + name).startswith(incomplete)]

@@ -13,7 +13,7 @@ from codebutler.actions import REPO_ACTION
 from codebutler.config.schema import Config
 from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, home_of, items_of
-from codebutler.direct.wording import BARE, called, named, worded
+from codebutler.direct.wording import called, named, worded
 from codebutler.intake.intake import Intake, Outcome, Repo
 from codebutler.model import (
     ButtonClicked,
@@ -25,7 +25,7 @@ from codebutler.model import (
     SlashCommand,
 )
 from codebutler.text.requests import request_of
-from codebutler.words import WORDS
+from codebutler.words import DIRECT, WORDS
 
 
 class DirectDoor:
@@ -49,7 +49,7 @@ class DirectDoor:
         if not mine:
             request = request_of(event, ())
             decision = intake.decide(Repo("", Config()), event, request)
-            await intake.refuse(event, request, decision, known=False)
+            await intake.refuse(event, request, decision)
             return "refused"
         if isinstance(event, MessagePosted):
             return await self._begin(intake, event, mine, missed=missed)
@@ -102,4 +102,4 @@ def _is_ours(request: Command, repos: int) -> bool:
     """What is answered for all repositories, and what none knows. With one, its worker knows more."""
     if repos > 1 and request.name not in WORDS:
         return True
-    return request.name in BARE and (request.name == "help" or repos > 1) and not request.argument
+    return request.name in DIRECT and (request.name == "help" or repos > 1) and not request.argument

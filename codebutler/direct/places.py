@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codebutler.config.rules import rules_allow
 from codebutler.direct.book import Book
 from codebutler.intake.intake import Repo
 from codebutler.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
+from codebutler.permission import Person, Where, may
 
 
 def allowed(repos: Mapping[str, Repo], user: str) -> dict[str, Repo]:
@@ -15,7 +15,7 @@ def allowed(repos: Mapping[str, Repo], user: str) -> dict[str, Repo]:
     return {
         home: repo
         for home, repo in repos.items()
-        if user in repo.config.slack.allowed_users and rules_allow(repo.config, user, home, None)
+        if may(Person(user), "see", Where(repo.config, home)).allowed
     }
 
 

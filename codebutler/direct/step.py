@@ -18,13 +18,14 @@ import msgspec
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
 from codebutler.clock import Clock
+from codebutler.commands.asked import AskedDirectly
+from codebutler.commands.table import direct_answer
 from codebutler.delivery.sender import Sender
 from codebutler.direct import wording
 from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, home_of, items_of, root_of
 from codebutler.dispatch.dispatcher import GoOn
 from codebutler.errors import ChatError, RegistryError
-from codebutler.intake.authorise import ask_of, authorise, kind_of
 from codebutler.intake.entry import Entry, is_direct
 from codebutler.intake.intake import Refusals, Repo
 from codebutler.intake.journal import Journal
@@ -38,9 +39,11 @@ from codebutler.model import (
     Post,
     SlashCommand,
 )
+from codebutler.observe.acts import kind_of
+from codebutler.permission import decided
 from codebutler.process.tasks import Tasks
 from codebutler.text.requests import request_of
-from codebutler.words import WORDS
+from codebutler.words import DIRECT, WORDS
 
 PATIENCE = timedelta(days=7)
 """So long a question stays open."""
@@ -112,7 +115,7 @@ class DirectMessages:
         if isinstance(event, MessagePosted | MessageEdited):
             # What waited was allowed for no repository in particular, and read without its words for agents.
             request = request_of(event, repo.prefixes)
-            decision = authorise(repo.config, ask_of(event, request, repo.config.agent.default))
+            decision = decided(repo.config, event, request)
             if not decision.allowed:
                 kind = kind_of(event, request)
                 self._known.refusals.refused(entry.event, kind, decision, tell=True)
@@ -173,12 +176,9 @@ class DirectMessages:
     async def _answer(self, entry: Entry) -> None:
         event, request = entry.event, entry.request
         name = request.name if isinstance(request, Command) else ""
-        if name == "help":
-            text = wording.help_text(allowed(self._known.repos(), event.user))
-        elif name == "status":
-            text = wording.status_text(self._known.cards(event.user) or ())
-        elif name == "list":
-            text = wording.list_text(self._known.cards(event.user) or (), self._clock.now())
+        if name in DIRECT:
+            repos, cards = allowed(self._known.repos(), event.user), self._known.cards(event.user) or ()
+            text = direct_answer(name, AskedDirectly(repos, cards, self._clock.now()))
         elif name in WORDS or isinstance(event, SlashCommand):
             text = wording.no_slash()
         else:

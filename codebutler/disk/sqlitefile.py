@@ -23,7 +23,10 @@ from codebutler.disk.identity import identity
 from codebutler.errors import StoreDamagedError, StoreError, StoreFullError
 
 BUSY_TIMEOUT_S = 2.0
-CHECKED_BYTES = 64 * 2**20
+CHECKED_BYTES = 16 * 2**20
+# Pages that a connection keeps. The system keeps them too, once for all: what each worker keeps of a long history
+# would be its own, two megabytes as SQLite sees fit.
+CACHE_KB = 512
 COPIED_PAGES = 1024
 
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
@@ -136,6 +139,7 @@ def become_writer(connection: sqlite3.Connection) -> None:
     """Make this the connection that writes: WAL, full sync. Raises sqlite3.Error if it cannot write now."""
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
     connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
     connection.execute("BEGIN IMMEDIATE")
     try:

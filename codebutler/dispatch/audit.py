@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 
 from codebutler.clock import Clock
 from codebutler.dispatch.dispatcher import GoOn
-from codebutler.intake.authorise import kind_of
 from codebutler.intake.entry import Entry
 from codebutler.model import Command, Prompt
-from codebutler.observe.acts import Act, act_of
+from codebutler.observe.acts import Act, act_of, kind_of
 
 RETRY_S = 5.0
 

@@ -33,7 +33,7 @@ class Dispatcher:
         *,
         held_back: Step,
         direct_message: Step,
-        schedule_word: Step,
+        parent_command: Step,
         audit: Step,
         overheard: Step,
         router: EventRouter,
@@ -41,7 +41,7 @@ class Dispatcher:
         self._steps = (
             held_back,  # until what was written before it has been fetched
             direct_message,  # from here on it is one of its repository's channel, or is answered
-            schedule_word,  # `!jobs`, `!in`, `!at` are answered
+            parent_command,  # a command that no worker runs is answered
             audit,  # what will start something is in the audit log first
             overheard,  # who listens at this machine hears it
         )

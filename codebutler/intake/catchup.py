@@ -7,7 +7,7 @@ are looked for among the latest ones only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -41,13 +41,19 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What may have been missed in a channel: messages after ``since_ts``, and what became of the ``known``
-    ones. Nothing up to ``floor_ts`` is ours: it was said before we first listened."""
+    """What may have been missed in a channel: messages after ``since_ts``, and what became of those ``known`` from
+    shortly before on. Nothing up to ``floor_ts`` is ours: it was said before we first listened.
+
+    ``first_root`` began the oldest thread that is alive; ``beyond`` are the last messages of those threads that began
+    before what is read of history.
+    """
 
     channel: str
     since_ts: str
     floor_ts: str
     known: tuple[Seen, ...]
+    first_root: str = ""
+    beyond: tuple[Seen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +86,8 @@ def window(gap: Gap, now: datetime) -> Window:
     """Wide enough to hold the first messages of the threads that are alive."""
     since_s, limit_s = float(gap.since_ts), now.timestamp() - OLDEST_S
     look_s = max(since_s - LOOK_BACK_S, float(gap.floor_ts or 0), limit_s)
-    alive = [seen.root_ts for seen in gap.known if float(seen.ts) > since_s - LIVE_THREAD_S]
-    # Just before the oldest of them: history tells what is newer than ``oldest``.
-    oldest_s = min([look_s, *(float(ts) - 0.000001 for ts in alive)])
+    # Just before the first of the threads: history tells what is newer than ``oldest``.
+    oldest_s = min(look_s, float(gap.first_root) - 0.000001) if gap.first_root else look_s
     return Window(stamp(max(oldest_s, limit_s)), stamp(look_s), stamp(since_s - OVERLAP_S))
 
 
@@ -100,19 +105,18 @@ def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
         elif each.event is not None and each.event.thread_ts and each.ts > frame.look_ts:
             # A reply that was sent to the channel too.
             wanted[each.event.thread_ts] = max(each.ts, wanted.get(each.event.thread_ts, ""))
-    for seen in gap.known:
+    for seen in gap.beyond:
         if float(seen.ts) > since_s - LIVE_THREAD_S and seen.root_ts <= frame.oldest_ts:
             wanted[seen.root_ts] = max(seen.ts, wanted.get(seen.root_ts, ""))
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
-def earlier(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
+def earlier(gap: Gap, frame: Window, latest: Mapping[str, str]) -> list[str]:
     """The same for threads that were written in some time before the gap: an event that Slack had given up by
-    then, while others came, left a hole there."""
+    then, while others came, left a hole there. ``latest``: by first message, when its thread was last written in."""
     since_s, look_s = float(gap.since_ts), float(frame.look_ts)
-    wanted = {each.ts: each.latest_reply for each in shown if float(each.latest_reply or 0) > look_s}
-    found = [root for root, latest_reply in wanted.items() if not _is_after(latest_reply, since_s)]
-    return sorted(found, key=lambda root: wanted[root], reverse=True)
+    found = [root for root, ts in latest.items() if float(ts) > look_s and not _is_after(ts, since_s)]
+    return sorted(found, key=lambda root: latest[root], reverse=True)
 
 
 def unsettled(gap: Gap, frame: Window) -> list[str]:

@@ -6,18 +6,19 @@ Nothing here knows Slack's JSON; ``accept`` is the whole door for every source o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from codebutler.clock import Clock
 from codebutler.config.programs import RUN, is_session
 from codebutler.config.schema import Config
 from codebutler.errors import StoreFullError
-from codebutler.intake.authorise import Decision, ask_of, authorise, kind_of
 from codebutler.intake.catchup import dated
 from codebutler.intake.entry import Entry, is_direct
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
+from codebutler.observe.acts import kind_of
+from codebutler.permission import Decision, decided
 from codebutler.process.killpoints import reached
 from codebutler.text.requests import request_of
 
@@ -164,15 +165,13 @@ class Intake:
 
     def decide(self, repo: Repo, event: Event, request: Request) -> Decision:
         """May this person do this with the repository? In a direct message as in its own channel."""
-        ask = ask_of(event, request, repo.config.agent.default)
-        if is_direct(event.channel):
-            ask = replace(ask, channel=repo.config.slack.channel_id)
-        return authorise(repo.config, ask)
+        channel = repo.config.slack.channel_id if is_direct(event.channel) else event.channel
+        return decided(repo.config, event, request, channel)
 
-    async def refuse(self, event: Event, request: Request, decision: Decision, *, known: bool) -> None:
-        """Say no, with an audit line; to somebody who is not ``known`` once an hour. Raises StoreError."""
+    async def refuse(self, event: Event, request: Request, decision: Decision) -> None:
+        """Say no, with an audit line; to a stranger once an hour. Raises StoreError."""
         if await self._journal.pass_over(event):
-            tell = known or self._first_within_the_hour(event.user)
+            tell = not decision.is_strangers or self._first_within_the_hour(event.user)
             self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
 
     async def resume(self) -> int:
@@ -196,9 +195,7 @@ class Intake:
     async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
         decision = self.decide(repo, event, request)
         if not decision.allowed:
-            local = ask_of(event, request, repo.config.agent.default).local
-            known = event.user in repo.config.slack.allowed_users or local
-            await self.refuse(event, request, decision, known=known)
+            await self.refuse(event, request, decision)
         return decision.allowed
 
     def _first_within_the_hour(self, user: str) -> bool:

@@ -135,17 +135,17 @@ class Journal:
         """From ``now`` on (the chat's time) messages of ``channels`` may be missed. Raises StoreError."""
         await self._change(partial(_open_gaps, channels=tuple(channels), now_ts=f"{now.timestamp():.6f}"))
 
-    async def gap(self, channel: str) -> Gap | None:
-        """What may have been missed, None if nothing. Raises StoreError."""
-        return await self._read(partial(journal_file.gap, channel=channel))
+    async def gap(self, channel: str, now: datetime) -> Gap | None:
+        """What may have been missed until ``now`` (the chat's time), None if nothing. Raises StoreError."""
+        return await self._read(partial(journal_file.gap, channel=channel, now=now))
 
     async def close_gap(self, channel: str) -> None:
         """Everything of the channel's gap has been appended. Raises StoreError."""
         await self._change(partial(journal_file.close_gap, channel=channel))
 
-    async def seen(self, channel: str) -> tuple[Seen, ...]:
-        """The channel's messages of the last days, oldest first. Raises StoreError."""
-        return await self._read(partial(journal_file.seen_in, channel=channel))
+    async def seen(self, channel: str, after: str = "") -> tuple[Seen, ...]:
+        """The channel's messages of the last days after the ts ``after``, oldest first. Raises StoreError."""
+        return await self._read(partial(journal_file.seen_after, channel=channel, ts=after))
 
     async def arrivals(self, channel: str) -> tuple[Arrival, ...]:
         """The channel's messages among the latest events, oldest first. Raises StoreError."""

@@ -19,10 +19,10 @@ from codebutler.disk import sqlitefile
 from codebutler.disk.opening import Shape, open_at_head
 from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
-from codebutler.intake.catchup import Gap, Seen
+from codebutler.intake.catchup import LOOK_BACK_S, OLDEST_S, Gap, Seen, stamp
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 HEAD = REVISIONS[-1]
 
 SCHEMA = (
@@ -49,6 +49,7 @@ SCHEMA = (
         taken INTEGER NOT NULL,
         PRIMARY KEY (channel, ts)
     )""",
+    "CREATE INDEX ix_recent_root ON recent (channel, root_ts, ts)",
     "CREATE TABLE notes (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE direct (
         home TEXT NOT NULL,
@@ -83,6 +84,9 @@ REMEMBERED_S = 7 * 86400
 # A settled event is known for so long: Slack shows and repeats nothing that old to us. The newest are always known,
 # whatever our clock says.
 KNOWN = timedelta(days=30)
+
+# So many threads that began before what history tells are looked at.
+MOST_THREADS = 200
 
 # So many events are looked through for what came late.
 LATEST = 5000
@@ -167,11 +171,7 @@ def open_gap(connection: sqlite3.Connection, channel: str, now_ts: str) -> None:
         "ON CONFLICT (channel) DO UPDATE SET gap_ts = coalesce(gap_ts, newest_ts)",
         (channel, now_ts),
     )
-    connection.execute(
-        "DELETE FROM recent WHERE channel = ?1 AND CAST(ts AS REAL) < ("
-        "SELECT CAST(gap_ts AS REAL) - ?2 FROM channels WHERE channel = ?1)",
-        (channel, REMEMBERED_S),
-    )
+    _forget_recent(connection, channel)
 
 
 def open_known_gaps(connection: sqlite3.Connection) -> None:
@@ -184,20 +184,32 @@ def close_gap(connection: sqlite3.Connection, channel: str) -> None:
     connection.execute("UPDATE channels SET gap_ts = NULL WHERE channel = ?", (channel,))
 
 
-def gap(connection: sqlite3.Connection, channel: str) -> Gap | None:
-    """The channel's open gap, None if there is none."""
+def gap(connection: sqlite3.Connection, channel: str, now: datetime) -> Gap | None:
+    """The channel's open gap, None if there is none. However much was said, little of it is read."""
     found = connection.execute(
         "SELECT gap_ts, floor_ts FROM channels WHERE channel = ? AND gap_ts IS NOT NULL", (channel,)
     ).fetchone()
-    return None if found is None else Gap(channel, found[0], found[1], seen_in(connection, channel))
+    if found is None:
+        return None
+    since_s, limit = float(found[0]), stamp(now.timestamp() - OLDEST_S)
+    (first_root,) = connection.execute(
+        "SELECT min(root_ts) FROM recent WHERE channel = ?", (channel,)
+    ).fetchone()
+    beyond = connection.execute(
+        "SELECT max(ts), root_ts, user, taken FROM recent WHERE channel = ? AND root_ts <= ? "
+        "GROUP BY root_ts ORDER BY 1 DESC LIMIT ?",
+        (channel, limit, MOST_THREADS),
+    ).fetchall()
+    known = seen_after(connection, channel, stamp(since_s - LOOK_BACK_S))
+    return Gap(channel, found[0], found[1], known, first_root or "", tuple(map(_seen, beyond)))
 
 
-def seen_in(connection: sqlite3.Connection, channel: str) -> tuple[Seen, ...]:
-    """Every remembered message of a channel, oldest first."""
+def seen_after(connection: sqlite3.Connection, channel: str, ts: str) -> tuple[Seen, ...]:
+    """Every remembered message of a channel that was written after ``ts``, oldest first."""
     rows = connection.execute(
-        "SELECT ts, root_ts, user, taken FROM recent WHERE channel = ? ORDER BY ts", (channel,)
+        "SELECT ts, root_ts, user, taken FROM recent WHERE channel = ? AND ts > ? ORDER BY ts", (channel, ts)
     )
-    return tuple(Seen(ts, root_ts, user, bool(taken)) for ts, root_ts, user, taken in rows)
+    return tuple(map(_seen, rows))
 
 
 def drop_payloads(connection: sqlite3.Connection, seqs: Collection[int]) -> None:
@@ -209,7 +221,7 @@ def drop_payloads(connection: sqlite3.Connection, seqs: Collection[int]) -> None
 def pending_rows(connection: sqlite3.Connection, channel: str | None = None) -> list[PendingRow]:
     """What is not settled, in order: (seq, channel, received_at, event, request)."""
     return connection.execute(
-        "SELECT seq, channel, received_at, event, request FROM entries "
+        "SELECT seq, channel, received_at, event, request FROM entries INDEXED BY ix_entries_pending "
         "WHERE event IS NOT NULL AND (?1 IS NULL OR channel = ?1) ORDER BY seq",
         (channel,),
     ).fetchall()
@@ -236,8 +248,8 @@ def arrivals(connection: sqlite3.Connection, channel: str) -> tuple[Arrival, ...
 
 def newest_before(connection: sqlite3.Connection, channel: str, moment: datetime) -> str:
     """The ts of the last message before ``moment`` that is remembered, "" if none is."""
-    query = "SELECT max(ts) FROM recent WHERE channel = ? AND CAST(ts AS REAL) < ?"
-    found = connection.execute(query, (channel, moment.timestamp())).fetchone()
+    query = "SELECT max(ts) FROM recent WHERE channel = ? AND ts < ?"
+    found = connection.execute(query, (channel, stamp(moment.timestamp()))).fetchone()
     return str(found[0] or "")
 
 
@@ -274,9 +286,11 @@ def placed_direct(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 
 def forget_old(connection: sqlite3.Connection, now: datetime) -> None:
     """Drop what nobody asks for any more."""
+    # Of the oldest only: what is young is not read.
     connection.execute(
-        "DELETE FROM entries WHERE seq IN (SELECT seq FROM entries WHERE event IS NULL AND received_at < ?1 "
-        "AND seq <= (SELECT max(seq) FROM entries) - ?2 ORDER BY seq LIMIT ?3)",
+        "DELETE FROM entries WHERE seq IN (SELECT seq FROM (SELECT seq, event, received_at FROM entries "
+        "ORDER BY seq LIMIT ?3) WHERE event IS NULL AND received_at < ?1 "
+        "AND seq <= (SELECT max(seq) FROM entries) - ?2)",
         ((now - KNOWN).isoformat(), LATEST, FORGOTTEN_AT_ONCE),
     )
     connection.execute(
@@ -289,12 +303,20 @@ def forget_old(connection: sqlite3.Connection, now: datetime) -> None:
             "SELECT rowid FROM notes WHERE name LIKE ?1 ORDER BY rowid DESC LIMIT 1 OFFSET ?2)",
             (names, kept),
         )
-    connection.execute(
-        "DELETE FROM recent WHERE CAST(ts AS REAL) < ("
-        "SELECT CAST(coalesce(gap_ts, newest_ts) AS REAL) - ? FROM channels "
-        "WHERE channels.channel = recent.channel)",
-        (REMEMBERED_S,),
-    )
+    for (channel,) in connection.execute("SELECT channel FROM channels").fetchall():
+        _forget_recent(connection, channel)
+
+
+def _forget_recent(connection: sqlite3.Connection, channel: str) -> None:
+    query = "SELECT coalesce(gap_ts, newest_ts) FROM channels WHERE channel = ?"
+    (newest_ts,) = connection.execute(query, (channel,)).fetchone()
+    oldest = stamp(float(newest_ts) - REMEMBERED_S)
+    connection.execute("DELETE FROM recent WHERE channel = ? AND ts < ?", (channel, oldest))
+
+
+def _seen(row: tuple[str, str, str, int]) -> Seen:
+    ts, root_ts, user, taken = row
+    return Seen(ts, root_ts, user, bool(taken))
 
 
 def _statements() -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import hashlib
 
 from msgspec import Struct, structs
 
-from codebutler.model import Event
+from codebutler.model import ButtonClicked, Command, Event, Prompt, Request
 
 # So much of what was refused is kept.
 TEXT_CHARS = 500
@@ -24,6 +24,17 @@ class Act(Struct, frozen=True, kw_only=True):
     thread: str = ""
     exit_code: int | None = None
     duration_s: float | None = None
+
+
+def kind_of(event: Event, request: Request) -> str:
+    """The audit log's word for what was asked."""
+    if isinstance(event, ButtonClicked):
+        return f"button {event.action_id}"
+    if isinstance(request, Command):
+        return f"command {request.name}"
+    if isinstance(request, Prompt):
+        return f"prompt {request.prefix}" if request.prefix else "prompt"
+    return type(event).__name__
 
 
 def act_of(event: Event, kind: str, decision: str) -> Act:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from codebutler.apphome.view import RepoCard
-from codebutler.config.rules import rules_allow
 from codebutler.delivery.channels import Channels
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
+from codebutler.permission import Person, Where, may
 from codebutler.repos import Served
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 from codebutler.text.amounts import load
@@ -32,8 +32,7 @@ class Cards:
         cards = [
             self._card(served, rows.get(served.entry.name))
             for served in table.served
-            if user in served.config.slack.allowed_users
-            and rules_allow(served.config, user, served.config.slack.channel_id, None)
+            if may(Person(user), "see", Where(served.config, served.config.slack.channel_id)).allowed
         ]
         if not cards:
             return None

@@ -11,12 +11,12 @@ from codebutler.delivery.outgoing import addressed, harmless, has_links, linked,
 from codebutler.delivery.sender import Sender
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
-from codebutler.intake.authorise import Ask, Decision, authorise
 from codebutler.intake.entry import Entry
 from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
 from codebutler.observe.acts import Act, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
+from codebutler.permission import Decision, Person, Where, may
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag
 from codebutler.slack.download import Downloads
 from codebutler.slack.port import Download
@@ -94,10 +94,10 @@ class ParentServices:
     ) -> tuple[tuple[Quoted, ...], int]:
         """What was said in a thread of the repository's own channel. Raises ChatError."""
 
-        def may(user: str) -> bool:
-            return authorise(repo.config, Ask(user, repo.channel_id)).allowed
+        def is_heard(user: str) -> bool:
+            return may(Person(user), "see", Where(repo.config, repo.channel_id)).allowed
 
-        return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, may)
+        return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, is_heard)
 
     async def settle(self, seq: int) -> None:
         """See the port."""

@@ -16,8 +16,7 @@ from codebutler.schedule import book as books
 from codebutler.schedule.book import Run, Timer, key_of
 from codebutler.schedule.jobs import Job
 from codebutler.schedule.scheduler import Scheduler
-from codebutler.schedule.words import brief, listing, split_at, split_in, when
-from codebutler.words import WORDS, misuse
+from codebutler.schedule.words import brief, listing, when
 
 MAX_TIMERS = 50
 
@@ -39,38 +38,19 @@ class ScheduleDesk:
     def __init__(self, scheduler: Scheduler, clock: Clock, zone: tzinfo) -> None:
         self._scheduler = scheduler
         self._clock = clock
-        self._zone = zone
+        self.zone = zone
 
-    async def answer(self, name: str, argument: str, asker: Asker) -> str:
-        """Do what one of our words says; the text is what the person reads. Raises StoreError."""
+    async def ready(self) -> None:
+        """Wait until what is scheduled is known. Raises StoreError."""
         await self._scheduler.ready()
-        if not WORDS[name].takes(argument):
-            return misuse(WORDS[name])
-        try:
-            if name == "in":
-                return await self._set_timer(*split_in(argument, self._clock.now()), asker)
-            if name == "at":
-                return await self._set_timer(*split_at(argument, self._clock.now(), self._zone), asker)
-            return await self._jobs(argument, asker)
-        except (ValueError, UnknownJobError) as error:
-            return str(error)
 
     async def look_again(self) -> None:
         """Wait until what the files say now is what is scheduled."""
         await self._scheduler.look_again()
 
-    async def _jobs(self, argument: str, asker: Asker) -> str:
-        verb, _, name = argument.strip().partition(" ")
-        match verb.lower():
-            case "run":
-                return self.run(asker.repo, name, asker)
-            case "pause":
-                return await self.pause(asker.repo, name, f"by <@{asker.user}>")
-            case "resume":
-                return await self.resume(asker.repo, name)
-            case "cancel":
-                return await self._cancel(name.strip("` "), asker.repo)
-        return listing(self._scheduler.book, self._scheduler.jobs, asker.repo, self._clock.now(), self._zone)
+    def listing(self, repo: str) -> str:
+        """What is scheduled for a repository."""
+        return listing(self._scheduler.book, self._scheduler.jobs, repo, self._clock.now(), self.zone)
 
     def run(self, repo: str, name: str, asker: Asker) -> str:
         """Say a job now, as whoever asks. Raises UnknownJobError."""
@@ -89,7 +69,7 @@ class ScheduleDesk:
         job = self._job(repo, name)
         await self._scheduler.change(partial(books.paused, key=key_of(job), why=""))
         due = self._scheduler.book.jobs[key_of(job)].next
-        told = "never" if due is None else when(due, self._clock.now(), self._zone)
+        told = "never" if due is None else when(due, self._clock.now(), self.zone)
         return f"*{job.name}* goes on; next {told}."
 
     async def manage(self, action: str, name: str) -> str:
@@ -125,7 +105,8 @@ class ScheduleDesk:
             if (state := self._scheduler.book.jobs.get(key)) is not None
         ]
 
-    async def _set_timer(self, moment: datetime, text: str, asker: Asker) -> str:
+    async def set_timer(self, moment: datetime, text: str, asker: Asker) -> str:
+        """Say something at that time, as whoever asks. Raises StoreError."""
         mine = [timer for timer in self._scheduler.book.timers if timer.repo == asker.repo]
         if len(mine) >= MAX_TIMERS:
             return (
@@ -141,10 +122,11 @@ class ScheduleDesk:
             thread_ts=asker.thread_ts,
         )
         await self._scheduler.change(partial(books.with_timer, timer=timer))
-        told = when(moment, self._clock.now(), self._zone)
+        told = when(moment, self._clock.now(), self.zone)
         return f"⏰ {told[0].upper()}{told[1:]}: {brief(timer)}. `!jobs cancel {timer.id}` withdraws it."
 
-    async def _cancel(self, timer_id: str, repo: str) -> str:
+    async def cancel(self, timer_id: str, repo: str) -> str:
+        """Withdraw a timer. Raises StoreError."""
         if not any(timer.id == timer_id and timer.repo == repo for timer in self._scheduler.book.timers):
             return f"There is no timer `{timer_id}` here; `!jobs` lists them."
         await self._scheduler.change(partial(books.without_timer, timer_id=timer_id))

@@ -3,6 +3,9 @@
 First, in every channel, the newest messages down to the last one that came. Then older messages, page by page: they
 show in which of their threads somebody wrote. Last, what was edited or deleted. A gap is on disk before the first
 event after it can be, so a catch-up that is cut short is done again.
+
+Where the line was cut for a moment, all but the first waits until Slack has ceased to send again what it could not
+deliver: then it is done once for all that was cut meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from random import Random
 from typing import Any
 
@@ -31,6 +35,8 @@ MAX_THREADS = 200
 REMEMBERED = 10_000
 # Order is worth a short wait, an answer is worth more.
 HOLD_S = 2.0
+# Slack sends an event again five minutes later for the last time.
+RETRIED_S = 360.0
 # A message may still be on its way over the socket for so long.
 UNDER_WAY_S = 8.0
 
@@ -48,24 +54,26 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What was fetched of a channel so far; ``complete`` names what of it was fetched to its end. ``losses``: how
-    many times the connection had been lost when it began."""
+    """What was fetched of a channel so far, as far as it may still count; ``complete`` names what of it was fetched to
+    its end. ``latest``: by first message, when its thread was last written in. ``losses``: how many times the
+    connection had been lost when it began."""
 
     gap: Gap
     frame: Window
     pages: Pages
     losses: int
     fetched: list[Shown] = field(default_factory=list)
+    latest: dict[str, str] = field(default_factory=dict)
     complete: set[str | None] = field(default_factory=set)
     roots: set[str] = field(default_factory=set)
     """First messages of the threads that were read."""
     accepted: set[str] = field(default_factory=set)
     """Keys of the events that were taken in."""
 
-    @property
-    def latest(self) -> dict[str, str]:
-        """By first message: when its thread was last written in."""
-        return {each.ts: each.latest_reply for each in self.fetched if each.latest_reply}
+    def add(self, part: list[Shown]) -> None:
+        """This was fetched, too."""
+        self.latest.update({each.ts: each.latest_reply for each in part if each.latest_reply})
+        self.fetched.extend(each for each in part if each.ts > self.frame.look_ts)
 
 
 class CatchUp:
@@ -85,9 +93,14 @@ class CatchUp:
         self._clock = clock
         self._repos = repos
         self._losses = 0
+        # By channel: when all its threads are to be looked at, inf for never. What an earlier life has missed
+        # nobody knows: that is looked for at once.
+        self._due_s: dict[str, float] = {}
+        self._listening = False
         self._read: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
+        self._alarm: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
         self._working = False
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -104,14 +117,20 @@ class CatchUp:
     def lost(self) -> None:
         """From now on events may be missed. Written down before anything that comes later is."""
         self._losses += 1
+        self._listening = False
+        due_s = self._clock.monotonic() + RETRIED_S
+        self._due_s = {each: min(then_s, due_s) for each, then_s in self._due_s.items()}
         self._start(self._open_gaps(), "catch-up-gap", self._opening)
 
     def back(self) -> None:
         """Events come again: messages wait a moment for what was written before them."""
+        self._listening = True
         for channel in self._repos():
             self._shelf.held.hold(channel)
         self._start(self._lose_patience(), "catch-up-patience", self._waiting)
         self._wanted.set()
+        if all(task.done() for task in self._alarm):
+            self._start(self._look_again(), "catch-up-threads", self._alarm)
 
     async def run(self, me: Identity) -> None:
         """Catch up whenever we are back; until cancelled."""
@@ -125,7 +144,7 @@ class CatchUp:
                 self._working = False
         finally:
             self._shelf.held.release_all()
-            await cancel(self._opening | self._waiting)
+            await cancel(self._opening | self._waiting | self._alarm)
 
     async def has_missed(self, channels: Sequence[str], me: Identity) -> bool:
         """Does one of the channels show a message that should have come long since? What may still be on its
@@ -151,7 +170,7 @@ class CatchUp:
         if not mark:
             return set()
         shown = {each.ts for each in await self._bygone.glance(channel, mark, me) if each.event}
-        return shown - {each.ts for each in await self._shelf.journal.seen(channel)}
+        return shown - {each.ts for each in await self._shelf.journal.seen(channel, mark)}
 
     async def _open_gaps(self) -> None:
         failures = 0
@@ -171,9 +190,21 @@ class CatchUp:
         channels = list(self._repos())
         self._rng.shuffle(channels)
         await asyncio.gather(*(self._one(each, partial(self._news, each, me, rounds)) for each in channels))
-        found = list(rounds.values())
+        now_s = self._clock.monotonic()
+        found = [each for channel, each in rounds.items() if self._due_s.get(channel, -inf) <= now_s]
         for step in (self._older, self._changes):
             await asyncio.gather(*(self._one(each.gap.channel, partial(step, each, me)) for each in found))
+
+    async def _look_again(self) -> None:
+        """Wake the catch-up whenever threads are to be looked at."""
+        while (wait_s := self._wait_s()) < inf:
+            await self._clock.sleep(wait_s)
+            if self._listening:  # else it is done when we are back
+                self._wanted.set()
+
+    def _wait_s(self) -> float:
+        now_s = self._clock.monotonic()
+        return min((due_s - now_s for due_s in self._due_s.values() if due_s > now_s), default=inf)
 
     async def _lose_patience(self) -> None:
         await self._clock.sleep(HOLD_S)
@@ -206,10 +237,11 @@ class CatchUp:
     async def _news(self, channel: str, me: Identity, rounds: dict[str, _Round]) -> None:
         """Take in what was said since the last message that came, and leave in ``rounds`` what remains."""
         losses = self._losses
-        gap = await self._shelf.journal.gap(channel)
+        now = self._clock.now()
+        gap = await self._shelf.journal.gap(channel, now)
         if gap is None:
             return
-        frame = window(gap, self._clock.now())
+        frame = window(gap, now)
         found = _Round(gap, frame, self._bygone.pages(channel, frame.oldest_ts, me), losses)
         near: list[Shown] = []
         # All of it before any of it: in a channel that is one conversation the oldest comes first.
@@ -234,11 +266,12 @@ class CatchUp:
             # Otherwise something may be missing since: the gap stays, and another round is on its way. What
             # remains lies before the gap, where the next round looks, too.
             await self._shelf.journal.close_gap(channel)
+            self._due_s[channel] = inf
 
     async def _take(self, found: _Round, part: list[Shown], me: Identity) -> None:
         """Take in some messages of the channel and what was written in their threads. Nobody's first message
         waits for other threads to be read, unless the whole channel is one conversation."""
-        found.fetched.extend(part)
+        found.add(part)
         repo = self._repos().get(found.gap.channel)
         in_one = repo is not None and repo.config.agent.scope == "channel"
         if not in_one:
@@ -248,7 +281,7 @@ class CatchUp:
         for root in unread:
             replies = await self._replies(found, root, me) or []
             found.roots.add(root)
-            found.fetched.extend(replies)
+            found.add(replies)
             if not in_one:
                 await self._accept(replace(found, fetched=replies, complete=set()))
         if in_one:
@@ -258,7 +291,7 @@ class CatchUp:
     async def _changes(self, found: _Round, me: Identity) -> None:
         """Take in what came to threads before the gap and never to us, then what was edited or deleted
         there."""
-        before = self._unread(found, earlier(found.gap, found.frame, found.fetched))
+        before = self._unread(found, earlier(found.gap, found.frame, found.latest))
         for root in [*before, *unsettled(found.gap, found.frame)[:MAX_THREADS]]:
             if self._wanted.is_set():
                 return  # something may be missing since, which matters more

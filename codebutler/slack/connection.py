@@ -16,13 +16,12 @@ from codebutler.intake.intake import Intake
 from codebutler.slack.backoff import full_jitter_s
 from codebutler.slack.catchup import CatchUp
 from codebutler.slack.door import Door
-from codebutler.slack.echo import Echo
 from codebutler.slack.homecoming import Homecoming
 from codebutler.slack.link import cancel
 from codebutler.slack.payloads import Notice
 from codebutler.slack.port import Identity
+from codebutler.slack.presence import Checks, Heartbeat, Presence
 from codebutler.slack.socket import SocketModeClient, SocketStatus
-from codebutler.slack.vigil import Ears, Vigil
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0
@@ -46,7 +45,7 @@ class Care:
     channels when we are back."""
 
     catch_up: CatchUp
-    echo: Echo
+    heartbeat: Heartbeat
     homecoming: Homecoming
     on_notice: Callable[[Notice], None]
 
@@ -70,7 +69,7 @@ class SlackConnection:
         self._app_token = app_token
         self._intake = intake
         self._catch_up = care.catch_up
-        self._echo = care.echo
+        self._heartbeat = care.heartbeat
         self._homecoming = care.homecoming
         self._on_notice = care.on_notice
         self._clock = clock
@@ -94,11 +93,11 @@ class SlackConnection:
         door = Door(self._intake, me, self._on_notice)
         client = self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
         self._lose()
-        ears = Ears(partial(self._catch_up.has_missed, me=me), self._echo.call)
-        vigil = Vigil(client, self._catch_up.channels, ears, self._clock)
+        checks = Checks(partial(self._catch_up.has_missed, me=me), self._heartbeat.beat)
+        presence = Presence(client, self._catch_up.channels, checks, self._clock)
         helpers = {
             asyncio.create_task(self._catch_up.run(me), name="catch-up"),
-            asyncio.create_task(vigil.run(), name="vigil"),
+            asyncio.create_task(presence.run(), name="presence"),
             asyncio.create_task(self._homecoming.run(), name="homecoming"),
         }
         for helper in helpers:

@@ -18,10 +18,10 @@ MAX_CHARS = 4_000
 
 
 async def read_thread(
-    reader: History, channel: str, thread_ts: str, before_ts: str, may: Callable[[str], bool]
+    reader: History, channel: str, thread_ts: str, before_ts: str, is_heard: Callable[[str], bool]
 ) -> tuple[tuple[Quoted, ...], int]:
     """The thread's first message and the newest ones before ``before_ts``, oldest first, without our own; and how
-    many in between are left out. ``may`` says whether a user may instruct agents here. Raises ChatError."""
+    many in between are left out. ``is_heard`` says whether a user may instruct agents here. Raises ChatError."""
     first: Quoted | None = None
     latest: deque[Quoted] = deque(maxlen=MOST - 1)
     seen = 0
@@ -29,7 +29,7 @@ async def read_thread(
     for _ in range(MAX_PAGES):
         page = await reader.history(channel, thread_ts=thread_ts, cursor=cursor)
         for message in page.messages:
-            quoted = _quoted(message, may)
+            quoted = _quoted(message, is_heard)
             if quoted is None or _order(quoted.ts) >= _order(before_ts):
                 continue
             seen += 1
@@ -43,7 +43,7 @@ async def read_thread(
     return said, seen - len(said)
 
 
-def _quoted(message: Mapping[str, Any], may: Callable[[str], bool]) -> Quoted | None:
+def _quoted(message: Mapping[str, Any], is_heard: Callable[[str], bool]) -> Quoted | None:
     """None for what nobody said, and for our own."""
     text, ts = message.get("text"), message.get("ts")
     if not isinstance(text, str) or not isinstance(ts, str) or not text.strip() or op_id_of(message):
@@ -56,7 +56,7 @@ def _quoted(message: Mapping[str, Any], may: Callable[[str], bool]) -> Quoted | 
         user=user or str(message.get("bot_id") or ""),
         name=_name(message),
         text=_clean(unescape(text))[:MAX_CHARS],
-        allowed=bool(user) and not is_bot and may(user),
+        allowed=bool(user) and not is_bot and is_heard(user),
     )
 
 

@@ -29,7 +29,18 @@ _UNSEEN_BYTES = re.compile(
 
 _NARROW_GAPS = _SIGNS + bytes(code for code in _UNSEEN if code < 256)
 PIECE_CHARS = 65_536
-"""Of a long text so much is looked at in one go: each step of ``re`` keeps every other thread waiting."""
+"""Of a long text so much is looked at in one go: each step of ``re``, or RE2, keeps every other thread waiting."""
+
+
+def first_match(pattern: Any, data: bytes, at: int, overlap: int) -> Any:
+    """What RE2 finds first from ``at`` on, None if nothing: looked for piece by piece. ``overlap``: no match that
+    counts is longer."""
+    while True:
+        end = at + PIECE_CHARS + overlap
+        found = pattern.search(data, at, end)
+        if found is not None or end >= len(data):
+            return found
+        at = end - overlap
 
 
 def _closed(text: str) -> bytes:
@@ -76,7 +87,7 @@ class Gaps:
             import re2  # a few MB, which who sees only short texts does not need
 
             self._long = re2.compile(b"|".join(map(re2.escape, self._values)))
-        return self._long.search(closed) is not None
+        return first_match(self._long, closed, 0, max(map(len, self._values))) is not None
 
     def _found(self, closed: str) -> list[tuple[int, int]]:
         """(start, end) of every value, merged and in order."""

@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 from codebutler.text import escapes
 from codebutler.text.begun import Begun
 from codebutler.text.escapes import Escapes
-from codebutler.text.gaps import Gaps, merged
+from codebutler.text.gaps import Gaps, first_match, merged
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
@@ -59,6 +59,8 @@ SIGNS = (
     r"|(?i:bearer|basic)[^!-~]|://[^\s/:@]{0,200}:[^\s/@]+@|hooks\.slack\.com/"
     r"|[?&](?:ticket|token|access_token|api_key|X-Amz-Signature)="
 )
+# A password in an address, the longest of them that a pattern below takes, may have 720 characters.
+LONGEST_SIGN_BYTES = 4_096
 # The words around these stay readable: only the group named "secret…" goes.
 CONTEXT_PATTERNS = (
     r"-----BEGIN (?P<pem>[A-Z ]*PRIVATE KEY)-----(?P<secret_pem>.{16,}?)(?:-----END (?P=pem)-----|\Z)",
@@ -142,8 +144,9 @@ class Redactor:
         may reach.
         """
         signs = self._compiled_signs()
+        overlap = LONGEST_SIGN_BYTES + max((4 * len(spelling) for spelling in self._spellings), default=0)
         at = 0
-        while (hit := signs.search(data, at)) is not None:
+        while (hit := first_match(signs, data, at, overlap)) is not None:
             start = data.rfind(b"\n", 0, hit.start()) + 1
             line_end = _line_end(data, hit.end())
             end = line_end

@@ -21,7 +21,7 @@ from codebutler.model import (
     Request,
     SlashCommand,
 )
-from codebutler.words import SLASH, WORDS
+from codebutler.words import SLASH, WORDS, word_of
 
 SHELL_PREFIX = "run"
 _BANG = re.compile(r"!([a-z][a-z-]*)(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
@@ -77,9 +77,10 @@ def _command(name: str, argument: str, prefixes: Collection[str]) -> Request:
     """A word is a prompt for the agent behind it if it is said as it has to be; otherwise its usage is told. A prefix
     that is none of our words is one with whatever follows it."""
     argument = argument.strip()
-    word = WORDS.get(name)
+    is_prefix = name in prefixes and name not in WORDS
+    word = None if is_prefix else word_of(name)
     if word is not None and word.prefix and word.takes(argument):
         return _prompt(word.text or argument, word.prefix)
-    if word is None and argument and name in prefixes:
+    if is_prefix and argument:
         return _prompt(argument, name)
-    return Command(name=name, argument=argument)
+    return Command(name=word.name if word is not None else name, argument=argument)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import inspect
+from datetime import UTC, datetime
 
 import pytest
 
+from codebutler.commands import table as parent
+from codebutler.commands.asked import AskedDirectly
+from codebutler.config.schema import Config
+from codebutler.intake.intake import Repo
+from codebutler.permission import ACTIONS
 from codebutler.slack.manifest import manifest
-from codebutler.words import WORDS, as_table, misuse, nearest, usage_hint
+from codebutler.words import (
+    ALIASES,
+    ALL,
+    DIRECT,
+    WORDS,
+    Word,
+    completions,
+    misuse,
+    nearest,
+    usage_hint,
+    word_of,
+)
+from codebutler_worker.commands import table as worker
+from tests.unit.docs.written import PAGE, written
 
 CONTRACT = {
     *("help", "ping", "status", "list", "new", "continue", "reset", "stop", "kill", "output", "c", "logs"),
@@ -69,5 +88,36 @@ def test_the_slack_app_shows_the_words_within_slacks_limits() -> None:
 
 
 def test_the_reference_page_has_the_table_as_it_is() -> None:
-    page = Path(__file__).parents[2] / "docs" / "reference" / "chat.md"
-    assert as_table() in page.read_text(), f"put codebutler.words.as_table() into {page}:\n{as_table()}"
+    assert written(PAGE.read_text()) == PAGE.read_text(), "run `make docs`"
+
+
+def test_no_two_words_have_a_name_or_an_alias_in_common() -> None:
+    names = [name for word in ALL for name in (word.name, *word.aliases)]
+    assert len(set(names)) == len(names) == len(WORDS) + len(ALIASES)
+    assert [name for name, _ in completions()] == names
+
+
+def test_an_alias_means_its_word_and_is_told_with_it() -> None:
+    for alias, name in ALIASES.items():
+        word = word_of(alias)
+        assert word is not None
+        assert word.name == name
+        assert f"`!{alias}`" in word.about
+
+
+@pytest.mark.parametrize("word", ALL, ids=lambda word: word.name)
+def test_every_word_is_somebodys_to_do(word: Word) -> None:
+    """A handler in one of the processes; or it is an agent's prompt."""
+    assert word.done_by or word.prefix
+    assert word.may in ACTIONS
+    if word.runs == "parent":
+        assert inspect.iscoroutinefunction(parent.handler_of(word))
+    else:
+        assert callable(worker.handler_of(word)) is bool(word.done_by)
+
+
+def test_what_is_answered_in_direct_messages_takes_no_argument_there() -> None:
+    mine = AskedDirectly({"C1": Repo("shop", Config())}, (), datetime(2026, 1, 1, tzinfo=UTC))
+    for name, word in DIRECT.items():
+        assert word.takes("")
+        assert parent.direct_answer(name, mine)

@@ -22,6 +22,7 @@ from codebutler.model import (
     Request,
     SlashCommand,
 )
+from codebutler.permission import Where, admitted, may
 from codebutler.words import WORDS
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.checks import NO_CHECKS, NOTHING, resolved
@@ -216,13 +217,15 @@ class Inbox:
         draft.uow.messages.add(row)
 
     def _edited(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
+        said_before = draft.uow.messages.get(event.channel, event.ts)
+        if said_before is None:
+            return Todo()
+        if not self._may_amend(event, said_before):
+            return Todo().logged("WRN", f"{event.user} edited a message of {said_before.from_id}: ignored")
         found = waiting_turn(draft, event.channel, event.ts)
         if found is None:
-            return self._mended(draft, event, request)
+            return self._mended(draft, event, request, said_before)
         message, turn = found
-        if event.user != message.from_id:
-            # Words that run under somebody's name are that somebody's own.
-            return Todo().logged("WRN", f"{event.user} edited a message of {message.from_id}: ignored")
         note = f'{event.user} edited: "{one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Prompt):
             if agent_name(self.settings.config, request.prefix) == turn.agent:
@@ -244,12 +247,16 @@ class Inbox:
             return self._said(draft, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
 
-    def _mended(self, draft: Draft, event: MessageEdited, request: Request) -> Todo:
-        """A command that was not understood did nothing: edited by its author, it counts as said anew."""
-        message = draft.uow.messages.get(event.channel, event.ts)
-        if message is not None and message.turn_id is not None:
+    def _may_amend(self, event: MessageEdited | MessageDeleted, message: MessageRow) -> bool:
+        """Words that run under somebody's name are that somebody's own."""
+        where = Where(self.settings.config, event.channel, author=message.from_id)
+        return may(admitted(event.user), "amend", where).allowed
+
+    def _mended(self, draft: Draft, event: MessageEdited, request: Request, message: MessageRow) -> Todo:
+        """A command that was not understood did nothing: once it is edited, it counts as said anew."""
+        if message.turn_id is not None:
             return edited_late(draft, event, request, message)
-        if message is None or message.agent != MISUNDERSTOOD or message.from_id != event.user:
+        if message.agent != MISUNDERSTOOD:
             return Todo()
         draft.uow.messages.set_agent(event.channel, event.ts, None)
         said = MessagePosted(
@@ -259,7 +266,7 @@ class Inbox:
 
     def _deleted(self, draft: Draft, event: MessageDeleted) -> Todo:
         found = waiting_turn(draft, event.channel, event.ts)
-        if found is None or event.user != found[0].from_id:
+        if found is None or not self._may_amend(event, found[0]):
             return Todo()
         withdraw_message(draft, found[0])
         return Todo().logged("MSG", f"{event.user} deleted a message that had not started")

@@ -82,7 +82,7 @@ class Roster:
                 return self._made[name]
         make = _configured(self._settings.config, name) or _MAKERS.get(name)
         if make is None:
-            works = ", ".join(f"`{(prefixes_of(known) or (known,))[-1]}:`" for known in _MAKERS)
+            works = ", ".join(f"`{prefixes_of(known)[-1]}:`" for known in _MAKERS)
             raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
         async with self._making:
             if name not in self._made:

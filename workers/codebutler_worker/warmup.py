@@ -43,6 +43,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.bootstrap import serve
+from codebutler_worker.commands.table import load
 from codebutler_worker.conversation.line.marks import DONE, FAILED
 from codebutler_worker.tree.tree import Tree
 
@@ -133,6 +134,7 @@ def warm_up(stage: Path = STAGE) -> bool:
 
 
 async def _rehearse(directory: Path) -> bool:
+    load()
     ours, theirs = socket.socketpair()
     serving = asyncio.create_task(
         serve(theirs, HurriedClock(), _agents, Home(directory / "home")), name="warm-up"

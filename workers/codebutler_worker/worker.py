@@ -32,7 +32,7 @@ from codebutler.protocol.messages import (
     ToWorker,
 )
 from codebutler_worker.budget.report import Reports
-from codebutler_worker.commands.answers import ANSWERS
+from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.asking.reminding import Reminders
 from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.recovery import recover
@@ -68,7 +68,7 @@ class Worker:
         self._desk = desk
         self._inbox = Inbox(desk.settings, desk.skills)
         self._scheduler = Scheduler(desk, self._tell_load)
-        self._errands = Errands(desk, ANSWERS, self._tell_load)
+        self._errands = Errands(desk, answer_of, self._tell_load)
         self._overview = Overviews(desk, channel.send)
         self._budgets = Reports(desk, channel.send)
         self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._errands.start)

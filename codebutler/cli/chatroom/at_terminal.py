@@ -19,7 +19,7 @@ from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
 from codebutler.control.messages import ChatRequest, ControlReply, Opened, Posted
 from codebutler.errors import CodeButlerError
-from codebutler.words import WORDS
+from codebutler.words import completions
 
 PROMPT = "you> "
 MORE = "...> "
@@ -35,14 +35,17 @@ def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
     kept = diary.read(home)
     thread_ts = None if fresh else kept.threads.get(repo)
     is_smart = takes_escapes(os.environ.get("TERM", ""))
-    words = [f"!{word}" for word in WORDS] + [
-        f"{prefix}:" for prefix in ("claude", "kimi", "agent", RUN.prefix)
-    ]
     with Link(home.socket, ChatRequest(repo=repo, thread_ts=thread_ts, past=past)) as link:
-        keyboard = Keyboard(words, kept.typed, is_smart=is_smart)
+        keyboard = Keyboard(completable(), kept.typed, is_smart=is_smart)
         _Conversation(
             home, repo, link, keyboard, has_colour=is_smart and not os.environ.get("NO_COLOR")
         ).run()
+
+
+def completable() -> list[str]:
+    """What Tab completes."""
+    prefixes = ("claude", "kimi", "agent", RUN.prefix)
+    return [*(f"!{name}" for name, _ in completions()), *(f"{prefix}:" for prefix in prefixes)]
 
 
 class _Conversation:

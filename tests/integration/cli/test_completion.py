@@ -62,6 +62,7 @@ def install(home: Path, shell: str) -> str:
         ("codebutler trust sh", "codebutler trust shopfront "),
         ("codebutler demo --agent re", "codebutler demo --agent rehearsal "),
         ("codebutler config set native.maxU", "codebutler config set native.maxUsd "),
+        ("codebutler send shopfront /sta", "codebutler send shopfront /status "),
         ("codebutler migrate /usr/sha", "codebutler migrate /usr/share/"),
     ],
 )

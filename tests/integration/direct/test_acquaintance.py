@@ -42,7 +42,10 @@ async def test_everybody_is_met_once_in_all_lives(tmp_path: Path) -> None:
         await meeting(slack, book, journal, "U1", "U2")
         assert book.channels == ("DU1", "DU2")
         assert book.home("DU1", "1.1") == ""
-        assert (await journal.gap("DU1"), bool(await journal.high_water("DU1"))) == (None, True)
+        assert (await journal.gap("DU1", ManualClock().now()), bool(await journal.high_water("DU1"))) == (
+            None,
+            True,
+        )
         await meeting(slack, book, journal, "U1", "U2")
     async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
         book = Book(journal)

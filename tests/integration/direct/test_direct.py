@@ -17,7 +17,6 @@ from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.step import DirectMessages, Known
-from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo, Threads
 from codebutler.intake.journal import Journal
@@ -34,6 +33,7 @@ from codebutler.model import (
     SlashCommand,
     TurnNote,
 )
+from codebutler.permission import Decision
 from codebutler.process.tasks import Tasks
 from codebutler.slack.memory import MemoryChat
 

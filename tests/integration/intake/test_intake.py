@@ -10,11 +10,11 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.errors import StoreError
-from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo, Threads
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted, Prompt
+from codebutler.permission import Decision
 
 OWNER = "U0OWNER"
 

@@ -17,6 +17,7 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake import journal_file
+from codebutler.intake.catchup import Seen
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_writer import GATHERED
@@ -247,7 +248,7 @@ async def test_a_channel_known_from_before_takes_nothing_older_than_its_newest(p
     async with Journal.open(path, ManualClock()) as journal:
         assert await journal.high_water("C1") == a_message(1).ts
         await journal.open_gaps(["C1"], ManualClock().now())
-        gap = await journal.gap("C1")
+        gap = await journal.gap("C1", ManualClock().now())
         assert gap is not None
         assert (gap.since_ts, gap.floor_ts, gap.known) == (a_message(1).ts, a_message(1).ts, ())
 
@@ -285,6 +286,49 @@ def test_settled_events_are_forgotten_after_a_month_but_for_the_newest(path: Pat
     assert left == [(4,), (6,), (11,)]  # one that waits, one of this month, the newest
 
 
+async def test_a_gap_in_a_long_history_is_found_by_indexes(path: Path) -> None:
+    """However many messages are remembered, few are read; each of these statements runs at every loss."""
+    statements: list[str] = []
+    connection = journal_file.open_file(path, ManualClock())
+    with closing(connection):
+        for number in range(2000):
+            ts = f"{1700000000 + number * 60}.000000"
+            seen = Seen(ts, f"{1700000000 + number // 3 * 180}.000000", "U1", taken=True)
+            journal_file.remember(connection, "C1", seen)
+        now = datetime.fromtimestamp(1700000000 + 2000 * 60, UTC)
+        journal_file.open_gap(connection, "C1", f"{now.timestamp():.6f}")
+        connection.set_trace_callback(statements.append)
+        gap = journal_file.gap(connection, "C1", now)
+        journal_file.newest_before(connection, "C1", now)
+        journal_file.pending_rows(connection)
+        journal_file.open_gap(connection, "C1", f"{now.timestamp():.6f}")
+        connection.set_trace_callback(None)
+        plans = [row[3] for each in statements for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")]
+    assert gap is not None
+    assert len(gap.known) == 60
+    assert gap.first_root == "1700000000.000000"
+    assert gap.beyond == ()
+    scanned = [plan for plan in plans if plan.startswith("SCAN")]
+    assert scanned == ["SCAN entries USING INDEX ix_entries_pending"]
+
+
+async def test_threads_that_began_before_what_history_tells_are_known_by_their_last_message(
+    journal: Journal,
+) -> None:
+    day_s = 86400
+    root = f"{1700000000 - 9 * day_s}.000000"
+    for number in (3, 2):
+        ts = f"{1700000000 - number * 60}.000000"
+        message = MessagePosted(channel="C1", ts=ts, user="U1", text="x", thread_ts=root)
+        await journal.append(message, NoRequest())
+    now = datetime.fromtimestamp(1700000000, UTC)
+    await journal.open_gaps(["C1"], now)
+    gap = await journal.gap("C1", now)
+    assert gap is not None
+    assert gap.first_root == root
+    assert gap.beyond == (Seen(f"{1700000000 - 120}.000000", root, "U1", taken=True),)
+
+
 async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> None:
     async with Journal.open(path, ManualClock()) as journal:
         await put(journal, 1)
@@ -292,12 +336,12 @@ async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> No
         await put(journal, 2)
     async with Journal.open(path, ManualClock()) as journal:
         await journal.open_gaps(["C1"], ManualClock().now())
-        gap = await journal.gap("C1")
+        gap = await journal.gap("C1", ManualClock().now())
         assert gap is not None
         assert gap.since_ts == a_message(1).ts
         assert [seen.ts for seen in gap.known] == [a_message(1).ts, a_message(2).ts]
         await journal.close_gap("C1")
-        assert await journal.gap("C1") is None
+        assert await journal.gap("C1", ManualClock().now()) is None
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ async def test_a_journal_taken_away_while_open_is_written_again_with_all_it_held
         assert "was removed or replaced while it was in use" in await asyncio.wait_for(news, 10)
         assert journal.trouble == ""
         assert "nothing is lost" in journal.mended
-        gap = await journal.gap("C1")
+        gap = await journal.gap("C1", ManualClock().now())
         assert gap is not None
         assert gap.since_ts == "1700000000.000000"
         assert first is not None

@@ -14,11 +14,11 @@ import pytest
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import Config, SlackSection
 from codebutler.dispatch.held import HeldBack
-from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted
+from codebutler.permission import Decision
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
 
@@ -69,8 +69,8 @@ class Life:
     async def caught_up(self) -> None:
         """Wait until no gap is left and all was looked at; the clock runs meanwhile."""
         async with asyncio.timeout(DEADLINE_S):
-            while await self.journal.gap("C1") is not None or self.catch_up.is_busy:
-                await self.clock.advance(1)
+            while await self.journal.gap("C1", self.clock.now()) is not None or self.catch_up.is_busy:
+                await self.clock.advance(5)
         await settle()
 
     async def routed_count(self, count: int) -> None:

@@ -18,6 +18,7 @@ from codebutler.intake.journal import Journal
 from codebutler.model import MessageEdited, MessagePosted
 from codebutler.slack.catchup import CatchUp, Shelf
 from codebutler.slack.memory import ME, MemoryChat
+from codebutler.slack.port import Page
 from tests.integration.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS, THREADS = 20, 8
@@ -52,6 +53,16 @@ class Busy:
             while not condition():
                 await self.clock.advance(1)
                 await self.life.journal.high_water("C1")  # lets the journal's thread come first
+        return self.clock.monotonic() - began_s
+
+    async def until_no_gap(self) -> float:
+        """The clock runs until all has been looked at; returns the seconds it took."""
+        began_s = self.clock.monotonic()
+        async with asyncio.timeout(DEADLINE_S):
+            for channel in self.life.repos:
+                while await self.life.journal.gap(channel, self.clock.now()) is not None:
+                    await self.clock.advance(5)
+        await self.until(lambda: not self.catch_up.is_busy)
         return self.clock.monotonic() - began_s
 
     @property
@@ -99,10 +110,9 @@ async def test_what_is_new_comes_within_a_minute_however_many_threads_there_are(
         b.chat.find(reply["ts"]).update(reply)
         b.catch_up.back()
         assert await b.until_routed(missed) < 60
-        await b.until(lambda: not b.catch_up.is_busy)
+        await b.until_no_gap()
         edits = [event.ts for event in b.life.routed if isinstance(event, MessageEdited)]
         assert edits == [reply["ts"]]
-        assert [await b.life.journal.gap(channel) for channel in b.life.repos] == [None] * CHANNELS
 
 
 async def test_outage_after_outage_what_is_new_comes_soon(tmp_path: Path) -> None:
@@ -112,8 +122,7 @@ async def test_outage_after_outage_what_is_new_comes_soon(tmp_path: Path) -> Non
             missed = await b.outage(thread)
             b.catch_up.back()
             assert await b.until_routed(missed) < 60
-        await b.until(lambda: not b.catch_up.is_busy)
-        assert [await b.life.journal.gap(channel) for channel in b.life.repos] == [None] * CHANNELS
+        await b.until_no_gap()
 
 
 async def test_an_answer_that_slack_gave_up_while_other_messages_came_is_found(tmp_path: Path) -> None:
@@ -130,8 +139,10 @@ async def test_an_answer_that_slack_gave_up_while_other_messages_came_is_found(t
         await b.until_routed({given_up.key})
 
 
-async def test_what_is_new_does_not_wait_for_a_long_history(tmp_path: Path) -> None:
-    """A line that was cut for a moment, 20 channels of 2,000 messages in the last days, one missed in each."""
+async def test_a_moment_costs_a_call_a_channel_and_what_hides_in_old_threads_is_found_later(
+    tmp_path: Path,
+) -> None:
+    """20 channels of 2,000 messages in the last days; the line is cut three times within minutes."""
     clock, chat = ManualClock(START), MemoryChat(page_size=200)
     async with Journal.open(tmp_path / "journal.db", clock) as journal, Sender(chat, clock, str) as sender:
         b = Busy(journal, chat, clock, sender)
@@ -148,9 +159,58 @@ async def test_what_is_new_does_not_wait_for_a_long_history(tmp_path: Path) -> N
             if number == 0 or number > 1930:
                 message = MessagePosted(channel=channel, ts=ts, user=OWNER, text="x")
                 assert await b.life.intake.accept(message) == "accepted"
-        b.catch_up.lost()
-        missed = {b.said(channel).key for channel in b.life.repos}
-        b.catch_up.back()
-        assert await b.until_routed(missed) < 15
+        hidden = b.said("C7", f"{began_s + 30 * 60:.6f}").key
+        for _ in range(3):
+            chat.calls.clear()
+            b.catch_up.lost()
+            missed = {b.said(channel).key for channel in b.life.repos}
+            b.catch_up.back()
+            assert await b.until_routed(missed) < 30
+            assert await b.until(lambda: not b.catch_up.is_busy) < 30
+            assert chat.calls == ["history"] * CHANNELS
+            await clock.advance(60)
+        assert hidden not in b.routed
+        chat.calls.clear()
+        await b.until_no_gap()
+        assert hidden in b.routed
+        assert len(chat.calls) == 11 * CHANNELS + 1
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_newest_pages_of_all_channels_are_read_before_older_ones(tmp_path: Path) -> None:
+    """After a restart, when all threads are looked at; and in each channel the newest first."""
+    async with busy(tmp_path) as b:
+        pages = Pages(b.chat)
+        async with Sender(pages, b.clock, str) as sender:
+            shelf = Shelf(intake=b.life.intake, journal=b.life.journal, held=HeldBack())
+            b.chat.page_size = 4
+            missed = await b.outage()
+            b.catch_up = CatchUp(sender.background, shelf, b.clock, Random(1), lambda: b.life.repos)
+            running = asyncio.create_task(b.catch_up.run(ME))
+            b.catch_up.lost()
+            b.catch_up.back()
+            await b.until_routed(missed)
+            await b.until_no_gap()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    first, later = pages.read[:CHANNELS], pages.read[CHANNELS:]
+    assert sorted(channel for channel, _ in first) == sorted(b.life.repos)
+    assert not any(cursor for _, cursor in first)
+    assert len([cursor for _, cursor in later if cursor]) >= CHANNELS
+
+
+class Pages(MemoryChat):
+    """Shows what another chat holds, and notes which pages of channels were read."""
+
+    def __init__(self, chat: MemoryChat) -> None:
+        super().__init__()
+        self.read: list[tuple[str, str]] = []
+        self._chat = chat
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page:
+        if thread_ts is None:
+            self.read.append((channel, cursor))
+        return await self._chat.history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)

@@ -75,7 +75,7 @@ async def test_a_life_that_ends_before_it_has_fetched_leaves_the_gap(world: Worl
         world.chat.hold("history")
         life.catch_up.back()
         await life.intake.accept(world.live(await world.say("live")))
-        assert await life.journal.gap("C1") is not None
+        assert await life.journal.gap("C1", life.clock.now()) is not None
     world.chat.release("history")
     async with world.life() as life:
         await life.intake.resume()

@@ -14,10 +14,9 @@ from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
 from codebutler.slack.api import SlackApi
-from codebutler.slack.echo import EXPLANATION, Echo
 from codebutler.slack.frames import Envelope
+from codebutler.slack.presence import EXPLANATION, Checks, Heartbeat, Presence
 from codebutler.slack.socket import SocketModeClient
-from codebutler.slack.vigil import Ears, Vigil
 from codebutler.slack.wire import SocketTiming
 from codebutler.workspace.server import Options, WorkspaceServer
 
@@ -72,9 +71,9 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
         Sender(api, clock, str) as sender,
     ):
         post = Post(server, api, clock)
-        echo = Echo(sender, journal, lambda: post.channels, clock)
-        vigil = Vigil(post.client, lambda: post.channels, Ears(post.look, echo.call), clock)
-        tasks = [asyncio.create_task(post.client.run()), asyncio.create_task(vigil.run())]
+        heartbeat = Heartbeat(sender, journal, lambda: post.channels, clock)
+        presence = Presence(post.client, lambda: post.channels, Checks(post.look, heartbeat.beat), clock)
+        tasks = [asyncio.create_task(post.client.run()), asyncio.create_task(presence.run())]
         try:
             await post.passes(1)
             await post.client.wait_connected()

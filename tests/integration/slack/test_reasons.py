@@ -11,11 +11,11 @@ import pytest
 from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, SlackSection
 from codebutler.errors import ChatUnreachableError
-from codebutler.intake.authorise import Decision
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Event
+from codebutler.permission import Decision
 from codebutler.process.tasks import Tasks
 from codebutler.slack.door import Door
 from codebutler.slack.forms import Placed, packed, reason_form

@@ -5,14 +5,20 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from codebutler.config.schema import BudgetSection, Limit
+from codebutler_worker.budget.rules import lines
+from codebutler_worker.budget.today import NOBODY
 from codebutler_worker.store.rows import (
+    Account,
     ApprovalRow,
     SessionRow,
+    Spent,
     Used,
 )
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
@@ -114,9 +120,30 @@ async def test_what_turns_used_is_summed_by_when_they_began(store: Store) -> Non
         uow.turns.add(replace(a_turn("e"), state="stopped", finished_at="2026-01-03"))
 
     await store.run(work)
-    (spent,) = await store.run(lambda uow: uow.turns.spent_between("2026-01-02", "2027"))
+    (spent,) = await store.run(lambda uow: uow.turns.spent_between("2026-01-02", "2027", NOBODY))
     assert spent.used == Used(usd=0.5, tokens=0, turns=2)
-    assert await store.run(lambda uow: uow.turns.spent_between("2027", "2028")) == []
+    assert await store.run(lambda uow: uow.turns.spent_between("2027", "2028", NOBODY)) == []
+
+
+def spent_in_2026(account: Account, uow: UnitOfWork) -> list[Spent]:
+    return uow.turns.spent_between("2026", "2027", account)
+
+
+async def test_a_day_of_many_turns_is_a_few_rows_that_tell_an_account_its_own(store: Store) -> None:
+    def work(uow: UnitOfWork) -> None:
+        for number in range(300):
+            turn = replace(a_turn(f"t{number}", f"C1:{number}"), state="done", started_at="2026-01-02")
+            user, job = f"U{number % 3}", ("", "weekly", "daily")[number % 3]
+            uow.turns.add(replace(turn, user_id=user, job=job, cost_usd=1.0))
+
+    await store.run(work)
+    mine, job = Account("U0", "C1:9"), Account("U1", "C1:7", "weekly")
+    limit = Limit(turns_per_day=1)
+    budget = BudgetSection(repo=limit, user=limit, thread=limit, job=limit)
+    for account, used in ((mine, [300, 100, 1]), (job, [300, 1, 100])):
+        spent = await store.run(partial(spent_in_2026, account))
+        assert len(spent) <= 5
+        assert [line.used for line in lines(budget, spent, account)] == used
 
 
 async def test_a_thread_has_a_session_per_agent(store: Store) -> None:
@@ -129,7 +156,6 @@ async def test_a_thread_has_a_session_per_agent(store: Store) -> None:
     newer = replace(claude, session_id="s2", updated_at="t2", total_cost_usd=1.5)
     await store.run(lambda uow: uow.sessions.put(newer))
     assert await store.run(lambda uow: uow.sessions.get("C1:1.0", "claude")) == newer
-    assert await store.run(lambda uow: uow.sessions.recent()) == [newer, kimi]
 
 
 async def test_the_channel_follows_the_newest_claude_session_only(store: Store) -> None:

@@ -120,11 +120,20 @@ async def test_who_may_not_use_the_agent_may_not_decide(tmp_path: Path) -> None:
         await asks(parent, ASKED)
         asked = await approval_id(parent)
         press(parent, "codebutler.allow", asked, user="U0EVE")
-        await parent.post_with("You are not authorized to use claude here.")
+        await parent.post_with("You are not authorized to use `claude:` here")
         assert parent.backend.answers == []
         press(parent, "codebutler.deny", asked, at="500.2")
         await parent.until(lambda: parent.backend.answers)
         assert parent.backend.answers[0][1].allow is False
+
+
+async def test_a_worker_asks_again_whether_somebody_is_allowed_at_all(tmp_path: Path) -> None:
+    """The parent lets no stranger in; should one come through, nothing is decided."""
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, ASKED)
+        press(parent, "codebutler.allow", await approval_id(parent), user="U0MALLORY")
+        await parent.post_with("You are not authorized to use CodeButler here")
+        assert parent.backend.answers == []
 
 
 async def test_forged_and_foreign_values_do_nothing(tmp_path: Path) -> None:

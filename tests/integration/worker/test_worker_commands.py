@@ -16,10 +16,7 @@ from codebutler.model import (
     SlashCommand,
     Upload,
 )
-from codebutler.words import WORDS
 from codebutler_worker.agents.backend import Finished, Started
-from codebutler_worker.commands.answers import ANSWERS
-from codebutler_worker.commands.table import HANDLERS
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -36,11 +33,6 @@ def slash(parent: Parent, name: str, argument: str = "") -> int:
         channel=CHANNEL, user=USER, command="/butler", text=f"{name} {argument}", trigger_id=f"t-{name}"
     )
     return parent.deliver(event, Command(name=name, argument=argument))
-
-
-def test_every_word_has_a_handler_and_every_handler_a_word() -> None:
-    assert set(HANDLERS) == set(WORDS)
-    assert set(ANSWERS) <= set(HANDLERS)
 
 
 @pytest.mark.parametrize(

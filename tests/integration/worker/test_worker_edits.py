@@ -119,7 +119,7 @@ async def test_it_is_authorised_like_any_message(tmp_path: Path) -> None:
         await parent.stored(edits(parent, "add 2 and 2", 1))
         [value] = offers(parent)
         press(parent, value, 1, user="U0BOB")
-        await parent.post_with("You are not authorized to use claude here.")
+        await parent.post_with("You are not authorized to use `claude:` here")
         # The list may have grown since the edit was let in.
         await parent.stored(edits(parent, "rm -r .", 2, prefix="run"))
         press(parent, value, 2)

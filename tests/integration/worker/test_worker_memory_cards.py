@@ -121,7 +121,7 @@ async def test_whoever_may_not_use_the_agent_does_not_decide_either(
         await silence(parent)
         async with card_of(parent) as (ts, change):
             press(parent, "codebutler.memory_keep", change, ts)
-        await parent.post_with("You are not authorized to decide about the memory here.")
+        await parent.post_with("You are not authorized to decide about the memory here")
         says(parent, "", "300.1")
         await parent.post_with("Nothing is remembered here")
 

@@ -231,8 +231,8 @@ async def test_a_shells_lines_are_judged_each_and_keys_are_not(tmp_path: Path) -
         for number, (text, mark, said) in enumerate(
             [
                 ("ls\nls -l", "white_check_mark", ""),
-                ("ls\nsudo rm -rf /", "x", "That command is on the blocklist; it was not typed."),
-                ("ls\nmake", "x", "That command is not on the allowlist; it was not typed."),
+                ("ls\nsudo rm -rf /", "x", "That command is on the blocklist; it was not run."),
+                ("ls\nmake", "x", "That command is not on the allowlist; it was not run."),
                 ("^C", "white_check_mark", ""),
             ]
         ):

@@ -64,7 +64,7 @@ async def test_continue_needs_the_right_to_the_turns_agent(tmp_path: Path) -> No
     async with worker(ruled(tmp_path, (USER, "claude"), (OTHER, "rehearsal"))) as parent:
         value = await at_its_limit(parent)
         parent.deliver(click(OTHER, value))
-        await parent.post_with("not authorized to use claude")
+        await parent.post_with("not authorized to use `claude:`")
         assert len(parent.backend.runs) == 1
         parent.deliver(click(USER, value, number=2))
         assert (await parent.run(1)).request.session_id == "session-1"

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.config.merge import JsonObject, Layer, default_layer, leaves, merge
-from codebutler.config.rules import rules_allow
-from codebutler.config.schema import Config
+from codebutler.config.schema import Config, SlackSection
 from codebutler.config.shells import objection
 from codebutler.config.stricter import _ORDERS, USUAL, is_plain, stricter
 from codebutler.errors import SandboxUnavailableError
+from codebutler.permission import Where, admitted, may
 from codebutler_worker.conversation.asking.quorum import needed_for
 from codebutler_worker.egress.hosts import Hosts, Place
 from codebutler_worker.egress.outlet import for_agents, for_commands
@@ -119,15 +119,20 @@ def reached(config: Config, walls: str) -> set[tuple[str, Place]]:
 
 def allowed(config: Config) -> set[tuple[Any, ...]]:
     """What people may ask for, and which commands."""
+    ruled = msgspec.structs.replace(config, slack=SlackSection(allowed_users=tuple(USERS)))
     asked: set[tuple[Any, ...]] = {
         (user, channel, prefix)
         for user in USERS
         for channel in CHANNELS
         for prefix in [*PREFIXES, None]
-        if rules_allow(config, user, channel, None if prefix is None else [prefix])
+        if _may(user, Where(ruled, channel, () if prefix is None else (prefix,)))
     }
     asked |= {("user", user) for user in config.slack.allowed_users}
     return asked | {("command", command) for command in COMMANDS if not objection(config, command)}
+
+
+def _may(user: str, where: Where) -> bool:
+    return may(admitted(user), "skill" if where.prefixes else "see", where).allowed
 
 
 def bounded(config: Config) -> dict[str, float]:

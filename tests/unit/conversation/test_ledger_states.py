@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.disk.backups import Restored
 from codebutler.model import ButtonClicked, NoRequest
 from codebutler_worker.conversation.line.again import CONTINUED_REASON
@@ -61,7 +61,11 @@ def click(button: str) -> ButtonClicked:
 @pytest.mark.parametrize("reason", ["", "max_turns", CONTINUED_REASON])
 async def test_a_click_in_every_state(button: str, reason: str, tmp_path: Path) -> None:
     clock = ManualClock()
-    inbox = Inbox(RepoSettings(name="r", path="/r", channel_id="C1", config=Config()))
+    inbox = Inbox(
+        RepoSettings(
+            name="r", path="/r", channel_id="C1", config=Config(slack=SlackSection(allowed_users=("U1",)))
+        )
+    )
     for state in STATES:
         (tmp_path / state).mkdir()
         async with open_store(tmp_path / state / "store.db", clock) as store:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.config.schema import AgentSection, Config
+from codebutler.permission import ANY_AGENT
 from codebutler_worker.desk.naming import agent_name, conversation_id, prefixes_of, tag_of
 
 
@@ -21,8 +22,8 @@ def test_a_prefix_names_an_agent(prefix: str | None, agent: str) -> None:
     assert agent_name(Config(agent=AgentSection(default="kimi")), prefix) == agent
 
 
-def test_undoing_is_no_agents() -> None:
-    assert prefixes_of("undo") is None
+def test_undoing_is_any_agents() -> None:
+    assert prefixes_of("undo") == ANY_AGENT
     assert prefixes_of("native") == ("native", "agent")
 
 

@@ -24,7 +24,7 @@ class Way:
         self.dispatcher = Dispatcher(
             held_back=self.held_back,
             direct_message=self.direct_message,
-            schedule_word=self.schedule_word,
+            parent_command=self.parent_command,
             audit=self.audit,
             overheard=let_pass,
             router=self,
@@ -44,8 +44,8 @@ class Way:
         self.note("direct message", entry)
         go_on(replace(entry, channel="C1"))
 
-    def schedule_word(self, entry: Entry, go_on: GoOn) -> None:
-        self.note("schedule word", entry)
+    def parent_command(self, entry: Entry, go_on: GoOn) -> None:
+        self.note("parent command", entry)
         if entry.seq != 3:
             go_on(entry)
 
@@ -63,7 +63,7 @@ def test_the_steps_come_in_their_order_and_see_what_the_one_before_made_of_it() 
     assert way.seen == [
         ("held back", 1, "D1"),
         ("direct message", 1, "D1"),
-        ("schedule word", 1, "C1"),
+        ("parent command", 1, "C1"),
         ("audit", 1, "C1"),
         ("deliver", 1, "C1"),
     ]
@@ -72,7 +72,7 @@ def test_the_steps_come_in_their_order_and_see_what_the_one_before_made_of_it() 
 def test_what_a_step_takes_is_seen_by_none_after_it() -> None:
     way = Way()
     way.dispatcher.dispatch(entry(3))
-    assert way.seen[-1] == ("schedule word", 3, "C1")
+    assert way.seen[-1] == ("parent command", 3, "C1")
 
 
 def test_what_a_step_kept_goes_on_where_it_was() -> None:

@@ -16,7 +16,7 @@ from codebutler.config.merge import leaves
 from codebutler.config.schema import Config
 from codebutler.schedule.jobs import Contents, Place, parse_file
 from codebutler.skills.skill import parse_skill
-from codebutler.words import WORDS
+from codebutler.words import word_of
 from codebutler.workspace.offers import offers_of
 from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, fault, options, readings, spans
 
@@ -150,7 +150,7 @@ def test_every_word_that_is_spoken_of_exists_and_takes_what_follows(page: Path) 
         found = re.fullmatch(r"(?:!|/butler |/(?=agent|claude|kimi))([a-z][\w-]*)(?: (.*))?", span)
         if found is None or found[1] in ("word", "words"):
             continue
-        word = WORDS.get(found[1])
+        word = word_of(found[1])
         assert word is not None, span
         argument = found[2] or ""
         assert not argument or argument == word.usage or any(map(word.takes, _arguments(argument))), span

@@ -12,10 +12,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from codebutler.clock import ManualClock, settle
+from codebutler.commands.asked import Resources
+from codebutler.commands.table import answer
 from codebutler.control.ear import Spoken
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.intake import Outcome
-from codebutler.model import OPERATOR, Event, MessagePosted, Post, React
+from codebutler.model import OPERATOR, Command, Event, MessagePosted, Post, React
 from codebutler.process.tasks import Tasks, beside
 from codebutler.schedule.desk import Asker, ScheduleDesk
 from codebutler.schedule.files import Found
@@ -25,6 +27,14 @@ from codebutler.schedule.scheduler import Scheduler
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 FILE = "jobs: [{name: tests, cron: '0 * * * *', command: make test, timezone: UTC}]"
 ASKER = Asker(user="U1", repo="shop", channel="C1", thread_ts="5.5", key="message:C1:5.5")
+
+
+class Commands:
+    def __init__(self, scheduler: Scheduler, clock: ManualClock) -> None:
+        self._resources = Resources(ScheduleDesk(scheduler, clock, ZoneInfo("UTC")), clock, START)
+
+    async def answer(self, name: str, argument: str, asker: Asker) -> str:
+        return await answer(Command(name=name, argument=argument), self._resources, asker)
 
 
 class Killed(BaseException):
@@ -176,7 +186,7 @@ async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of
     async with world.life() as scheduler:
         await calm()
         await world.passes(1.1)
-        desk = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC"))
+        desk = Commands(scheduler, world.clock)
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
         (ts,) = world.wishes
         scheduler.hear(done(ts, mark))
@@ -220,7 +230,7 @@ async def test_killed_at_any_step_each_due_time_is_run_once(die_at: int) -> None
     world = World()
     async with world.life() as scheduler:
         await calm()
-        await ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC")).answer("in", "90m look", ASKER)
+        await Commands(scheduler, world.clock).answer("in", "90m look", ASKER)
     world.steps, world.die_at = 0, die_at
     for _ in range(40):
         async with world.life() as scheduler:
@@ -238,7 +248,7 @@ async def test_killed_at_any_step_each_due_time_is_run_once(die_at: int) -> None
 async def test_a_timer_speaks_for_whoever_set_it_in_its_thread() -> None:
     world = World("jobs: []")
     async with world.life() as scheduler:
-        desk = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC"))
+        desk = Commands(scheduler, world.clock)
         told = await desk.answer("in", "2h run: make deploy", ASKER)
         assert told.startswith("⏰ At 12:00: “run: make deploy”. `!jobs cancel ")
         await desk.answer("in", "2h run: make deploy", ASKER)  # the same wish again, after a crash
@@ -252,7 +262,7 @@ async def test_a_timer_speaks_for_whoever_set_it_in_its_thread() -> None:
 async def test_words_about_jobs() -> None:
     world = World()
     async with world.life() as scheduler:
-        desk = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC"))
+        desk = Commands(scheduler, world.clock)
         assert await desk.answer("jobs", "", ASKER) == "• *tests* `0 * * * *` next at 11:00"
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
         assert "by <@U1>" in await desk.answer("jobs", "", ASKER)
@@ -267,5 +277,5 @@ async def test_words_about_jobs() -> None:
         assert "Say it as" in await desk.answer("jobs", "dance", ASKER)
         assert "Say it as" in await desk.answer("in", "soon", ASKER)
         assert "no timer" in await desk.answer("jobs", "cancel abc", ASKER)
-        (row,) = desk.rows()
+        (row,) = ScheduleDesk(scheduler, world.clock, ZoneInfo("UTC")).rows()
         assert (row["name"], row["repo"], row["next"]) == ("tests", "shop", "2026-11-21T11:00:00+00:00")

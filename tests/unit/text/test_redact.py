@@ -8,9 +8,11 @@ import time
 from urllib.parse import quote
 
 import pytest
+import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.text.gaps import PIECE_CHARS, first_match
 from codebutler.text.redact import REDACTED, Redactor
 
 SECRET = 'p@ss/w"ord+&1é!'
@@ -167,3 +169,21 @@ def test_looking_only_where_a_secret_may_be_misses_none(text: str) -> None:
 def test_many_places_in_a_long_text_are_looked_at_once_each() -> None:
     line = f"a line with sk-{DIGITS} in it\n"
     assert Redactor().redact(line * 20_000) == f"a line with {REDACTED} in it\n" * 20_000
+
+
+def test_what_lies_across_two_pieces_of_a_long_text_is_found() -> None:
+    needle = b"needle"
+    pattern = re2.compile(needle)
+    for end in (PIECE_CHARS, PIECE_CHARS + len(needle), 2 * PIECE_CHARS + len(needle)):
+        for before in range(end - len(needle) - 1, end + 1):
+            hit = first_match(pattern, b"x" * before + needle + b"y" * PIECE_CHARS, 0, len(needle))
+            assert hit is not None
+            assert hit.start() == before
+    assert first_match(pattern, b"x" * (3 * PIECE_CHARS), 0, len(needle)) is None
+
+
+def test_a_long_password_in_an_address_goes_wherever_it_lies() -> None:
+    password = "p" * 490 + "1"
+    for before in range(PIECE_CHARS - 600, PIECE_CHARS + 4_600, 400):
+        text = "x" * before + f"\nhttps://user:{password}@host\n" + "y" * PIECE_CHARS
+        assert password not in Redactor([]).redact(text)

@@ -10,10 +10,9 @@ from functools import partial
 from codebutler.config.schema import BudgetSection
 from codebutler.protocol.messages import Budget, LimitUse, ToParent
 from codebutler_worker.budget.rules import is_limited, lines
-from codebutler_worker.budget.today import spent_today
+from codebutler_worker.budget.today import NOBODY, spent_today
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import iso
-from codebutler_worker.store.rows import Account
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 SETTLE_S = 0.5
@@ -55,7 +54,7 @@ class Reports:
 
     def _used(self, uow: UnitOfWork, now: datetime) -> Budget:
         today = spent_today(uow, now, self._desk.settings.config)
-        found = lines(self._budget, today.spent, Account("", ""))
+        found = lines(self._budget, today.spent, NOBODY)
         return Budget(
             limits=tuple(LimitUse(unit=line.unit, used=line.used, limit=line.limit) for line in found),
             until=iso(today.until),

@@ -13,6 +13,9 @@ from codebutler_worker.desk.draft import Draft, iso
 from codebutler_worker.store.rows import Account, Spent, TurnRow, Used
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
+# For what counts for the whole repository.
+NOBODY = Account("", "")
+
 
 def account_of(turn: TurnRow) -> Account:
     """On whose account the turn goes."""
@@ -33,10 +36,10 @@ class Today:
         return DayUse(runs=all_.turns, tokens=all_.tokens, usd=all_.usd, minutes=all_.minutes)
 
 
-def spent_today(uow: UnitOfWork, now: datetime, config: Config) -> Today:
-    """Of all agents in the repository, and of what we asked of models ourselves."""
+def spent_today(uow: UnitOfWork, now: datetime, config: Config, account: Account = NOBODY) -> Today:
+    """Of all agents in the repository, and of what we asked of models ourselves; summed up for ``account``."""
     first, until = day_of(now, zone_of(config.budget.timezone))
-    spent = uow.turns.spent_between(iso(first), iso(until))
+    spent = uow.turns.spent_between(iso(first), iso(until), account)
     return Today(tuple(one for one in spent if counts(one.agent, config)), until)
 
 
@@ -44,4 +47,4 @@ def used_today(draft: Draft, config: Config, account: Account) -> tuple[Line, ..
     """Every limit that concerns the account, and how much of it is used today."""
     if not is_limited(config.budget):
         return ()
-    return lines(config.budget, spent_today(draft.uow, draft.now, config).spent, account)
+    return lines(config.budget, spent_today(draft.uow, draft.now, config, account).spent, account)

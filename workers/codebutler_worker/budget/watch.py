@@ -80,7 +80,9 @@ class Watch:
             worked_s=self.worked_s,
         )
         first, self.until = self._day()
-        others = draft.uow.turns.spent_between(iso(first), iso(self.until), without=self._turn.id)
+        others = draft.uow.turns.spent_between(
+            iso(first), iso(self.until), account_of(self._turn), without=self._turn.id
+        )
         return [one for one in others if counts(one.agent, config)]
 
     def _judge(self) -> None:

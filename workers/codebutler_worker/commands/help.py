@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.model import OPERATOR
-from codebutler.words import ALL, IN_THREADS, WORDS, nearest
+from codebutler.words import ALL, IN_THREADS, nearest, word_of
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code
@@ -16,12 +16,12 @@ def run(asked: Asked) -> Todo:
         # The operator is at a terminal, where there are no slash commands.
         slash = "" if asked.user == OPERATOR else f"{IN_THREADS} "
         return asked.reply(_all(asked.settings.config.agent.default, slash))
-    word = WORDS.get(name)
+    word = word_of(name)
     if word is None:
         near = nearest(name)
         hint = f" Did you mean `!help {near}`?" if near else " `!help` lists what I know."
         return asked.reply(f"I do not know {code('!' + name)}.{hint}")
-    more = f" {word.more}" if word.more else ""
+    more = f" {word.about}" if word.about else ""
     return asked.reply(f"`{word.example}`: {word.gist}.{more}".replace("?.", "?"))
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from codebutler.actions import RETRY_ACTION
-from codebutler.config.rules import rules_allow
+from codebutler.permission import admitted, may
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.conversation.clicks import can_go_on, go_on
 from codebutler_worker.conversation.line.aside import is_crowded
 from codebutler_worker.conversation.line.withdrawing import CROWDED
-from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import plain
 from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.present.progress import button, with_buttons
 from codebutler_worker.store.rows import TurnRow
@@ -52,8 +51,10 @@ def _resumable(asked: Asked) -> list[TurnRow]:
 
 
 def _continue(asked: Asked, turn: TurnRow) -> Todo:
-    if not rules_allow(asked.settings.config, asked.user, turn.channel_id, prefixes_of(turn.agent)):
-        return asked.reply(f"You are not authorized to use {plain(turn.agent)} here.")
+    where = using(asked.settings.config, turn.channel_id, turn.agent)
+    decision = may(admitted(asked.user), "continue", where)
+    if not decision.allowed:
+        return asked.reply(decision.told)
     if turn.reason == CROWDED and is_crowded(asked.draft, asked.settings.config, asked.user):
         return asked.reply(STILL_CROWDED)
     line = turn_line(asked.draft, turn)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import difflib
 
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import RepoSettings
-from codebutler.model import OPERATOR, Command, Prompt, Request
+from codebutler.model import Command, Prompt, Request
+from codebutler.permission import admitted, may
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.errands import Reply
-from codebutler_worker.desk.naming import agent_name, prefixes_of
+from codebutler_worker.desk.naming import agent_name, using
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import clip, code, one_line, plain
 from codebutler_worker.present.progress import Message
@@ -38,8 +38,8 @@ def taught(request: Request, user: str, settings: RepoSettings, library: Library
         return request
     prefix = RUNS_WITH if skill.kind == "code" else None
     config = settings.config
-    agents = prefixes_of(agent_name(config, prefix))
-    if user != OPERATOR and not rules_allow(config, user, settings.channel_id, agents):
+    where = using(config, settings.channel_id, agent_name(config, prefix))
+    if not may(admitted(user), "skill", where).allowed:
         return request
     return Prompt(text=prompt_of(skill, rest[0] if rest else ""), prefix=prefix)
 

@@ -10,7 +10,7 @@ import msgspec
 from codebutler.config.schema import Config
 from codebutler.text.amounts import load, today
 from codebutler_worker.budget.rules import lines
-from codebutler_worker.budget.today import spent_today, used_today
+from codebutler_worker.budget.today import NOBODY, spent_today, used_today
 from codebutler_worker.budget.wording import overview
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
@@ -55,7 +55,7 @@ def _load(states: Sequence[TurnState]) -> str:
 def _today(draft: Draft, config: Config) -> str:
     """With the repository's own limits."""
     spent = spent_today(draft.uow, draft.now, config)
-    own = [line for line in lines(config.budget, spent.spent, Account("", "")) if line.scope == "repo"]
+    own = [line for line in lines(config.budget, spent.spent, NOBODY) if line.scope == "repo"]
     return today(msgspec.to_builtins(spent.used), {line.unit: line.limit for line in own})
 
 

@@ -1,61 +1,15 @@
-"""Which file does which word. A word without a handler here cannot exist: a test holds the two tables together."""
+"""A command, told from what is not one, and its handler found. What commands there are stands in codebutler.words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
-from codebutler.words import WORDS, misuse, nearest
-from codebutler_worker.commands import (
-    agents,
-    checks,
-    diff,
-    fresh,
-    help,  # noqa: A004 - the word's own name
-    listing,
-    logs,
-    memory,
-    output,
-    ping,
-    resume,
-    skills,
-    status,
-    stop,
-    undo,
-    usage,
-)
+from codebutler.words import WORDS, Word, misuse, nearest
 from codebutler_worker.commands.asked import Asked, Handler
+from codebutler_worker.desk.errands import Answer
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import code, one_line
-
-HANDLERS: Mapping[str, Handler] = {
-    "help": help.run,
-    "ping": ping.run,
-    "status": status.run,
-    "list": listing.run,
-    "new": fresh.new,
-    "continue": resume.run,
-    "reset": fresh.reset,
-    "stop": stop.stop,
-    "kill": stop.kill,
-    "output": output.run,
-    # Prompts for those agents; what comes here all the same was said without a task.
-    "agent": usage.run,
-    "claude": usage.run,
-    "kimi": usage.run,
-    "c": usage.run,
-    "create-image": usage.run,
-    "logs": logs.run,
-    # The supervisor's own; what comes here all the same was said wrongly.
-    "jobs": usage.run,
-    "in": usage.run,
-    "at": usage.run,
-    "memory": memory.run,
-    "skills": skills.run,
-    "agents": agents.run,
-    "diff": diff.run,
-    "undo": undo.run,
-    "checks": checks.run,
-}
 
 
 def understood(name: str, argument: str) -> bool:
@@ -65,13 +19,37 @@ def understood(name: str, argument: str) -> bool:
 
 
 def run_command(asked: Asked) -> Todo:
-    """Do what was asked and reply. An unknown word gets the nearest one suggested, a wrong argument the usage."""
-    name = asked.command.name
-    word = WORDS.get(name)
-    if word is not None and word.takes(asked.argument):
-        return HANDLERS[name](asked)
-    if word is not None:
-        return asked.reply(misuse(word))
-    near = nearest(name)
-    hint = f"Did you mean `!{near}`?" if near else "Say `!help` for what I know."
-    return asked.reply(f"I do not know {code('!' + one_line(name, 40))}. {hint}")
+    """Do what was asked and reply. An unknown word gets the nearest one suggested, a wrong argument the usage; a prompt
+    for an agent, or what the parent does, comes here only if it was said wrongly."""
+    word = WORDS.get(asked.command.name)
+    if word is None:
+        near = nearest(asked.command.name)
+        hint = f"Did you mean `!{near}`?" if near else "Say `!help` for what I know."
+        return asked.reply(f"I do not know {code('!' + one_line(asked.command.name, 40))}. {hint}")
+    handler = handler_of(word) if word.takes(asked.argument) else None
+    return handler(asked) if handler else asked.reply(misuse(word))
+
+
+def handler_of(word: Word) -> Handler | None:
+    """What does the word; None if that is no business of the worker's."""
+    if word.runs != "worker" or not word.done_by:
+        return None
+    file, function = word.done_by
+    found: Handler = getattr(_file(file), function)
+    return found
+
+
+def answer_of(name: str) -> Answer:
+    """What finds the answer of a word's errand: it stands beside the handler. Raises KeyError for what is no word."""
+    found: Answer = _file(WORDS[name].done_by[0]).answer
+    return found
+
+
+def load() -> None:
+    """Import every handler, for the fork server: what a worker imports itself it shares with nobody."""
+    for word in WORDS.values():
+        handler_of(word)
+
+
+def _file(name: str) -> Any:
+    return import_module(f".{name}", __package__)

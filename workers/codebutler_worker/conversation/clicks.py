@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from codebutler.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP_ACTION
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
+from codebutler.permission import Action, admitted, may
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
 from codebutler_worker.conversation.line.aside import is_crowded
@@ -19,7 +19,7 @@ from codebutler_worker.conversation.turn.undoing import undo
 from codebutler_worker.desk.draft import Draft, Place, place_of
 from codebutler_worker.desk.handover import talks
 from codebutler_worker.desk.lapsed import lapsed, over
-from codebutler_worker.desk.naming import agent_name, prefixes_of
+from codebutler_worker.desk.naming import agent_name, using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
@@ -41,6 +41,7 @@ from codebutler_worker.present.undo import UNDO_ACTION
 from codebutler_worker.store.rows import TurnRow
 
 STOPPED_REASON = "stopped"
+_NEEDING: Mapping[str, Action] = {RETRY_ACTION: "continue", UNDO_ACTION: "undo"}
 _FINAL: Mapping[str, tuple[str, ...]] = {"failed": (FAILED,), "stopped": (STOPPED,)}
 
 
@@ -65,11 +66,11 @@ def click(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if other and not talks(config, agent):
         # A shell would take as a command what was asked of an agent.
         return Todo().logged("WRN", f"{event.user} pressed a button that its card does not have")
-    if event.action_id in (RETRY_ACTION, UNDO_ACTION) and not rules_allow(
-        config, event.user, event.channel, prefixes_of(agent)
-    ):
-        draft.post(place_of(turn), f"You are not authorized to use {plain(agent)} here.")
-        return Todo().logged("WRN", f"{event.user} may not continue or undo a turn of {turn.agent}")
+    if action := _NEEDING.get(event.action_id):
+        decision = may(admitted(event.user), action, using(config, event.channel, agent))
+        if not decision.allowed:
+            draft.post(place_of(turn), decision.told)
+            return Todo().logged("WRN", f"{event.user} may not {action} a turn of {turn.agent}")
     if event.action_id == RETRY_ACTION and turn.reason == CROWDED and is_crowded(draft, config, event.user):
         draft.post(place_of(turn), STILL_CROWDED)
         return Todo()

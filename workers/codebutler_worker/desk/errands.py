@@ -7,7 +7,7 @@ the worker left behind. A long one goes in steps: what a step says, and how to g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from codebutler.errors import CodeButlerError, StoreError
@@ -54,11 +54,13 @@ Answer = Callable[[Desk, ErrandRow], Awaitable[Reply]]
 
 
 class Errands:
-    """One worker's errands under way. ``answers`` finds each command's reply."""
+    """One worker's errands under way. ``answer_of`` names what finds each command's reply."""
 
-    def __init__(self, desk: Desk, answers: Mapping[str, Answer], load_changed: Callable[[], None]) -> None:
+    def __init__(
+        self, desk: Desk, answer_of: Callable[[str], Answer], load_changed: Callable[[], None]
+    ) -> None:
         self._desk = desk
-        self._answers = answers
+        self._answer_of = answer_of
         self._load_changed = load_changed
         self._room = asyncio.Semaphore(AT_ONCE)
         self._rooms = {name: asyncio.Semaphore(1) for name in ONE_AT_A_TIME}
@@ -122,7 +124,7 @@ class Errands:
             return _failed(f"❌ {code('!' + errand.name)} has failed {MAX_ATTEMPTS} times and is given up.")
         try:
             await self._desk.commit(lambda draft: draft.uow.errands.begin(errand.id))
-            return await self._answers[errand.name](self._desk, errand)
+            return await self._answer_of(errand.name)(self._desk, errand)
         except CodeButlerError as error:
             return _failed(f"❌ {code('!' + errand.name)}: {plain(one_line(str(error), 500))}")
         except Exception as error:  # noqa: BLE001 - whatever breaks, the question gets an answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config
+from codebutler.permission import ANY_AGENT, Prefixes, Where
 from codebutler.protocol.messages import LogTag
 
 IMAGE = "image"
@@ -49,9 +50,14 @@ def agent_name(config: Config, prefix: str | None) -> str:
     return _AGENT_OF_PREFIX.get(prefix, prefix)
 
 
-def prefixes_of(agent: str) -> tuple[str, ...] | None:
-    """The words by which people, and the rules about them, name an agent; None for undoing, which is nobody's: who
+def prefixes_of(agent: str) -> Prefixes:
+    """The words by which people, and the rules about them, name an agent; any for undoing, which is nobody's: who
     may undo a turn may undo that too."""
     if agent == UNDO:
-        return None
+        return ANY_AGENT
     return (agent, *(prefix for prefix, name in _AGENT_OF_PREFIX.items() if name == agent))
+
+
+def using(config: Config, channel: str, agent: str, text: str = "") -> Where:
+    """Where somebody is about to use an agent there, perhaps saying ``text`` to it: what ``may`` judges."""
+    return Where(config, channel, prefixes_of(agent), text)

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.errors import CodeButlerError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.lines import suspicion
 from codebutler.memory.operations import Change, apply, facts_of
 from codebutler.model import ButtonClicked
+from codebutler.permission import admitted, may
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.errands import Reply
-from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import plain
 from codebutler_worker.present.memory import (
@@ -107,8 +107,9 @@ def decide(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     if row is None or row.channel_id != event.channel:
         return Todo().logged("DBG", "nothing to do for a click on a card that is not known here")
     place = Place(row.conversation, row.thread_ts or None)
-    if not rules_allow(config, event.user, event.channel, prefixes_of(config.agent.default)):
-        draft.post(place, "You are not authorized to decide about the memory here.")
+    decision = may(admitted(event.user), "remember", using(config, event.channel, config.agent.default))
+    if not decision.allowed:
+        draft.post(place, decision.told)
         return Todo().logged("WRN", f"{event.user} may not decide about the memory")
     if row.state != "proposed":
         return Todo()  # the card says what became of it

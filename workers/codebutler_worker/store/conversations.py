@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
-from codebutler_worker.store.rows import MessageRow, Spent, TurnRow, TurnState, message_id
+from codebutler_worker.store.rows import Account, MessageRow, Spent, TurnRow, TurnState, message_id
 from codebutler_worker.store.spending import spent_between
 
 
@@ -117,10 +117,10 @@ class Turns:
         query = _newest("conversation")
         return every(self._connection, query, TurnRow, limit=limit, conversation=conversation)
 
-    def spent_between(self, first: str, until: str, *, without: str = "") -> list[Spent]:
+    def spent_between(self, first: str, until: str, account: Account, *, without: str = "") -> list[Spent]:
         """What the turns that began from ``first`` on and before ``until`` (ISO 8601, UTC) have used, but the one
-        with the id ``without``."""
-        return spent_between(self._connection, first, until, without)
+        with the id ``without``: summed up for ``account``."""
+        return spent_between(self._connection, first, until, account, without)
 
     def count(self, state: TurnState) -> int:
         """How many turns are in a state."""

@@ -14,29 +14,36 @@ KEPT = timedelta(days=7)
 # Each batch is a transaction, which holds up those behind it for some milliseconds.
 BATCH = 500
 
-# SQLite's own words and not SQLAlchemy's, whose first use costs a worker that waits megabytes.
+# SQLite's own words and not SQLAlchemy's, whose first use costs a worker that waits megabytes. The first operations
+# are the oldest, so what is young is not read: a store of any length costs the same each day.
+_BATCH = "SELECT max(seq), min(created_at) FROM (SELECT seq, created_at FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?)"
 _FORGET = """
-DELETE FROM outbox WHERE seq IN (
-    SELECT seq FROM outbox AS old
-    WHERE state IN ('posted', 'failed')
-        AND created_at < ?
-        AND (turn_id IS NULL OR turn_id IN (SELECT id FROM turns WHERE state IN ('done', 'failed', 'stopped')))
-        AND NOT EXISTS (
-            SELECT 1 FROM outbox AS waiting WHERE waiting.target_op_id = old.op_id AND waiting.state = 'pending'
-        )
-    ORDER BY seq LIMIT ?
-)
+DELETE FROM outbox AS old
+WHERE seq > ? AND seq <= ?
+    AND state IN ('posted', 'failed')
+    AND created_at < ?
+    AND (turn_id IS NULL OR EXISTS (
+        SELECT 1 FROM turns WHERE turns.id = old.turn_id AND turns.state IN ('done', 'failed', 'stopped')
+    ))
+    AND NOT EXISTS (
+        SELECT 1 FROM outbox AS waiting WHERE waiting.target_op_id = old.op_id AND waiting.state = 'pending'
+    )
 """
 
 
-def forget_some(connection: sqlite3.Connection, now: datetime) -> bool:
-    """Drop a batch of the oldest in one transaction; False when there was nothing more. Raises sqlite3.Error."""
+def forget_some(connection: sqlite3.Connection, now: datetime, after: int) -> int | None:
+    """Drop what may go of a batch of the oldest operations whose ``seq`` is above ``after``, in one transaction.
+    Returns the last one's, None where the batch has nothing that is old. Raises sqlite3.Error."""
     before = (now - KEPT).astimezone(UTC).isoformat(timespec="microseconds")
+    last: int | None
+    last, oldest = connection.execute(_BATCH, (after, BATCH)).fetchone()
+    if last is None or oldest >= before:
+        return None
     connection.execute("BEGIN IMMEDIATE")
     try:
-        dropped = connection.execute(_FORGET, (before, BATCH)).rowcount
+        connection.execute(_FORGET, (after, last, before))
         connection.execute("COMMIT")
     except BaseException:
         connection.rollback()
         raise
-    return dropped == BATCH
+    return last

@@ -9,13 +9,12 @@ the migration; and it follows the newest Claude session of the channel's threads
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-from sqlalchemy import Connection, Select, Table, select
+from sqlalchemy import Connection, Table
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import by, every, given, one, remove, values
+from codebutler_worker.store.mapping import by, one, remove, values
 from codebutler_worker.store.rows import SessionRow
 
 CHANNEL_AGENT = "claude"
@@ -49,10 +48,6 @@ class Sessions:
         if mine is not None:
             remove(self._connection, tables.sessions, channel_id=channel, session_id=mine.session_id)
         remove(self._connection, tables.threads, conversation=conversation)
-
-    def recent(self, limit: int = 20) -> list[SessionRow]:
-        """The threads' sessions, the last used first."""
-        return every(self._connection, _recent(), SessionRow, limit=limit)
 
     def _of_channel(self, conversation: str) -> SessionRow | None:
         channel = _channel_of(conversation)
@@ -93,8 +88,3 @@ def _put(table: Table) -> Insert:
     statement = insert(table)
     new = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
     return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
-
-
-@cache
-def _recent() -> Select[Any]:
-    return select(tables.threads).order_by(tables.threads.c.updated_at.desc()).limit(given("limit"))

@@ -5,18 +5,31 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import add, given
 from codebutler_worker.store.rows import Account, ExpenseRow, Spent, Used
 
+# Stands for every account's user, conversation or job but one's own: no ID and no name is written so.
+OTHER = "*"
 
-def spent_between(connection: Connection, first: str, until: str, without: str) -> list[Spent]:
+
+def spent_between(
+    connection: Connection, first: str, until: str, account: Account, without: str
+) -> list[Spent]:
     """Of every turn that began from ``first`` on and before ``until`` (ISO 8601, UTC), but ``without``, a turn's id;
-    and of what we asked of models ourselves in that time."""
-    values = {"given_first": first, "given_until": until}
-    rows = connection.execute(_spent(), {**values, "given_without": without})
+    and of what we asked of models ourselves in that time.
+
+    Summed up for ``account``, so that a day of many turns is a few rows: what is not its own is ``OTHER``'s.
+    """
+    values = {
+        "given_first": first,
+        "given_until": until,
+        "given_conversation": account.conversation,
+    }
+    mine = {"given_user_id": account.user, "given_job": account.job, "given_without": without}
+    rows = connection.execute(_spent(), values | mine)
     turns = [
         Spent(
             row.agent,
@@ -49,7 +62,7 @@ class Expenses:
 @cache
 def _expenses() -> Select[Any]:
     columns = tables.expenses.c
-    account = (columns.purpose, columns.conversation)
+    account = (columns.purpose, _own(columns.conversation))
     sums = (
         func.coalesce(func.sum(columns.cost_usd), 0.0).label("usd"),
         func.sum(columns.input_tokens + columns.output_tokens).label("tokens"),
@@ -64,7 +77,7 @@ def _expenses() -> Select[Any]:
 @cache
 def _spent() -> Select[Any]:
     columns = tables.turns.c
-    account = (columns.agent, columns.user_id, columns.conversation, columns.job)
+    account = (columns.agent, _own(columns.user_id), _own(columns.conversation), _own(columns.job, ""))
     sums = (
         func.count().label("turns"),
         func.coalesce(func.sum(columns.cost_usd), 0.0).label("usd"),
@@ -73,3 +86,9 @@ def _spent() -> Select[Any]:
     )
     began = (columns.started_at >= given("first"), columns.started_at < given("until"))
     return select(*account, *sums).where(*began, columns.id != given("without")).group_by(*account)
+
+
+def _own(column: ColumnElement[str], *kept: str) -> ColumnElement[str]:
+    """The value that was given, or one of those ``kept``; ``OTHER`` for any else."""
+    name = str(column.name)
+    return case((column.in_((given(name), *kept)), column), else_=OTHER).label(name)

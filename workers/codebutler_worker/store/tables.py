@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()
@@ -139,6 +139,7 @@ outbox = Table(
     Index("ix_outbox_op_id", "op_id", unique=True),
     Index("ix_outbox_state", "state", "seq"),
     Index("ix_outbox_target_op_id", "target_op_id"),
+    Index("ix_outbox_turn_id", "turn_id", "seq"),
     sqlite_autoincrement=True,
 )
 
@@ -161,6 +162,7 @@ approvals = Table(
     Column("needed", Integer, nullable=False, server_default=text("1")),
     Column("votes", Text, nullable=False, server_default=text("''")),
     Column("for_session", Integer, nullable=False, server_default=text("0")),
+    Index("ix_approvals_conversation", "conversation"),
     Index("ix_approvals_message_op_id", "message_op_id"),
     Index("ix_approvals_state", "state", "requested_at"),
     Index("ix_approvals_turn_id", "turn_id"),

@@ -112,8 +112,9 @@ class Store:
 
     async def forget_old(self, now: datetime) -> None:
         """Drop what is over since long, in small transactions (see ``pruning``). Raises StoreError."""
-        while await self._on_thread(partial(self._forget_some, now)):
-            continue
+        last: int | None = 0
+        while last is not None:
+            last = await self._on_thread(partial(self._forget_some, now, last))
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file. May be called twice."""
@@ -141,10 +142,10 @@ class Store:
         query = _OPEN.format(", ".join("?" * len(unfinished)))
         return self._directly(lambda raw: bool(raw.execute(query, unfinished).fetchone()[0]))
 
-    def _forget_some(self, now: datetime) -> bool:
-        return self._directly(lambda raw: forget_some(raw, now))
+    def _forget_some(self, now: datetime, after: int) -> int | None:
+        return self._directly(lambda raw: forget_some(raw, now, after))
 
-    def _directly(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
+    def _directly(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._anchor.check()
         try:
             return work(self._raw)

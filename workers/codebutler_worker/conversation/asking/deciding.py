@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, ANSWER_ACTION, DENY_ACTION, TICKED
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted, Prompt
+from codebutler.permission import admitted, may
 from codebutler_worker.conversation.asking.approvals import (
     MOST_TOGETHER,
     requesters_of,
@@ -35,7 +35,7 @@ from codebutler_worker.conversation.asking.quorum import Objection, is_met, obje
 from codebutler_worker.conversation.line.marks import DONE
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.lapsed import lapsed
-from codebutler_worker.desk.naming import conversation_id, prefixes_of
+from codebutler_worker.desk.naming import conversation_id, using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo, Verdict
 from codebutler_worker.present.approvals import TOGETHER
@@ -178,10 +178,10 @@ def _is_about(draft: Draft, event: MessagePosted, row: ApprovalRow) -> bool:
 
 
 def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:
-    if rules_allow(config, user, turn.channel_id, prefixes_of(turn.agent)):
-        return True
-    draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
-    return False
+    decision = may(admitted(user), "decide", using(config, turn.channel_id, turn.agent))
+    if not decision.allowed:
+        draft.post(place_of(turn), decision.told)
+    return decision.allowed
 
 
 def _writer(draft: Draft, user: str) -> Decider:

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import msgspec
 
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted
+from codebutler.permission import admitted, may
 from codebutler_worker.conversation.asking.approvals import settle
 from codebutler_worker.conversation.asking.calls import POLL_TOOL, canonical, digest_of, options_of, with_vote
 from codebutler_worker.conversation.asking.cards import card_of
@@ -21,9 +21,8 @@ from codebutler_worker.conversation.line.incoming import Incoming
 from codebutler_worker.conversation.line.queueing import enqueue
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.handover import talks
-from codebutler_worker.desk.naming import conversation_id, prefixes_of
+from codebutler_worker.desk.naming import conversation_id, using
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import plain
 from codebutler_worker.present.questions import options_in
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 
@@ -58,8 +57,9 @@ def answer_poll(draft: Draft, config: Config, event: ButtonClicked, row: Approva
     options, choice = options_of(row), event.value.partition(":")[2]
     if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(options):
         return Todo().logged("WRN", f"{event.user} chose an option that the question does not have")
-    if not rules_allow(config, event.user, turn.channel_id, prefixes_of(turn.agent)):
-        draft.post(place_of(turn), f"You are not authorized to use {plain(turn.agent)} here.")
+    decision = may(admitted(event.user), "answer", using(config, turn.channel_id, turn.agent))
+    if not decision.allowed:
+        draft.post(place_of(turn), decision.told)
         return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
     words = options[int(choice)]
     draft.uow.approvals.vote(row.id, with_vote(row, event.user, event.user_name))

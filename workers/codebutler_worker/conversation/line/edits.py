@@ -5,21 +5,20 @@ The row keeps the edited text, so the button works after a restart, too; a press
 
 from __future__ import annotations
 
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
-from codebutler.config.shells import objection_to
 from codebutler.model import ButtonClicked, MessageEdited, Post, Prompt, Request
+from codebutler.permission import admitted, may
 from codebutler_worker.conversation.line.aside import take_in
 from codebutler_worker.conversation.line.incoming import Incoming
 from codebutler_worker.conversation.line.marks import DONE, FAILED, STOPPED, WORKING
 from codebutler_worker.conversation.line.queueing import BUSY
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.lapsed import lapsed
-from codebutler_worker.desk.naming import agent_name, prefixes_of
+from codebutler_worker.desk.naming import agent_name, using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.edits import AGAIN, COMMAND, edited
-from codebutler_worker.present.lines import one_line, plain
+from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import MessageRow, TurnRow
 
@@ -33,8 +32,6 @@ def edited_late(draft: Draft, event: MessageEdited, request: Request, message: M
     turn = draft.uow.turns.get(message.turn_id or "")
     if turn is None:
         return Todo()
-    if event.user != message.from_id:
-        return Todo().logged("WRN", f"{event.user} edited a message of {message.from_id}: ignored")
     if not isinstance(request, Prompt):
         draft.post(place_of(turn), COMMAND)
         return Todo()
@@ -58,9 +55,11 @@ def ask_again(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
         return lapsed(draft, event)
     if message.turn_id != turn.id:
         return lapsed(draft, event, ONCE)
-    if refused := _refusal(config, event, message):
-        draft.post(place_of(turn), refused)
-        return Todo().logged("WRN", f"{event.user} may not ask {message.id} again: {refused}")
+    agent = agent_name(config, message.agent)
+    decision = may(admitted(event.user), "ask", using(config, event.channel, agent, message.content))
+    if not decision.allowed:
+        draft.post(place_of(turn), decision.told)
+        return Todo().logged("WRN", f"{event.user} may not ask {message.id} again: {decision.reason}")
     if turn.state in LIVE and config.agent.busy == "reject":
         draft.post(place_of(turn), BUSY)
         return Todo()
@@ -83,11 +82,3 @@ def _asked(draft: Draft, config: Config, event: ButtonClicked, turn: TurnRow, me
     for old in (DONE, FAILED, STOPPED, WORKING):
         draft.react(place_of(turn), ts, old, remove=True)
     return todo
-
-
-def _refusal(config: Config, event: ButtonClicked, message: MessageRow) -> str:
-    agent = agent_name(config, message.agent)
-    if not rules_allow(config, event.user, event.channel, prefixes_of(agent)):
-        return f"You are not authorized to use {plain(agent)} here."
-    why = objection_to(config, agent, message.content)
-    return f"That command is {why}; it was not run." if why else ""

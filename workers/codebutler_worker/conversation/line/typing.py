@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codebutler.config.programs import is_session
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import Config
-from codebutler.config.shells import is_shell, objection_to_lines
+from codebutler.config.shells import is_shell
+from codebutler.permission import Decision, admitted, may
 from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
 from codebutler_worker.conversation.line.marks import DONE, FAILED
 from codebutler_worker.desk.draft import Draft, place_of
-from codebutler_worker.desk.naming import prefixes_of
+from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo, Typed
-from codebutler_worker.present.lines import one_line, plain
+from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 
 LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it again if you still need it."
@@ -37,38 +37,43 @@ def type_in(draft: Draft, config: Config, said: Incoming) -> Todo | None:
     if turn is None:
         return None
     place = place_of(turn)
-    refused = why = ""
-    if not rules_allow(config, said.user, said.channel, prefixes_of(turn.agent)):
-        # The parent has let it in as a prompt for the default agent.
-        refused, why = f"You are not authorized to use {plain(turn.agent)} here.", "no rule allows it"
-    elif said.late:
+    # The parent has let it in as a prompt for the default agent.
+    text = _commands(config, turn.agent, said.text)
+    decision = may(admitted(said.user), "type", using(config, said.channel, turn.agent, text))
+    refused = decision.told
+    if decision.allowed and said.late:
         refused = LATE
-    elif not said.text.strip():
+    elif decision.allowed and not said.text.strip():
         refused = WORDS_ONLY
-    elif is_shell(config, turn.agent) and (why := _objection(config, said.text)):
-        refused = f"That command is {why}; it was not typed."
     if refused:
         keep_message(draft, said, None)
         draft.post(place, refused)
         draft.react(place, said.ts, FAILED)
-        return Todo(audit=(_refusal(said, turn, why),) if why else ())
+        return Todo(audit=() if decision.allowed else (_refusal(said, turn, decision),))
     keep_message(draft, said, turn.id)
     return Todo(typed=(Typed(turn.id, said.channel, said.ts, said.text),))
 
 
-def _refusal(said: Incoming, turn: TurnRow, why: str) -> Audit:
+def _refusal(said: Incoming, turn: TurnRow, decision: Decision) -> Audit:
     """The parent let it in as a prompt, and wrote that down."""
     text = one_line(said.text, 1000)
     return Audit(
-        user=said.user, thread=turn.thread_ts, kind=turn.agent, text=text, decision=f"refused: {why}"
+        user=said.user,
+        thread=turn.thread_ts,
+        kind=turn.agent,
+        text=text,
+        decision=f"refused: {decision.reason}",
     )
 
 
-def _objection(config: Config, text: str) -> str:
+def _commands(config: Config, agent: str, text: str) -> str:
+    """What of it a shell would run: a key is none."""
+    if not is_shell(config, agent):
+        return ""
     # Not for every worker's memory: only one with a session needs to know the keys.
     from codebutler_worker.agents.shell.command import is_key
 
-    return "" if is_key(text) else objection_to_lines(config, text)
+    return "" if is_key(text) else text
 
 
 @dataclass(frozen=True, slots=True)

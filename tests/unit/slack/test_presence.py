@@ -1,4 +1,4 @@
-"""The vigil: what makes it replace a connection that still looks alive."""
+"""Our presence: what makes it replace a connection that still looks alive."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.errors import ChatUnreachableError
+from codebutler.slack.presence import Checks, Presence
 from codebutler.slack.socket import SocketState, SocketStatus
-from codebutler.slack.vigil import Ears, Vigil
 
 MANY = tuple(f"C{number}" for number in range(100))
 
@@ -49,7 +49,7 @@ class Line:
 
 
 class Watch:
-    """A vigil at work, and what it asked for. ``missed``: history shows what did not come. ``echoing``: an
+    """It at work, and what it asked for. ``missed``: history shows what did not come. ``echoing``: an
     event of our own comes back."""
 
     def __init__(self) -> None:
@@ -79,8 +79,8 @@ class Watch:
 @asynccontextmanager
 async def watching() -> AsyncIterator[Watch]:
     watch = Watch()
-    vigil = Vigil(watch.line, lambda: watch.channels, Ears(watch.has_missed, watch.call), watch.clock)
-    task = asyncio.create_task(vigil.run())
+    presence = Presence(watch.line, lambda: watch.channels, Checks(watch.has_missed, watch.call), watch.clock)
+    task = asyncio.create_task(presence.run())
     try:
         yield watch
         assert not task.done()

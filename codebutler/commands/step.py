@@ -1,52 +1,51 @@
-"""Takes the words about time out of the stream of events: they concern the parent, not a worker."""
+"""Takes the commands that the parent runs out of the stream of events, and answers them: they concern no worker."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
 
+from codebutler.commands.asked import Resources
+from codebutler.commands.table import answer
 from codebutler.dispatch.dispatcher import GoOn
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, SlashCommand
 from codebutler.process.tasks import Tasks
-from codebutler.schedule.desk import Asker, ScheduleDesk
+from codebutler.schedule.desk import Asker
 from codebutler.schedule.voice import Voice
+from codebutler.words import WORDS
 
-OURS = frozenset({"jobs", "in", "at"})
 ANSWERED = "white_check_mark"
 
+log = logging.getLogger("codebutler.commands")
 
-log = logging.getLogger("codebutler.schedule")
 
-
-class ScheduleWords:
+class ParentCommands:
     """A step of the dispatcher. An entry is settled once its answer stands in the channel: what a crash
     interrupts comes again, and is answered under the same operation id. ``repo_of`` says which repository a channel
-    belongs to ("" = none), ``since`` since when this supervisor lives."""
+    belongs to ("" = none)."""
 
     def __init__(
         self,
-        desk: ScheduleDesk,
+        resources: Resources,
         voice: Voice,
         journal: Journal,
         tasks: Tasks,
         repo_of: Callable[[str], str],
-        since: datetime,
     ) -> None:
-        self._desk = desk
+        self._resources = resources
         self._voice = voice
         self._journal = journal
         self._tasks = tasks
         self._repo_of = repo_of
-        self._since = since
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """The words about time are answered here and seen by no worker."""
-        repo = self._repo_of(entry.channel)
-        ours = isinstance(entry.request, Command) and entry.request.name in OURS
+        """What the parent runs is seen by no worker."""
+        repo, request = self._repo_of(entry.channel), entry.request
+        word = WORDS.get(request.name) if isinstance(request, Command) else None
+        ours = word is not None and word.runs == "parent"
         if repo and ours and isinstance(entry.event, MessagePosted | SlashCommand):
             self._tasks.start(self._answer(entry, repo), name=f"answer to {entry.event.key}")
         else:
@@ -60,9 +59,11 @@ class ScheduleWords:
         asker = Asker(event.user, repo, event.channel, _thread_of(event), event.key)
         only_for = event.user if isinstance(event, SlashCommand) else ""
         try:
-            text = await self._desk.answer(request.name, request.argument, asker)
+            text = await answer(request, self._resources, asker)
             post = Post(text=text, thread_ts=in_thread, only_for=only_for)
-            await self._voice.post(event.channel, event.key, post, unsure=entry.received_at < self._since)
+            await self._voice.post(
+                event.channel, event.key, post, unsure=entry.received_at < self._resources.since
+            )
             if event.user == OPERATOR and isinstance(event, MessagePosted):
                 # Whoever said it waits for its outcome.
                 await self._voice.react(

@@ -1,13 +1,13 @@
-"""Who may do what, on every path."""
+"""Who may do what, whatever the path."""
 
 from __future__ import annotations
 
 import time
+from typing import get_args
 
 import msgspec
 import pytest
 
-from codebutler.config.rules import rules_allow
 from codebutler.config.schema import (
     AuthorizationRule,
     AuthorizationSection,
@@ -15,7 +15,6 @@ from codebutler.config.schema import (
     Config,
     SlackSection,
 )
-from codebutler.intake.authorise import ask_of, authorise
 from codebutler.model import (
     OPERATOR,
     ButtonClicked,
@@ -31,6 +30,7 @@ from codebutler.model import (
     Request,
     SlashCommand,
 )
+from codebutler.permission import ACTIONS, ANY_AGENT, Action, Person, Prefixes, Where, admitted, decided, may
 
 OWNER, GUEST = "U0OWNER", "U0GUEST"
 TALK = Prompt(text="hello")
@@ -75,25 +75,25 @@ def paths(user: str) -> list[tuple[Event, Request]]:
 
 @pytest.mark.parametrize(("event", "request_"), paths(OWNER))
 def test_the_owner_is_let_in_on_every_path(event: Event, request_: Request) -> None:
-    assert authorise(config(), ask_of(event, request_, "claude")).allowed
+    assert decided(config(), event, request_).allowed
 
 
 @pytest.mark.parametrize(("event", "request_"), [*paths(GUEST), *paths("")])
 def test_a_stranger_is_refused_on_every_path_and_told_why(event: Event, request_: Request) -> None:
-    decision = authorise(config(), ask_of(event, request_, "claude"))
+    decision = decided(config(), event, request_)
     assert not decision.allowed
     assert "not authorized" in decision.told
 
 
 @pytest.mark.parametrize(("event", "request_"), paths(OWNER))
 def test_an_empty_list_of_users_means_nobody(event: Event, request_: Request) -> None:
-    assert not authorise(config(allowed=()), ask_of(event, request_, "claude")).allowed
+    assert not decided(config(allowed=()), event, request_).allowed
 
 
 def test_a_star_in_a_rule_means_the_allowed_users_and_nobody_else() -> None:
     rule = AuthorizationRule(channels=("C1",), users=("*",), allowed_prefixes=("claude",))
     talk = [MessagePosted(channel="C1", ts="1.1", user=user, text="hello") for user in (OWNER, GUEST)]
-    decisions = [authorise(config(rule), ask_of(event, TALK, "claude")).allowed for event in talk]
+    decisions = [decided(config(rule), event, TALK).allowed for event in talk]
     assert decisions == [True, False]
 
 
@@ -101,9 +101,9 @@ def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     rule = AuthorizationRule(channels=("C1",), users=(OWNER,), allowed_prefixes=("claude",))
     here = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="hello")
     there = MessagePosted(channel="C2", ts="1.1", user=OWNER, text="hello")
-    assert authorise(config(rule), ask_of(here, TALK, "claude")).allowed
-    assert not authorise(config(rule), ask_of(there, TALK, "claude")).allowed
-    refusal = authorise(config(rule), ask_of(here, Prompt(text="ls", prefix="run"), "claude"))
+    assert decided(config(rule), here, TALK).allowed
+    assert not decided(config(rule), there, TALK).allowed
+    refusal = decided(config(rule), here, Prompt(text="ls", prefix="run"))
     assert not refusal.allowed
     # Who is known is not told to become known.
     assert "not authorized to use `run:` here" in refusal.told
@@ -122,20 +122,21 @@ def test_a_press_at_the_terminal_is_the_owners(origin: Origin, allowed: bool) ->
         origin=origin,
     )
     strict = config(AuthorizationRule(channels=("C2",), users=("U2",), allowed_prefixes=("kimi",)))
-    assert authorise(strict, ask_of(press, NoRequest(), "claude")).allowed is allowed
+    assert decided(strict, press, NoRequest()).allowed is allowed
 
 
 def test_the_owners_rules_do_not_bind_the_owner() -> None:
     strict = config(AuthorizationRule(channels=("C1",), users=(GUEST,), allowed_prefixes=("kimi",)))
-    assert rules_allow(strict, OPERATOR, "C1", ("claude",))
-    assert not rules_allow(strict, GUEST, "C1", ("claude",))
+    where = Where(strict, "C1", ("claude",))
+    assert may(admitted(OPERATOR), "decide", where).allowed
+    assert not may(admitted(GUEST), "decide", where).allowed
 
 
 @pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("schedule", True), ("slack", False)])
 def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bool) -> None:
     """From the control socket, a job of a file or a hook; what comes from Slack is never the operator's."""
     wish = MessagePosted(channel="C1", ts="1.1", user=OPERATOR, text="hello", origin=origin)
-    assert authorise(config(allowed=()), ask_of(wish, TALK, "claude")).allowed is allowed
+    assert decided(config(allowed=()), wish, TALK).allowed is allowed
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bo
 )
 def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> None:
     local = MessagePosted(channel="C1", ts="1.1", user="operator", text=command, origin="local")
-    decision = authorise(config(), ask_of(local, Prompt(text=command, prefix="run"), "claude"))
+    decision = decided(config(), local, Prompt(text=command, prefix="run"))
     assert not decision.allowed
     assert "blocklist" in decision.told
 
@@ -167,14 +168,14 @@ def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> Non
 )
 def test_the_blocklist_lets_everyday_work_alone(command: str) -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text=command)
-    assert authorise(config(), ask_of(event, Prompt(text=command, prefix="run"), "claude")).allowed
+    assert decided(config(), event, Prompt(text=command, prefix="run")).allowed
 
 
 def test_an_allowlist_admits_only_what_it_names() -> None:
     only_make = config(allowlist=(r"^make( |$)",))
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
-    assert authorise(only_make, ask_of(event, Prompt(text="make test", prefix="run"), "claude")).allowed
-    assert not authorise(only_make, ask_of(event, Prompt(text="ls", prefix="run"), "claude")).allowed
+    assert decided(only_make, event, Prompt(text="make test", prefix="run")).allowed
+    assert not decided(only_make, event, Prompt(text="ls", prefix="run")).allowed
 
 
 SHELL = CommandRule(prefix="sh", binary="/usr/bin/zsh", mode="interactive")
@@ -194,7 +195,7 @@ SHELL = CommandRule(prefix="sh", binary="/usr/bin/zsh", mode="interactive")
 def test_a_shells_session_is_begun_with_lines_that_are_judged_each(text: str, allowed: bool) -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
     with_shell = msgspec.structs.replace(config(), commands=(SHELL,))
-    decision = authorise(with_shell, ask_of(event, Prompt(text=text, prefix="sh"), "claude"))
+    decision = decided(with_shell, event, Prompt(text=text, prefix="sh"))
     assert decision.allowed is allowed
 
 
@@ -203,8 +204,8 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
     rules = (CommandRule(prefix="py", binary="python3", mode="interactive"),)
     with_python = msgspec.structs.replace(config(), commands=rules)
     talk = Prompt(text="rm -rf /", prefix="py")
-    assert authorise(with_python, ask_of(event, talk, "claude")).allowed
-    assert authorise(with_python, ask_of(event, Prompt(text="rm -rf /"), "claude")).allowed
+    assert decided(with_python, event, talk).allowed
+    assert decided(with_python, event, Prompt(text="rm -rf /")).allowed
 
 
 @pytest.mark.parametrize(
@@ -214,12 +215,90 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
 def test_judging_a_command_takes_little_time(hostile: str) -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
     started_s = time.monotonic()
-    authorise(config(), ask_of(event, Prompt(text=hostile, prefix="run"), "claude"))
+    decided(config(), event, Prompt(text=hostile, prefix="run"))
     assert time.monotonic() - started_s < 1
 
 
 def test_a_command_too_long_to_judge_is_refused() -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
-    decision = authorise(config(), ask_of(event, Prompt(text="true " * 1000, prefix="run"), "claude"))
+    decision = decided(config(), event, Prompt(text="true " * 1000, prefix="run"))
     assert not decision.allowed
     assert "longer than" in decision.told
+
+
+BOTH = (
+    AuthorizationRule(channels=("C1",), users=(OWNER,), allowed_prefixes=("claude",)),
+    AuthorizationRule(channels=("C2",), users=("*",), allowed_prefixes=("kimi", "run")),
+)
+ANYBODY_HERE = {"see", "command", "press", "retract"}
+"""Takes some rule for the channel; all else takes one for the agent."""
+USES_AN_AGENT = {"ask", "skill", "decide", "answer", "type", "continue", "undo", "remember"}
+
+
+def test_every_action_is_one_that_this_page_tries() -> None:
+    assert (
+        set(ACTIONS)
+        == {*ANYBODY_HERE, *USES_AN_AGENT, "amend"}
+        == {name for part in get_args(Action) for name in get_args(part)}
+    )
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    ("user", "channel", "prefixes", "here", "agent"),
+    [
+        (OWNER, "C1", ("claude",), True, True),
+        (OWNER, "C1", ("native", "claude"), True, True),
+        (OWNER, "C1", ("kimi",), True, False),
+        (OWNER, "C1", ANY_AGENT, True, True),
+        (OWNER, "C2", ("kimi",), True, True),
+        (OWNER, "C3", ("claude",), False, False),
+        (OWNER, "C3", ANY_AGENT, False, False),
+        ("U0OTHER", "C2", ("kimi",), True, True),
+        ("U0OTHER", "C1", ("claude",), False, False),
+        (GUEST, "C1", ("claude",), False, False),
+        (GUEST, "C2", ANY_AGENT, False, False),
+        ("", "C2", ("kimi",), False, False),
+        (OPERATOR, "C2", ("kimi",), False, False),
+    ],
+)
+def test_rules_are_asked_of_every_action(
+    action: Action, user: str, channel: str, prefixes: Prefixes, here: bool, agent: bool
+) -> None:
+    ruled = config(*BOTH, allowed=(OWNER, "U0OTHER"))
+    decision = may(Person(user), action, Where(ruled, channel, prefixes, author=user))
+    is_known = user in (OWNER, "U0OTHER")
+    assert decision.allowed is {"amend": is_known}.get(action, here if action in ANYBODY_HERE else agent)
+    assert decision.is_strangers is not is_known
+    assert bool(decision.told) is not decision.allowed
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_the_owner_is_bound_by_no_rule_and_by_the_patterns(action: Action) -> None:
+    owner = Person(OPERATOR, is_owner=True)
+    ruled = config(*BOTH, allowed=())
+    assert may(owner, action, Where(ruled, "C9", ("run",), "ls", author=OPERATOR)).allowed
+    denied = may(owner, action, Where(ruled, "C9", ("run",), "rm -rf /", author=OPERATOR))
+    assert denied.allowed is (action not in ("ask", "type"))
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_empty_list_of_users_lets_nobody_do_anything(action: Action) -> None:
+    assert not may(
+        admitted(OWNER), action, Where(config(allowed=()), "C1", ("claude",), author=OWNER)
+    ).allowed
+
+
+def test_what_is_not_in_the_table_is_refused() -> None:
+    owner = Person(OPERATOR, is_owner=True)
+    assert not may(owner, "own", Where(config(), "C1", ("claude",), author=OPERATOR)).allowed  # type: ignore[arg-type]  # on purpose
+
+
+@pytest.mark.parametrize("action", sorted(USES_AN_AGENT))
+def test_an_action_that_names_no_agent_is_refused(action: Action) -> None:
+    assert not may(admitted(OWNER), action, Where(config(), "C1")).allowed
+
+
+@pytest.mark.parametrize(("author", "allowed"), [(OWNER, True), ("U0OTHER", False), ("", False)])
+def test_words_are_amended_by_whoever_said_them(author: str, allowed: bool) -> None:
+    assert may(admitted(OWNER), "amend", Where(config(), "C1", author=author)).allowed is allowed

@@ -1,0 +1,134 @@
+"""Every path that decides what somebody may do asks ``may``; nothing else reads who is allowed, or the rules."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from codebutler.permission import ACTIONS
+
+ROOT = Path(__file__).parents[2]
+DECIDES = "codebutler/permission.py"
+ASKED = {
+    DECIDES: {"ask", "command", "press", "retract"},
+    "codebutler/direct/places.py": {"see"},
+    "codebutler/parent/cards.py": {"see"},
+    "codebutler/parent/services.py": {"see"},
+    "workers/codebutler_worker/commands/resume.py": {"continue"},
+    "workers/codebutler_worker/commands/skills.py": {"skill"},
+    "workers/codebutler_worker/conversation/asking/deciding.py": {"decide"},
+    "workers/codebutler_worker/conversation/asking/polls.py": {"answer"},
+    "workers/codebutler_worker/conversation/clicks.py": {"continue", "undo"},
+    "workers/codebutler_worker/conversation/line/edits.py": {"ask"},
+    "workers/codebutler_worker/conversation/line/typing.py": {"type"},
+    "workers/codebutler_worker/inbox.py": {"amend"},
+    "workers/codebutler_worker/memory/keeping.py": {"remember"},
+}
+"""File to the actions it asks about."""
+LISTS = {
+    "codebutler/cli/": "shows and changes the configuration, invites people to a channel",
+    "codebutler/config/": "what the configuration is",
+    "codebutler/doctor/slack.py": "says that nobody is allowed yet",
+    "codebutler/parent/": "looks up names; whom a message may call by name",
+    "codebutler/repos.py": "hands the configuration to a worker",
+}
+"""Who else reads ``allowedUsers``, and what for."""
+OPERATORS = Counter(
+    {
+        DECIDES: 2,
+        "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
+        "codebutler/commands/step.py": 1,  # a mark for whoever waits at a terminal
+        "codebutler/slack/people.py": 1,  # a name that nobody else may have
+        "workers/codebutler_worker/commands/help.py": 1,  # a terminal has no slash commands
+        "workers/codebutler_worker/conversation/asking/quorum.py": 3,  # which person's vote it is
+        "workers/codebutler_worker/desk/errands.py": 1,  # likewise
+        "workers/codebutler_worker/inbox.py": 1,
+    }
+)
+"""Where somebody is told from the operator."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for room in ("codebutler", "workers"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, list[ast.AST]]:
+    return {name: list(ast.walk(tree)) for name, tree in modules()}
+
+
+def attributes(nodes: list[ast.AST]) -> set[str]:
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+def test_nothing_else_reads_who_is_allowed(sources: dict[str, list[ast.AST]]) -> None:
+    readers = {name for name, nodes in sources.items() if "allowed_users" in attributes(nodes)} - {DECIDES}
+    assert [name for name in sorted(readers) if not name.startswith(tuple(LISTS))] == []
+
+
+def test_nothing_else_reads_the_rules_and_the_patterns(sources: dict[str, list[ast.AST]]) -> None:
+    readers = {name for name, nodes in sources.items() if "authorization" in attributes(nodes)}
+    # What a pattern may be, and how it is tried.
+    assert readers == {DECIDES, "codebutler/config/load.py", "codebutler/config/shells.py"}
+    importers = {
+        name
+        for name, nodes in sources.items()
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "codebutler.config.shells"
+        if any(alias.name.startswith("objection") for alias in node.names)
+    }
+    assert importers == {DECIDES}
+
+
+def test_every_action_is_asked_about_where_this_page_says(sources: dict[str, list[ast.AST]]) -> None:
+    asked = {name: set(_actions(nodes)) for name, nodes in sources.items() if _asks(nodes)}
+    assert asked == ASKED
+    assert set().union(*asked.values()) == set(ACTIONS)
+
+
+def test_nobody_else_is_told_from_the_operator(sources: dict[str, list[ast.AST]]) -> None:
+    found = {name: sum(map(_is_about_the_operator, nodes)) for name, nodes in sources.items()}
+    assert Counter({name: times for name, times in found.items() if times}) == OPERATORS
+
+
+def _asks(nodes: list[ast.AST]) -> bool:
+    return any(_is_may(node) for node in nodes)
+
+
+def _is_may(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "may"
+
+
+def _actions(nodes: list[ast.AST]) -> Iterator[str]:
+    """What is asked about by name, or kept under a name that is an action's."""
+    for node in nodes:
+        if _is_may(node):
+            assert isinstance(node, ast.Call)
+            asked: ast.AST = node.args[1]
+            assert isinstance(asked, ast.Constant | ast.Name)
+        elif (isinstance(node, ast.AnnAssign) and node.value and _says_action(node.annotation)) or (
+            isinstance(node, ast.Assign) and [ast.unparse(each) for each in node.targets] == ["action"]
+        ):
+            asked = node.value or node
+        else:
+            continue
+        for each in ast.walk(asked):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                yield each.value
+
+
+def _says_action(annotation: ast.AST) -> bool:
+    found = {each.id for each in ast.walk(annotation) if isinstance(each, ast.Name)}
+    return "Action" in found and "Needs" not in found
+
+
+def _is_about_the_operator(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and any(
+        isinstance(each, ast.Name) and each.id == "OPERATOR" for each in ast.walk(node)
+    )
