@@ -76,10 +76,9 @@ def test_a_stuck_terminal_holds_nobody_up(tmp_path: Path) -> None:
     released = threading.Event()
     terminal = Stuck()
     with Logs(tmp_path / "codebutler.log", "info", hide, stream=terminal):
-        started_s = time.monotonic()
         for _ in range(1000):
             LOGGER.info("x")
-        assert time.monotonic() - started_s < 2
+        assert terminal.getvalue() == ""
         released.set()
     assert len(terminal.getvalue().splitlines()) == 1000
 
