@@ -41,12 +41,9 @@ OPERATORS = Counter(
     {
         DECIDES: 2,
         "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
-        "codebutler/commands/step.py": 1,  # a mark for whoever waits at a terminal
         "codebutler/slack/people.py": 1,  # a name that nobody else may have
         "workers/codebutler_worker/commands/help.py": 1,  # a terminal has no slash commands
         "workers/codebutler_worker/conversation/asking/quorum.py": 3,  # which person's vote it is
-        "workers/codebutler_worker/desk/errands.py": 1,  # likewise
-        "workers/codebutler_worker/inbox.py": 1,
     }
 )
 """Where somebody is told from the operator."""
