@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codebutler.config.schema import Config
+from codebutler.model import React
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
+from codebutler_worker.conversation.line.marks import QUEUED, WORKING
 from codebutler_worker.conversation.line.queueing import enqueue, opened
 from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, is_aside
 from codebutler_worker.desk.draft import Draft, place_of
@@ -43,6 +45,10 @@ def _aside(draft: Draft, config: Config, said: Incoming, reason: str) -> Todo:
         turn = replace(queued, state="interrupted", reason=reason)
         draft.uow.turns.update(turn.id, state=turn.state, reason=reason, finished_at=draft.stamp)
         draft.post(place_of(turn), _question(config, turn, said.text))
+    if reason == HANDLED:
+        # Set in a life that we do not remember.
+        for name in (WORKING, QUEUED):
+            draft.react(place_of(turn), React(target_ts=said.ts, name=name, remove=True))
     keep_message(draft, said, turn.id)
     return Todo()
 
