@@ -90,7 +90,7 @@ async def test_c03_edits_and_deletions_made_meanwhile_count(tmp_path: Path, git_
         deleted = await built.say(channel, "create second.txt with two")
         root = await built.say(channel, "create third.txt with three")
         store = git_repo / ".codebutler" / "store.db"
-        await eventually(lambda: len(rows(store, "SELECT 1 FROM messages")) == 3)
+        await eventually(30, lambda: len(rows(store, "SELECT 1 FROM messages")) == 3)
         await built.stop(signal.SIGKILL)
         await built.person.chat_update(channel=channel, ts=edited, text="create first.txt with changed")
         await built.person.chat_delete(channel=channel, ts=deleted)
