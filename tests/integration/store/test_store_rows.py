@@ -61,7 +61,9 @@ async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
     assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [rows[1], edited]
 
     await store.run(lambda uow: uow.messages.detach("C1", "1.0"))
-    await store.run(lambda uow: uow.messages.acknowledge("t1"))
+    await store.run(
+        lambda uow: uow.messages.acknowledge([(rows[0].id, "edited"), (rows[1].id, "something else")])
+    )
     assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [replace(edited, acked=True)]
     assert await store.run(lambda uow: uow.messages.get("C1", "1.0")) == replace(rows[1], turn_id=None)
     await store.run(lambda uow: uow.messages.attach("C1", "1.0", "t2"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import CommandRule
-from codebutler.model import ButtonClicked, Command, MessagePosted
+from codebutler.model import ButtonClicked, Command, MessagePosted, Post
 from codebutler_worker.agents.backend import Finished, Started
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
@@ -17,6 +17,24 @@ MARK = "[sent earlier; your run was stopped before you read it]"
 async def command(parent: Parent, name: str, ts: str) -> None:
     event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name}", thread_ts="100.1")
     await parent.stored(parent.deliver(event, Command(name=name)))
+
+
+def retry(card: Post) -> ButtonClicked:
+    """Somebody presses *Continue* on the card."""
+    [value] = [
+        element["value"]
+        for block in card.blocks
+        for element in block.get("elements", [])
+        if element.get("action_id") == "codebutler.retry"
+    ]
+    return ButtonClicked(
+        channel=CHANNEL,
+        user=USER,
+        message_ts="9000.1",
+        action_id="codebutler.retry",
+        value=value,
+        action_ts="500.1",
+    )
 
 
 async def killed_early(parent: Parent, text: str, ts: str, number: int, thread_ts: str | None = None) -> None:
@@ -78,22 +96,21 @@ async def test_a_crash_counts_too_and_continuing_says_it_once(tmp_path: Path) ->
         assert run.request.prompt == f"{MARK} the first thing\n\nthe second thing"
         run.finish("Both done.")
         await parent.until(lambda: parent.reactions("101.1") == ["white_check_mark"], flow=True)
-        [value] = [
-            element["value"]
-            for block in card.blocks
-            for element in block.get("elements", [])
-            if element.get("action_id") == "codebutler.retry"
-        ]
-        parent.deliver(
-            ButtonClicked(
-                channel=CHANNEL,
-                user=USER,
-                message_ts="9000.1",
-                action_id="codebutler.retry",
-                value=value,
-                action_ts="500.1",
-            )
-        )
+        parent.deliver(retry(card))
+        assert "the first thing" not in (await parent.run(1)).request.prompt
+
+
+async def test_who_continues_while_the_next_turn_is_about_to_tell_it_has_it_told_once(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        parent.says("the first thing", "100.1")
+        await parent.run(0)
+    async with worker(settings(tmp_path)) as parent:
+        card = await parent.post_with("machine stopped")
+        parent.says("the second thing", "101.1", "100.1")
+        run = await parent.run(0)
+        await parent.stored(parent.deliver(retry(card)))
+        run.finish("Both done.")
+        await parent.until(lambda: parent.reactions("101.1") == ["white_check_mark"], flow=True)
         assert "the first thing" not in (await parent.run(1)).request.prompt
 
 

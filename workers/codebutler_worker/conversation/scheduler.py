@@ -262,4 +262,4 @@ def _move_over(draft: Draft, steer: Steer) -> None:
     for message in draft.uow.messages.of_turn(queued.id):
         draft.uow.messages.attach(message.channel_id, key_of(message), running.id)
     close_turn(draft, queued.id, STEERED)
-    draft.uow.messages.acknowledge(running.id)
+    draft.uow.messages.acknowledge((row.id, row.content) for row in draft.uow.messages.of_turn(running.id))

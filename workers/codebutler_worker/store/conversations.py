@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -71,9 +72,11 @@ class Messages:
         """It is to be answered anew: no agent has been told it as it is now."""
         self._update(channel_id, ts, acked=0, late=0)
 
-    def acknowledge(self, turn_id: str) -> None:
-        """Mark a turn's messages as answered."""
-        change(self._connection, tables.messages, {"acked": 1}, turn_id=turn_id)
+    def acknowledge(self, read: Iterable[tuple[str, str]]) -> None:
+        """Mark messages (their row's id, and what they said) as read by their agent, whatever turn they are in by now.
+        What has been edited since is not read."""
+        for row_id, content in read:
+            change(self._connection, tables.messages, {"acked": 1}, id=row_id, content=content)
 
     def _update(self, channel_id: str, ts: str, **columns: str | int | None) -> None:
         change(self._connection, tables.messages, columns, id=message_id(channel_id, ts))

@@ -28,4 +28,6 @@ def forget_unread(draft: Draft, conversation: str) -> None:
     """Nobody shall be told any more what was said before."""
     for earlier in draft.uow.turns.newest(LOOKED_BACK, conversation):
         if earlier.state in ENDED:
-            draft.uow.messages.acknowledge(earlier.id)
+            draft.uow.messages.acknowledge(
+                (row.id, row.content) for row in draft.uow.messages.of_turn(earlier.id)
+            )

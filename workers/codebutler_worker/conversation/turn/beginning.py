@@ -47,8 +47,6 @@ class Begun:
     answered: tuple[tuple[str, str], ...] = ()
     messages: tuple[str, ...] = ()
     """The ts of those that are its own."""
-    unread: tuple[str, ...] = ()
-    """Earlier turns whose messages this one tells, too."""
 
     def prompt(self, files: Sequence[AttachmentRow], repo_path: str) -> str:
         """The messages with what came of their files; agents of ours take their words alone."""
@@ -105,7 +103,6 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
         to_put_back(draft, turn),
         answered=answers_before(draft, turn) if turn.reason in ("interrupted", "stopped") else (),
         messages=tuple(row.platform_msg_id for row in rows if row.platform_msg_id),
-        unread=tuple(each.id for each in before),
         facts=(*draft.uow.facts.of(REPO_SCOPE), *draft.uow.facts.of(turn.user_id)),
     )
 

@@ -250,8 +250,7 @@ class Turn:
         """The agent has taken the turn."""
         if fresh:
             draft.post(self._place, SESSION_LOST)
-        for turn_id in (*self._begun.unread, self.row.id):
-            draft.uow.messages.acknowledge(turn_id)
+        draft.uow.messages.acknowledge((said.id, said.text) for said in self._begun.said)
         session_id = self._session_id or ""
         draft.uow.turns.update(self.row.id, session_id=session_id, tree_before=self._trees.before)
         if not self.is_program:
