@@ -87,4 +87,6 @@ async def test_d02_an_answer_is_seen_while_it_is_written(tmp_path: Path, git_rep
             "a thread without the torn answer",
             lambda: torn.ts not in [message["ts"] for message in built.answers(direct, ts)],
         )
-        await built.answer(direct, ts, "interrupted", again)
+        await built.answer(
+            direct, ts, "The machine stopped while I was working on: _in which language?_", again
+        )

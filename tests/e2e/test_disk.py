@@ -12,8 +12,8 @@
 | D08 | the journal is lost or cut off: restored, what it lacks is fetched, everything answered once |
 | D09 | `codebutler migrate` beside a running worker is refused: one writer |
 | D10 | the journal is removed while it is in use: written again, nothing is lost, the log and `status` say so |
-| D11 | the home's disk is full while work runs: it goes on and ends as usual; what comes then is told to wait for |
-|     | disk space, and is answered once; the audit log has every line, in order |
+| D11 | the home's disk is full while work runs: it goes on and ends; what is shown already shows its end, a new post |
+|     | may wait; what comes then is told to wait for disk space; each is answered once; the audit log has every line |
 """
 
 from __future__ import annotations
@@ -302,22 +302,28 @@ async def test_d11_what_runs_outlives_a_full_disk(tmp_path: Path, git_repo: Path
     async with house(tmp_path, "sample") as built:
         channel = await built.add_repo(git_repo, "sample", agent=QUICK)
         async with on_a_small_disk(built, built.home) as disk:
-            said = [f"run: until [ -e go ]; do sleep 0.1; done; echo {number} done" for number in (1, 2)]
-            running = [await built.say(channel, text) for text in said]
-            for ts in running:
+            wait = "until [ -e go ]; do sleep 0.1; done"
+            said = [f"run: echo begun; {wait}; echo 1 done", f"run: {wait}; echo 2 done"]
+            shown, silent = [await built.say(channel, text) for text in said]
+            for ts in (shown, silent):
                 await eventually(partial(is_at_work, built, channel, ts))
+            await built.answer(channel, shown, "begun")
             while 4096 - len(audited(disk)) % 4096 > 250:  # what is left of the log's last block
                 pinged = await built.say(channel, "!ping")
                 await built.answer(channel, pinged, "")
             disk.fill()
             (git_repo / "go").touch()
-            for ts in running:
-                await built.answer(channel, ts, "done")
-                assert await built.outcome(channel, ts) == "white_check_mark"
+            await built.answer(channel, shown, "1 done")
+            assert await built.outcome(channel, shown) == "white_check_mark"
+            # Its answer is a new post, which goes out once the journal has taken a note of it: now, or with room again.
+            await eventually(lambda: '"2 done"' in built.log())
             after = await built.say(channel, "read README.md")
             await built.until("the notice", lambda: told(built, channel, "Waiting for disk space") or None)
             assert footers(built, channel, after) == []
             disk.free()
+            await built.answer(channel, silent, "2 done")
+            assert await built.outcome(channel, silent) == "white_check_mark"
+            assert len(built.answers(channel, silent)) == 1
             await check_answered_once(built, channel, after, "A sample repository.")
             status = await built.status()
             assert status is not None

@@ -43,6 +43,9 @@ async def test_r01_what_was_learned_is_asked_kept_and_told(tmp_path: Path, git_r
         keep = card["blocks"][-1]["elements"][0]
         assert not (git_repo / ".codebutler" / "memory.md").exists()
 
+        # The log is written in the background: a kill would cut off its last lines.
+        logged = f'MEM  [sample] small: append "{FACT}" (asked first)'
+        await built.until_status(lambda _: logged in built.log())
         await built.stop(signal.SIGKILL)
         await built.supervise()
         await built.click(channel, card["ts"], keep["action_id"], keep["value"])
@@ -58,7 +61,6 @@ async def test_r01_what_was_learned_is_asked_kept_and_told(tmp_path: Path, git_r
         told = json.dumps(model.requests[-1])
         assert "<memory>" in told
         assert f"- {FACT}" in told
-        assert f'MEM  small: append "{FACT}" (asked first)' in built.log().replace("[sample] ", "")
 
 
 async def test_r02_a_skill_of_the_repository_waits_for_trust(tmp_path: Path, git_repo: Path) -> None:

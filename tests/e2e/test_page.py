@@ -12,12 +12,16 @@ from playwright.async_api import expect
 
 from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import house
-from tests.e2e.test_matrix import rehearsal
+from tests.e2e.test_matrix import QUICK, rehearsal
+from tests.programs import require
 
 
 async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo: Path) -> None:
     async with house(tmp_path, "sample") as built:
-        await rehearsal(built, git_repo)
+        require("bwrap")
+        # On a slow machine, too, these are short runs: an answer and a check mark each.
+        await built.add_repo(git_repo, "sample", agent=QUICK, output={"progressAfterSeconds": 600})
+        await built.supervise()
         async with page_at(built.workspace.url) as (page, errors):
             await expect(page.locator("#channel-name")).to_have_text("# sample")
             await page.get_by_label("Message #sample").fill("read README.md")
@@ -32,11 +36,10 @@ async def test_a_newcomer_gets_an_answer_in_the_thread(tmp_path: Path, git_repo:
             await expect(second.locator("[data-reaction=white_check_mark]")).to_be_visible(
                 timeout=PATIENCE_MS
             )
-            await expect(page.locator("#replies .actions button")).to_have_count(0, timeout=PATIENCE_MS)
-            # What was done is one line, with the answer below it.
-            ended = page.locator("#replies .message", has_text="✅ Done · 1 tool call")
-            await expect(ended).to_have_count(2)
-            await expect(page.locator("#replies .message", has_text="is working")).to_have_count(0)
+            # Two questions and two answers, and nothing else.
+            await expect(page.locator("#replies .message")).to_have_count(4)
+            await expect(page.locator("#replies .message", has_text="tokens:")).to_have_count(2)
+            await expect(page.locator("#replies .actions button")).to_have_count(0)
             await expect(page.locator("#replies [data-reaction=hourglass_flowing_sand]")).to_have_count(0)
             await expect(page.locator("#messages [data-reaction=hourglass_flowing_sand]")).to_have_count(0)
             assert "token" not in page.url
