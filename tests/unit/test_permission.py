@@ -214,9 +214,9 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
 )
 def test_judging_a_command_takes_little_time(hostile: str) -> None:
     event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
-    started_s = time.monotonic()
+    started_s = time.thread_time()
     decided(config(), event, Prompt(text=hostile, prefix="run"))
-    assert time.monotonic() - started_s < 1
+    assert time.thread_time() - started_s < 1
 
 
 def test_a_command_too_long_to_judge_is_refused() -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from codebutler.protocol.messages import PROTOCOL_VERSION
+
 SCRIPT = """
 import asyncio, os, signal
 print("the script runs", flush=True)
@@ -46,7 +48,7 @@ def test_a_hostile_current_directory_is_not_imported_and_the_script_runs_once(tm
     )
     assert not (tmp_path / "taken-over").exists()
     assert ran.stdout.count("the script runs") == 1, ran.stderr
-    assert "Hello(version=2" in ran.stdout, ran.stderr
+    assert f"Hello(version={PROTOCOL_VERSION}," in ran.stdout, ran.stderr
     assert "code -9" in ran.stdout
 
 

@@ -37,7 +37,7 @@ async def test_a_worker_reads_no_growing_table_whole(tmp_path: Path, monkeypatch
             await parent.stored(parent.deliver(event, Command(name=name)))
         await parent.stored(parent.says("another", "300.1"))
         await parent.run(1)
-        await parent.until(lambda: parent.reactions("300.1") == ["eyes"])
+        await parent.until(lambda: parent.reactions("300.1") == ["eyes"], flow=True)
     async with worker(settings(tmp_path)) as parent:
         await parent.post_with("The machine stopped")
         await parent.until(lambda: any(told.turns[0].card_ts for told in parent.said(Overview)), flow=True)

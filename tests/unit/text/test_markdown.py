@@ -131,6 +131,6 @@ def test_a_cut_leaves_nothing_half(markdown: str, limit: int) -> None:
     ],
 )
 def test_hostile_nesting_costs_no_recursion_and_little_time(hostile: str) -> None:
-    started_s = time.monotonic()
+    started_s = time.thread_time()
     assert isinstance(to_mrkdwn(hostile), str)
-    assert time.monotonic() - started_s < 10
+    assert time.thread_time() - started_s < 10

@@ -142,9 +142,9 @@ def test_the_value_is_gone_and_twice_is_once(text: str, secret: str) -> None:
 def test_a_megabyte_takes_little_time(hostile: str) -> None:
     text = hostile * (1_000_000 // len(hostile))
     redactor = Redactor([f"value-number-{number}" for number in range(20)])
-    started_s = time.monotonic()
+    started_s = time.thread_time()
     redactor.redact(text)
-    assert time.monotonic() - started_s < 5
+    assert time.thread_time() - started_s < 5
 
 
 def test_what_is_learned_later_goes_too() -> None:
