@@ -23,11 +23,12 @@ from tests.ordinary import give_away
 from tests.programs import require
 
 WAITS = ("sh", "-c", "echo up; trap '' TERM; while :; do sleep 100; done")
-# Waits until the mount on the configuration is gone, and takes its chance: once, as often as it likes.
+# Waits until the mount on the configuration is gone, and takes its chance. It says that it is up after the
+# first try, since a try between that word and the replacement would be the race, not the rule.
 TRIES = (
     "sh",
     "-c",
-    "echo up; until echo '[core]fsmonitor=evil' >> .git/config; do sleep 5; done 2>/dev/null",
+    "until echo '[core]fsmonitor=evil' >> .git/config; do echo up; sleep 5; done 2>/dev/null",
 )
 
 
