@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codebutler.slack.limits import SLACK_LIMITS
-from codebutler.slack.port import Limit
+from codebutler.chat.port import Limit
+from codebutler.chat.slack.limits import SLACK_LIMITS
 
 NARROW, WIDE = SLACK_LIMITS.channel["post"], SLACK_LIMITS.workspace["post"]
 

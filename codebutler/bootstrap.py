@@ -18,6 +18,19 @@ from functools import partial
 
 from codebutler.apphome.publisher import AppHome, HomeSources
 from codebutler.apphome.vain import Vain
+from codebutler.chat.delivery.channels import Channels
+from codebutler.chat.delivery.handed import begin_anew
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.port import ChannelMoved
+from codebutler.chat.slack.catchup import CatchUp, Shelf
+from codebutler.chat.slack.connection import Care, SlackConnection
+from codebutler.chat.slack.endpoint import check_app_token, check_bot_token
+from codebutler.chat.slack.homecoming import Homecoming
+from codebutler.chat.slack.interactive import FormAsked, PressedInVain
+from codebutler.chat.slack.payloads import HomeOpened, Notice
+from codebutler.chat.slack.presence import Heartbeat
+from codebutler.chat.slack.reasons import Reasons
+from codebutler.chat.slack.status import StatusBoard
 from codebutler.clock import SystemClock
 from codebutler.commands.asked import Resources
 from codebutler.commands.step import ParentCommands
@@ -28,9 +41,6 @@ from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
-from codebutler.delivery.channels import Channels
-from codebutler.delivery.handed import begin_anew
-from codebutler.delivery.sender import Sender
 from codebutler.direct.acquaintance import Acquaintance
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.step import DirectMessages, Known
@@ -64,16 +74,6 @@ from codebutler.schedule.sources import job_sources
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
-from codebutler.slack.catchup import CatchUp, Shelf
-from codebutler.slack.connection import Care, SlackConnection
-from codebutler.slack.endpoint import check_app_token, check_bot_token
-from codebutler.slack.homecoming import Homecoming
-from codebutler.slack.interactive import FormAsked, PressedInVain
-from codebutler.slack.payloads import HomeOpened, Notice
-from codebutler.slack.port import ChannelMoved
-from codebutler.slack.presence import Heartbeat
-from codebutler.slack.reasons import Reasons
-from codebutler.slack.status import StatusBoard
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.lock import SupervisorLock

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from codebutler.slack.metadata import op_id_of
+from codebutler.chat.slack.metadata import op_id_of
 
 FINAL = frozenset({"white_check_mark", "x", "octagonal_sign"})
 FOOTER = "_tokens:"

@@ -14,10 +14,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.memory import MemoryChat
+from codebutler.chat.port import Download
 from codebutler.clock import ManualClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings, SlackSection
-from codebutler.delivery.sender import Sender
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, Operation, Quoted, TurnNote
@@ -25,8 +27,6 @@ from codebutler.permission import Decision
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
-from codebutler.slack.memory import MemoryChat
-from codebutler.slack.port import Download
 from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.restart import Policy
 from codebutler.supervisor.supervisor import Supervisor

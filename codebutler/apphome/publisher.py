@@ -12,8 +12,8 @@ import msgspec
 
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
+from codebutler.chat.delivery.outgoing import every_text
 from codebutler.clock import Clock
-from codebutler.delivery.outgoing import every_text
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.intake.notes import Notes
 from codebutler.text.links import at_home

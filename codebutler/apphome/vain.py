@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from uuid import uuid4
 
-from codebutler.delivery.sender import Sender
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.slack.interactive import PressedInVain
 from codebutler.errors import ChatError
 from codebutler.model import Post
 from codebutler.process.tasks import Tasks
-from codebutler.slack.interactive import PressedInVain
 
 NOT_SERVED = "⚠️ This repository is not served any more: nothing was decided."
 

@@ -17,8 +17,8 @@ from codebutler.actions import (
     RETRY_ACTION,
     TICKED,
 )
+from codebutler.chat.slack.forms import Placed, packed
 from codebutler.model import Asked, TurnNote
-from codebutler.slack.forms import Placed, packed
 from codebutler.text.amounts import amount
 from codebutler.text.escape import escape, neutralise
 from codebutler.text.links import message_link

@@ -31,7 +31,7 @@ from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, look_up
 from codebutler.skills.shelf import find_skills
 
 if TYPE_CHECKING:
-    from codebutler.slack.answers import ChannelInfo
+    from codebutler.chat.slack.answers import ChannelInfo
 
 
 def run(

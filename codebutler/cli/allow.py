@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from codebutler.chat.slack.answers import Person
 from codebutler.cli import config_files, people
 from codebutler.cli.config_files import ALLOWED_USERS as KEY
 from codebutler.cli.output import notice, print_json, say
@@ -20,7 +21,6 @@ from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global, resolve_repo
 from codebutler.config.schema import USER_ID, SlackSection
 from codebutler.errors import ChatError, CodeButlerError, ConfigError
-from codebutler.slack.answers import Person
 
 
 def run(
@@ -82,14 +82,14 @@ def _allowed_one(slack: SlackSection, wanted: str) -> Person:
 
 
 async def _found(slack: SlackSection, users: list[str]) -> list[Person]:
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
         return [await people.find(api, user) for user in users]
 
 
 async def _described(slack: SlackSection) -> list[Person]:
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
         return await people.described(api, slack.allowed_users)

@@ -15,8 +15,8 @@ from codebutler.errors import ChatError, CodeButlerError
 from codebutler.text.letters import unaccented
 
 if TYPE_CHECKING:
-    from codebutler.slack.answers import ChannelInfo, Person
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.answers import ChannelInfo, Person
+    from codebutler.chat.slack.api import SlackApi
 
 _ID = re.compile(r"[CG][A-Z0-9]{6,}")
 _NEW, _ALL, _NOBODY = "new", "all", "none"
@@ -46,7 +46,7 @@ class Wish:
 
 async def all_channels(slack: SlackSection) -> list[ChannelInfo]:
     """Every channel the bot can see. Raises ChatError."""
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
         return await api.list_channels()
@@ -55,7 +55,7 @@ async def all_channels(slack: SlackSection) -> list[ChannelInfo]:
 async def look_up(slack: SlackSection, wanted: str) -> ChannelInfo:
     """The channel of that ID or name, which can be joined; nothing is changed. Raises CodeButlerError saying what to
     do."""
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
         channel_id = wanted if _ID.fullmatch(wanted) else by_name(await api.list_channels(), wanted).id
@@ -74,7 +74,7 @@ async def look_up(slack: SlackSection, wanted: str) -> ChannelInfo:
 
 async def enter(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
     """Join it, unless the app is there. Raises ChatError."""
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
     if not channel.is_member:
         async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
@@ -84,7 +84,7 @@ async def enter(slack: SlackSection, channel: ChannelInfo) -> ChannelInfo:
 
 async def create(slack: SlackSection, wish: Wish) -> ChannelInfo:
     """Make a public channel, the bot and the people in it. Raises CodeButlerError saying what to do."""
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
     async with SlackApi(slack.bot_token, base_url=slack.api_base_url) as api:
         who = await _invited(api, slack.allowed_users, wish)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from codebutler.chat.slack.answers import Person
 from codebutler.cli.output import notice
 from codebutler.config.schema import USER_ID
 from codebutler.errors import ChatError, CodeButlerError
-from codebutler.slack.answers import Person
 
 if TYPE_CHECKING:
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
 MAX_NAMED = 5
 NOBODY = {"user_not_found", "users_not_found", "user_not_visible"}

@@ -23,7 +23,7 @@ from codebutler.config.schema import SlackSection
 from codebutler.errors import ConfigError
 
 if TYPE_CHECKING:
-    from codebutler.slack.port import Identity
+    from codebutler.chat.port import Identity
 
 TOKENS = frozenset({BOT_TOKEN, APP_TOKEN})
 API_URL, OPENAI_KEY, KIMI_KEY = "slack.apiBaseUrl", "openai.apiKey", "kimi.apiKey"
@@ -155,7 +155,7 @@ async def _verify(slack: SlackSection, users: list[str]) -> tuple[Identity, list
 
     Raises ConfigError, saying which token to pass, if one is absent; ChatAuthError for one that is refused.
     """
-    from codebutler.slack.api import SlackApi
+    from codebutler.chat.slack.api import SlackApi
 
     if not slack.bot_token:
         raise ConfigError("no bot token: pass --bot-token xoxb-… (Slack: your app, OAuth & Permissions)")

@@ -11,6 +11,9 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
+from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.manifest import creation_link
+from codebutler.chat.slack.meeting import HEARD_TEXT, SKIPPED_TEXT, Meeting, OthersConnectedError, meet
 from codebutler.cli import people
 from codebutler.cli.config_files import ALLOWED_USERS, APP_TOKEN, BOT_TOKEN
 from codebutler.cli.output import notice
@@ -18,9 +21,6 @@ from codebutler.cli.prompts import Terminal
 from codebutler.config.load import app_token_fault, bot_token_fault
 from codebutler.config.schema import SlackSection
 from codebutler.errors import ChatAuthError, ChatError, CodeButlerError
-from codebutler.slack.api import SlackApi
-from codebutler.slack.manifest import creation_link
-from codebutler.slack.meeting import HEARD_TEXT, SKIPPED_TEXT, Meeting, OthersConnectedError, meet
 
 FAULTS = {BOT_TOKEN: bot_token_fault, APP_TOKEN: app_token_fault}
 WHAT = {BOT_TOKEN: "Bot token (xoxb-…)", APP_TOKEN: "App-level token (xapp-…)"}

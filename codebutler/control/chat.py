@@ -8,6 +8,8 @@ from typing import Protocol
 from uuid import uuid4
 
 from codebutler.actions import REASON_ACTION
+from codebutler.chat.port import Page
+from codebutler.chat.slack.fields import ts_of
 from codebutler.control.ear import Ear
 from codebutler.control.listeners import ChatListener, Listeners
 from codebutler.control.messages import (
@@ -26,8 +28,6 @@ from codebutler.errors import ChatError, CodeButlerError
 from codebutler.intake.intake import Outcome
 from codebutler.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
 from codebutler.repos import Served
-from codebutler.slack.fields import ts_of
-from codebutler.slack.port import Page
 
 PATIENCE_S = 5.0
 MOST_PAST = 200

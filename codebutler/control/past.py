@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from codebutler.chat.port import History
+from codebutler.chat.slack.metadata import op_id_of
+from codebutler.chat.slack.threads import MAX_PAGES
 from codebutler.control.ear import Ear, Spoken, choices_of
 from codebutler.control.messages import Past, Said
 from codebutler.model import OPERATOR, Post
-from codebutler.slack.metadata import op_id_of
-from codebutler.slack.port import History
-from codebutler.slack.threads import MAX_PAGES
 from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, unescape
 
 MAX_CHARS = 4_000

@@ -17,10 +17,10 @@ import msgspec
 
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
+from codebutler.chat.delivery.sender import Sender
 from codebutler.clock import Clock
 from codebutler.commands.asked import AskedDirectly
 from codebutler.commands.table import direct_answer
-from codebutler.delivery.sender import Sender
 from codebutler.direct import wording
 from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, home_of, items_of, root_of

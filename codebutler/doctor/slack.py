@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.inspection import TokenFacts, inspect_token
+from codebutler.chat.slack.manifest import BOT_SCOPES, NAMES_SCOPE
 from codebutler.clock import Clock
 from codebutler.config.schema import SlackSection
 from codebutler.errors import ChatError
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler.repos import RepoTable
-from codebutler.slack.api import SlackApi
-from codebutler.slack.inspection import TokenFacts, inspect_token
-from codebutler.slack.manifest import BOT_SCOPES, NAMES_SCOPE
 
 # Slack's timestamps and ours are compared for what is late; a minute more or less does not matter there.
 SKEW_S = 60.0

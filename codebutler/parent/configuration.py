@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from codebutler.chat.slack.connection import SlackConnection
+from codebutler.chat.slack.endpoint import check_app_token, check_bot_token
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_of
@@ -11,8 +13,6 @@ from codebutler.direct.acquaintance import Acquaintance
 from codebutler.parent.notes import ConfigNotes
 from codebutler.parent.parts import Parts
 from codebutler.repos import RepoTable
-from codebutler.slack.connection import SlackConnection
-from codebutler.slack.endpoint import check_app_token, check_bot_token
 from codebutler.supervisor.supervisor import Supervisor
 
 GRACE_S = 30.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.slack.connection import SlackConnection
 from codebutler.control.wire import Control, control_server
-from codebutler.delivery.sender import Sender
 from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.parts import Parts
 from codebutler.process.stopping import Stopping
 from codebutler.process.tasks import beside
-from codebutler.slack.connection import SlackConnection
 from codebutler.supervisor.supervisor import Supervisor
 
 FLUSH_S = 5.0

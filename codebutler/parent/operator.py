@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from codebutler.chat.delivery.sender import Sender
 from codebutler.control.chat import Chat, Mouth
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.messages import (
@@ -26,7 +27,6 @@ from codebutler.control.messages import (
     StopRequest,
     Wish,
 )
-from codebutler.delivery.sender import Sender
 from codebutler.errors import CodeButlerError
 from codebutler.intake.intake import Intake
 from codebutler.model import OPERATOR, MessagePosted

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from codebutler.apphome.turns import LatestTurns
+from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.payloads import Notice
+from codebutler.chat.slack.people import People
 from codebutler.clock import Clock
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config
@@ -22,9 +25,6 @@ from codebutler.process.descriptors import Descriptors
 from codebutler.process.observers import Observers
 from codebutler.process.tasks import Tasks
 from codebutler.repos import Repos, RepoTable
-from codebutler.slack.api import SlackApi
-from codebutler.slack.payloads import Notice
-from codebutler.slack.people import People
 from codebutler.text.redact import Redactor
 
 

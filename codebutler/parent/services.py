@@ -6,9 +6,13 @@ import errno
 from collections.abc import Awaitable, Callable, Iterable
 from uuid import uuid4
 
+from codebutler.chat.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.port import Download
+from codebutler.chat.slack.download import Downloads
+from codebutler.chat.slack.status import StatusBoard
+from codebutler.chat.slack.threads import read_thread
 from codebutler.config.schema import RepoSettings
-from codebutler.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
-from codebutler.delivery.sender import Sender
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.entry import Entry
@@ -18,10 +22,6 @@ from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Decision, Person, Where, may
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
-from codebutler.slack.download import Downloads
-from codebutler.slack.port import Download
-from codebutler.slack.status import StatusBoard
-from codebutler.slack.threads import read_thread
 from codebutler.text.escape import escape, neutralise
 
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."

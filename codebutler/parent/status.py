@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from codebutler.delivery.sender import Sender
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.slack.connection import SlackConnection
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget, DayUse
-from codebutler.slack.connection import SlackConnection
 from codebutler.supervisor.supervisor import RepoRow, Supervisor
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
+from codebutler.chat.delivery.sender import Sender
 from codebutler.control.listeners import Listeners
-from codebutler.delivery.sender import Sender
 from codebutler.model import Post, TurnOutcome
 
 _SPACE = UUID("5c6c0f0b-3f0e-5b39-9d1b-6a1c4d0e8a57")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
+from codebutler.chat.port import Download
 from codebutler.config.schema import RepoSettings
 from codebutler.model import Operation, Quoted, TurnNote
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
-from codebutler.slack.port import Download
 
 
 class WorkerLink(Protocol):

@@ -7,6 +7,9 @@ from typing import Any, Literal, Protocol
 
 import pytest
 
+from codebutler.chat.memory import MemoryChat
+from codebutler.chat.port import ChatPort
+from codebutler.chat.slack.api import SlackApi
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -14,9 +17,6 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.slack.api import SlackApi
-from codebutler.slack.memory import MemoryChat
-from codebutler.slack.port import ChatPort
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import WorkspaceServer
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.chat.slack.forms import Placed, reason_form
+from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
     ChatError,
 )
 from codebutler.model import Post, React, Update, Upload
-from codebutler.slack.forms import Placed, reason_form
-from codebutler.slack.metadata import op_id_of
 from tests.contract.chats import Rig, everything, rig
 
 __all__ = ["rig"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -12,7 +13,6 @@ from codebutler.errors import (
     ChatUnreachableError,
 )
 from codebutler.model import Post, React, Update, Upload
-from codebutler.slack.metadata import op_id_of
 from tests.contract.chats import Rig, everything, replies, rig
 
 __all__ = ["rig"]

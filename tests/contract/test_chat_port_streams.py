@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
     ChatError,
 )
 from codebutler.model import Post
-from codebutler.slack.metadata import op_id_of
 from tests.contract.chats import Rig, replies, rig
 
 __all__ = ["rig"]

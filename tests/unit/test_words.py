@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from codebutler.chat.slack.manifest import manifest
 from codebutler.commands import table as parent
 from codebutler.commands.asked import AskedDirectly
 from codebutler.config.schema import Config
 from codebutler.intake.intake import Repo
 from codebutler.permission import ACTIONS
-from codebutler.slack.manifest import manifest
 from codebutler.words import (
     ALIASES,
     ALL,

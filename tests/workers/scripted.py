@@ -45,7 +45,7 @@ from codebutler.protocol.messages import (
 
 HEADER = struct.Struct(">I")
 
-PARENTS_ONLY = ("_pytest", "aiohttp", "codebutler.slack")
+PARENTS_ONLY = ("_pytest", "aiohttp", "codebutler.chat.slack")
 
 
 class Pipe:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
+from codebutler.chat.port import Download
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry
 from codebutler.model import File, MessagePosted, NoRequest, Operation, Quoted, TurnNote
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
-from codebutler.slack.port import Download
 
 
 def entry(seq: int, text: str = "store", channel: str = "C01") -> Entry:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
-from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.errors import StoreError
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
 from codebutler.model import Post, React, Update
-from codebutler.slack.memory import MemoryChat
 
 HOME, DIRECT = "C1", "D1"
 

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from codebutler.actions import REPO_ACTION
 from codebutler.apphome.view import RepoCard
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config, SlackSection
-from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.direct.door import DirectDoor
 from codebutler.direct.step import DirectMessages, Known
@@ -35,7 +36,6 @@ from codebutler.model import (
 )
 from codebutler.permission import Decision
 from codebutler.process.tasks import Tasks
-from codebutler.slack.memory import MemoryChat
 
 OWNER, D = "U0OWNER", "D1"
 RULES = AuthorizationSection(

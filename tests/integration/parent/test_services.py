@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 
 from codebutler.apphome.turns import LatestTurns
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.memory import MemoryChat
+from codebutler.chat.slack.answers import Person
+from codebutler.chat.slack.api import SlackApi
+from codebutler.chat.slack.people import People
+from codebutler.chat.slack.status import StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.control.listeners import Listeners
-from codebutler.delivery.sender import Sender
 from codebutler.direct.book import Book
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
@@ -28,11 +33,6 @@ from codebutler.process.descriptors import Descriptors
 from codebutler.process.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Live, TurnEnded
 from codebutler.repos import Repos, RepoTable
-from codebutler.slack.answers import Person
-from codebutler.slack.api import SlackApi
-from codebutler.slack.memory import MemoryChat
-from codebutler.slack.people import People
-from codebutler.slack.status import StatusBoard
 from codebutler.text.links import message_link
 from codebutler.text.redact import Redactor
 

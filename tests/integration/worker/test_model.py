@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import ChatOutcomeUnknownError
 from codebutler.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
-from codebutler.slack.metadata import op_id_of
 from codebutler_worker.agents.backend import Finished, Started, ToolUse
 from tests.ledger import Shown, check, unsettled
 from tests.worker_kit import CHANNEL, USER

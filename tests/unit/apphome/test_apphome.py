@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from codebutler.apphome.publisher import PACE_S, AppHome, HomeSources
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, stranger
+from codebutler.chat.slack.forms import Placed, placed
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import CommandRule, Config
 from codebutler.errors import ChatError, ChatRateLimitedError
@@ -22,7 +23,6 @@ from codebutler.intake.intake import Repo
 from codebutler.model import Asked, TurnNote
 from codebutler.process.observers import Observers
 from codebutler.process.tasks import beside
-from codebutler.slack.forms import Placed, placed
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from codebutler.apphome.vain import NOT_SERVED, Vain
+from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.memory import MemoryChat
+from codebutler.chat.slack.interactive import PressedInVain
 from codebutler.clock import ManualClock
-from codebutler.delivery.sender import Sender
 from codebutler.errors import ChatError
 from codebutler.model import Post
 from codebutler.process.tasks import Tasks
-from codebutler.slack.interactive import PressedInVain
-from codebutler.slack.memory import MemoryChat
 
 
 class Pressed:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.chat.slack.answers import ChannelInfo
 from codebutler.cli.channels import by_name, channel_name
 from codebutler.errors import CodeButlerError
-from codebutler.slack.answers import ChannelInfo
 
 GENERAL = ChannelInfo(id="C0GENERAL", name="general")
 

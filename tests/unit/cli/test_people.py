@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.chat.slack.answers import Person
 from codebutler.cli.people import one_called, wanted_in
 from codebutler.errors import CodeButlerError
-from codebutler.slack.answers import Person
 
 PEOPLE = [
     Person(id="U1", names=("Ada Lovelace", "ada")),

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from codebutler.chat.port import Page
+from codebutler.chat.slack.metadata import operation_metadata
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Mouth
@@ -45,8 +47,6 @@ from codebutler.model import (
 )
 from codebutler.protocol.messages import Live
 from codebutler.repos import Served
-from codebutler.slack.metadata import operation_metadata
-from codebutler.slack.port import Page
 
 SERVED = Served(
     entry=RepoEntry(name="shop", path="/srv/shop"),

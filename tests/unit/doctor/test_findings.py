@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from codebutler.chat.slack.inspection import TokenFacts, ahead_of
+from codebutler.chat.slack.manifest import BOT_SCOPES
 from codebutler.cli.doctor import report
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection, SlackSection
 from codebutler.doctor.machine import disk_finding
 from codebutler.doctor.slack import clock_finding, scopes_finding
 from codebutler.doctor.worker import groups
 from codebutler.protocol.findings import fail, ok, warn
-from codebutler.slack.inspection import TokenFacts, ahead_of
-from codebutler.slack.manifest import BOT_SCOPES
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.checkup import agent_finding
 

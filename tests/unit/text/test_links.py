@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.delivery.outgoing import linked
+from codebutler.chat.delivery.outgoing import linked
 from codebutler.model import Post, React, Upload
 from codebutler.text.links import at_home, message_link
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.delivery.outgoing import redacted
+from codebutler.chat.delivery.outgoing import redacted
 from codebutler.model import Post, Upload
 from codebutler.text.begun import CUT
 from codebutler.text.redact import REDACTED, Redactor

@@ -1,0 +1,159 @@
+"""Takes streamed messages away whose place no answer took: those of this life, and those an earlier one left.
+
+A message of ours bears its operation, or it is a file; one that bears neither is a stream's. So what is noted is the
+thread and the time, before anything is streamed there: whenever we die, the next life finds there what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from codebutler.chat.delivery.authority import Authority
+from codebutler.chat.delivery.loop import Loop
+from codebutler.chat.delivery.reading import Reader
+from codebutler.chat.port import ChatPort
+from codebutler.chat.slack.metadata import op_id_of
+from codebutler.clock import Clock
+from codebutler.errors import (
+    ChatAuthError,
+    ChatError,
+    ChatOutcomeUnknownError,
+    ChatRateLimitedError,
+    ChatUnreachableError,
+    StoreError,
+)
+from codebutler.intake.notes import Notes
+
+NOTE = "streams"
+SKEW_S = 60.0
+"""So far our clock may be ahead of Slack's."""
+SETTLED_S = 2.0
+"""After so long nothing of an earlier life is under way inside the chat any more."""
+AGAIN_S = 5.0
+AGAIN_CAP_S = 300.0
+
+Thread = tuple[str, str]
+"""A conversation, and the ts of the first message of a thread there."""
+
+log = logging.getLogger("codebutler.chat.delivery")
+
+
+class Leftovers:
+    """``load`` it before use."""
+
+    def __init__(
+        self,
+        chat: ChatPort,
+        authority: Authority,
+        loop: Loop,
+        reader: Reader,
+        notes: Notes,
+        clock: Clock,
+    ) -> None:
+        self._chat = chat
+        self._authority = authority
+        self._loop = loop
+        self._reader = reader
+        self._notes = notes
+        self._clock = clock
+        self._noted: dict[Thread, str] = {}
+        self._dirty: set[Thread] = set()
+
+    async def load(self) -> tuple[Thread, ...]:
+        """The threads an earlier life may have left something in: ``sweep`` them. Raises StoreError."""
+        try:
+            noted = msgspec.json.decode(await self._notes.note(NOTE) or "[]", type=list[tuple[str, str, str]])
+        except msgspec.DecodeError as error:
+            raise StoreError(f"the note of what was streamed cannot be read: {error}") from error
+        self._noted = {(channel, thread_ts): since for channel, thread_ts, since in noted}
+        self._dirty.update(self._noted)
+        return tuple(self._noted)
+
+    def soil(self, thread: Thread) -> None:
+        """Something may be to be taken away there."""
+        self._dirty.add(thread)
+
+    def is_dirty(self, thread: Thread) -> bool:
+        """Whether something is still to be taken away there: nothing else may be streamed until then."""
+        return thread in self._dirty
+
+    async def expect(self, thread: Thread) -> None:
+        """Something will be streamed there. Returns once that is on disk. Raises StoreError."""
+        if thread not in self._noted:
+            self._noted[thread] = f"{self._clock.now().timestamp() - SKEW_S:.6f}"
+            await self._keep()
+
+    async def settle(self, thread: Thread) -> None:
+        """Nothing is left there."""
+        self._dirty.discard(thread)
+        self._noted.pop(thread, None)
+        try:
+            await self._keep()
+        except StoreError as error:
+            log.debug("a thread will be looked through at the next start: %s", error)
+
+    async def sweep(self, thread: Thread, ts: str = "") -> None:
+        """Take ``ts`` away, or what is found in the thread, however long Slack cannot be reached."""
+        self._dirty.add(thread)
+        wait_s = AGAIN_S
+        while not await self._swept(thread, ts):
+            await self._clock.sleep(wait_s)
+            wait_s = min(wait_s * 2, AGAIN_CAP_S)
+        await self.settle(thread)
+
+    async def _keep(self) -> None:
+        noted = [(*thread, since) for thread, since in self._noted.items()]
+        await self._notes.keep_note(NOTE, msgspec.json.encode(noted).decode())
+
+    async def _swept(self, thread: Thread, ts: str) -> bool:
+        channel, _ = thread
+        try:
+            for each in [ts] if ts else await self._found(thread):
+                await self._delete(channel, each)
+        except ChatRateLimitedError as error:
+            self._loop.pause("delete", channel, error.retry_after_s)
+            return False
+        except (ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError):
+            return False
+        except ChatError as error:
+            log.debug("what was streamed stays: %s", error)
+        return True
+
+    async def _found(self, thread: Thread) -> list[str]:
+        # What is still under way inside Slack would not be seen yet.
+        await self._clock.sleep(SETTLED_S)
+        channel, thread_ts = thread
+        since = self._noted.get(thread, "")
+        bot_id = (await self._authority.me()).bot_id
+        found: list[str] = []
+        cursor = ""
+        while True:
+            page = await self._reader.page(channel, thread_ts=thread_ts, cursor=cursor)
+            found += [str(message["ts"]) for message in page.messages if _is_streamed(message, bot_id, since)]
+            if not (cursor := page.next_cursor):
+                return found
+
+    async def _delete(self, channel: str, ts: str) -> None:
+        await self._loop.claim("stop_stream", channel)
+        try:
+            await self._chat.stop_stream(channel, ts)
+        except ChatError as error:
+            log.debug("a stream that is to go has ended already: %s", error)
+        await self._loop.claim("delete", channel)
+        try:
+            await self._chat.delete(channel, ts)
+        except ChatError as error:
+            if error.code != "message_not_found":
+                raise
+
+
+def _is_streamed(message: Mapping[str, Any], bot_id: str, since: str) -> bool:
+    if str(message.get("ts")) < since:
+        return False
+    is_ours = bool(bot_id) and message.get("bot_id") == bot_id
+    is_reply = message.get("thread_ts") not in (None, message.get("ts"))
+    return is_ours and is_reply and op_id_of(message) is None and not message.get("files")

@@ -1,0 +1,177 @@
+"""The one queue: asks the planner what may be called now, begins it, and sleeps until there is more to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from itertools import count
+
+from codebutler.chat.delivery.limits import Buckets
+from codebutler.chat.delivery.planner import Line, State, Waiting, plan
+from codebutler.chat.port import Call, Limits
+from codebutler.clock import Clock
+from codebutler.model import Value
+
+REMEMBERED = 10_000
+# Who sleeps for less would only plan the same again.
+LEAST_S = 1e-3
+
+
+class Loop:
+    """``enter`` what waits; ``begin`` is called when its moment has come, ``drop`` if it is pointless by then.
+
+    What was begun is under way until it has to wait ``again`` or may ``leave``.
+    """
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets = Buckets(limits)
+        self._lines: dict[Line, deque[Waiting]] = {}
+        self._told: dict[Waiting, tuple[Callable[[], None], Callable[[], None]]] = {}
+        self._numbers = count(1)
+        self._has_token = True
+        self._closed: dict[str, float] = {}
+        self._marks: OrderedDict[Line, bool] = OrderedDict()
+        self._served: OrderedDict[tuple[Call, str], int] = OrderedDict()
+        self._begun = 0
+        self._alarm: asyncio.Task[None] | None = None
+        self._is_woken = False
+        self._is_over = False
+
+    def enter(self, waiting: Waiting, begin: Callable[[], None], drop: Callable[[], None]) -> None:
+        """Behind what waits in its line."""
+        waiting.number = waiting.number or next(self._numbers)
+        self._lines.setdefault(waiting.line, deque()).append(waiting)
+        self._told[waiting] = (begin, drop)
+        self.wake()
+
+    def leave(self, waiting: Waiting) -> None:
+        """It needs nothing more."""
+        if self._told.pop(waiting, None) is not None:
+            line = self._lines[waiting.line]
+            line.remove(waiting)
+            if not line:
+                del self._lines[waiting.line]
+            self.wake()
+
+    def again(self, waiting: Waiting, after_s: float = 0.0) -> None:
+        """It is to be called once more."""
+        waiting.is_busy = False
+        waiting.from_s = self._clock.monotonic() + after_s
+        self.wake()
+
+    def waits(self, line: Line) -> list[Waiting]:
+        """What waits there and is not under way, in its order."""
+        return [each for each in self._lines.get(line, ()) if not each.is_busy]
+
+    def wake(self) -> None:
+        """Something has changed. Planned a moment later: what comes at once is planned together."""
+        if not self._is_woken and not self._is_over:
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self._step)
+
+    async def claim(
+        self, call: Call, channel: str, value: Value = "progress", *, needs_token: bool = True
+    ) -> None:
+        """Wait until a call may be made; whoever asked makes it."""
+        number = next(self._numbers)
+        waiting = Waiting(
+            call=call,
+            channel=channel,
+            line=(channel, "claim", str(number)),
+            value=value,
+            number=number,
+            needs_token=needs_token,
+        )
+        may_call = asyncio.Event()
+        self.enter(waiting, may_call.set, may_call.set)
+        try:
+            await may_call.wait()
+        finally:
+            self.leave(waiting)
+
+    def is_free(self, call: Call, channel: str) -> bool:
+        """Whether it may be called at once; only then the call is taken."""
+        now_s = self._clock.monotonic()
+        if not self._has_token or self._buckets.wait_s(call, channel, now_s) > 0:
+            return False
+        self._buckets.take(call, channel, now_s)
+        return True
+
+    def pause(self, call: Call, channel: str, seconds: float) -> None:
+        """The chat said how long to wait."""
+        self._buckets.pause(call, channel, seconds, self._clock.monotonic())
+        self.wake()
+
+    def token(self, *, works: bool) -> None:
+        """Whether the chat accepts our token."""
+        self._has_token = works
+        self.wake()
+
+    def closed(self, channel: str, for_s: float | None) -> None:
+        """The channel is closed to us, and is tried again in so many seconds; None: it is open."""
+        if for_s is None:
+            self._closed.pop(channel, None)
+        else:
+            self._closed[channel] = self._clock.monotonic() + for_s
+        self.wake()
+
+    def is_closed(self, waiting: Waiting) -> bool:
+        """Whether it waits for its channel."""
+        return waiting.is_lasting and waiting.channel in self._closed
+
+    def marked(self, line: Line, there: bool | None) -> None:
+        """What is known of a mark; None: nothing."""
+        self._marks.pop(line, None)
+        if there is not None:
+            self._marks[line] = there
+            if len(self._marks) > REMEMBERED:
+                self._marks.popitem(last=False)
+
+    def knows(self, line: Line) -> bool:
+        """Whether the mark is known to be there, or not."""
+        return line in self._marks
+
+    async def close(self) -> None:
+        """Begin nothing more."""
+        self._is_over = True
+        self._lines.clear()
+        self._told.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            await asyncio.gather(self._alarm, return_exceptions=True)
+
+    def _step(self) -> None:
+        """The loop: plan, do, and see when to plan again."""
+        self._is_woken = False
+        if self._is_over:
+            return
+        state = State(self._clock.monotonic(), self._has_token, self._closed, self._marks, self._served)
+        decided = plan(self._lines.values(), self._buckets, state)
+        for waiting in decided.drop:
+            self._told[waiting][1]()
+        for waiting in decided.begin:
+            waiting.is_busy = True
+            self._buckets.take(waiting.call, waiting.channel, state.now_s)
+            self._serve(waiting)
+            self._told[waiting][0]()
+        self._sleep(decided.until_s)
+
+    def _serve(self, waiting: Waiting) -> None:
+        self._begun += 1
+        self._served[waiting.call, waiting.channel] = self._begun
+        self._served.move_to_end((waiting.call, waiting.channel))
+        if len(self._served) > REMEMBERED:
+            self._served.popitem(last=False)
+
+    def _sleep(self, until_s: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if until_s is not None and not self._is_woken:
+            self._alarm = asyncio.create_task(self._wake_at(until_s), name="delivery")
+
+    async def _wake_at(self, moment_s: float) -> None:
+        await self._clock.sleep(max(LEAST_S, moment_s - self._clock.monotonic()))
+        self.wake()

@@ -1,0 +1,272 @@
+"""What an agent writes, streamed into its thread of a direct conversation (Slack: chat.startStream) until the answer
+takes its place there.
+
+Best effort: nothing waits for it, and whatever goes wrong ends it. The answer is an operation as always: where it
+cannot take the place it is posted, and what was streamed is taken away. Slack ends a stream after five minutes or so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from codebutler.chat.delivery.growth import MOST_CHARS, Growth, more
+from codebutler.chat.delivery.leftovers import Leftovers, Thread
+from codebutler.chat.delivery.loop import Loop
+from codebutler.chat.port import Call, ChatPort
+from codebutler.chat.slack.status import PASSING
+from codebutler.clock import Clock
+from codebutler.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
+from codebutler.model import Post
+from codebutler.process.killpoints import reached
+from codebutler.process.tasks import Tasks
+from codebutler.process.waiting import wait_for
+from codebutler.text.begun import CUT
+from codebutler.text.escape import neutralise
+
+PACE_S = 1.0
+LIFE_S = 240.0
+WAIT_S = 2.0
+"""So long an answer waits for a call of its stream that is under way."""
+LINGER_S = 10.0
+"""So long after its turn's end a stream waits for an answer that Slack's limits hold up."""
+MOST_OPEN = 50
+
+log = logging.getLogger("codebutler.chat.delivery")
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """``writing`` is the latest of a block, as it came. ``ts`` is "" before it has begun; ``is_lost``: it may have
+    begun, and we do not know where. ``is_passed``: something else was said below it, so nothing may take its place.
+    ``is_over``: its turn is.
+
+    After ``quiet`` nothing is added to it; after ``ended`` it is a message like any other.
+    """
+
+    thread: Thread
+    writing: str = ""
+    growth: Growth = field(default_factory=Growth)
+    ts: str = ""
+    shown: str = ""
+    is_lost: bool = False
+    is_passed: bool = False
+    is_over: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    quiet: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end(self) -> None:
+        """Add nothing more."""
+        self.quiet.set()
+        self.news.set()
+
+
+class Streams:
+    """The chat for posts and edits, and what is streamed beside them. ``redact`` sees every text last.
+
+    Without ``leftovers`` nothing is streamed.
+    """
+
+    def __init__(
+        self,
+        chat: ChatPort,
+        loop: Loop,
+        clock: Clock,
+        redact: Callable[[str], str],
+        leftovers: Leftovers | None,
+    ) -> None:
+        self._chat = chat
+        self._loop = loop
+        self._clock = clock
+        self._redact = redact
+        self._leftovers = leftovers
+        self._open: dict[Thread, _Stream] = {}
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+        self._works = False
+
+    async def begin(self) -> None:
+        """Take away what an earlier life left; from now on there may be streams."""
+        if self._leftovers is None:
+            return
+        try:
+            left = await self._leftovers.load()
+        except StoreError as error:
+            log.warning("nothing is streamed: %s", error)
+            return
+        for thread in left:
+            self._tasks.start(self._leftovers.sweep(thread), name=f"sweep of {thread[0]}")
+        self._works = True
+
+    async def close(self) -> None:
+        """Stop at once; the next life takes away what is left."""
+        self._works = False
+        await self._tasks.close(0)
+
+    def writing(self, channel: str, thread_ts: str, text: str) -> None:
+        """There is so much of a block of prose now."""
+        if (stream := self._stream((channel, thread_ts))) is not None:
+            stream.writing = text[:MOST_CHARS]
+            stream.news.set()
+
+    def written(self, channel: str, thread_ts: str, text: str) -> None:
+        """A block of prose is whole. Where nothing is streamed yet it begins no stream: it may be the answer."""
+        if (stream := self._open.get((channel, thread_ts))) is not None:
+            stream.writing = ""
+            stream.growth = stream.growth.written(self._clean(text[:MOST_CHARS]))
+            stream.news.set()
+
+    def over(self, channel: str, thread_ts: str) -> None:
+        """The turn that wrote there is over."""
+        stream = self._open.get((channel, thread_ts))
+        if stream is not None and not stream.is_over:
+            stream.is_over = True
+            stream.end()
+            self._tasks.start(self._linger(stream), name=f"end of a stream in {channel}")
+
+    async def post(self, channel: str, post: Post, op_id: str) -> str:
+        """As in the port. An answer takes the place of what was streamed of it, where it can."""
+        stream = self._open.get((channel, post.thread_ts or ""))
+        if stream is None or post.only_for:
+            return await self._chat.post(channel, post, op_id)
+        if post.in_place and await self._take(stream, post, op_id):
+            return stream.ts
+        ts = await self._chat.post(channel, post, op_id)
+        self._pass(stream, answered=post.in_place)
+        return ts
+
+    def passed(self, channel: str, thread_ts: str) -> None:
+        """Something that is no answer was put into the thread."""
+        if (stream := self._open.get((channel, thread_ts))) is not None:
+            self._pass(stream, answered=False)
+
+    def _clean(self, text: str) -> str:
+        """Without secrets and without calls to anybody."""
+        return self._redact(neutralise(text))
+
+    def _stream(self, thread: Thread) -> _Stream | None:
+        """The thread's, a new one where there is none; None where there cannot be one now."""
+        if self._leftovers is None or not self._works:
+            return None
+        stream = self._open.get(thread)
+        if stream is not None and stream.is_over:
+            self._close(stream)
+            stream = None
+        if stream is None and len(self._open) < MOST_OPEN and not self._leftovers.is_dirty(thread):
+            stream = self._open[thread] = _Stream(thread)
+            self._tasks.start(self._run(stream, self._leftovers), name=f"stream in {thread[0]}")
+        return stream
+
+    async def _run(self, stream: _Stream, leftovers: Leftovers) -> None:
+        """The one that calls Slack for a stream, from its first word to its end."""
+        until_s = self._clock.monotonic() + LIFE_S
+        try:
+            await leftovers.expect(stream.thread)
+            while not stream.quiet.is_set() and (left_s := until_s - self._clock.monotonic()) > 0:
+                if await wait_for(self._clock, stream.news, left_s):
+                    stream.news.clear()
+                    await self._grow(stream)
+                    await wait_for(self._clock, stream.quiet, PACE_S)
+            if stream.ts and self._loop.is_free("stop_stream", stream.thread[0]):
+                await self._chat.stop_stream(stream.thread[0], stream.ts)
+        except (ChatError, StoreError) as error:
+            log.debug("a stream in %s has ended: %s", stream.thread[0], error)
+            self._mind(stream, error)
+        finally:
+            stream.end()
+            stream.ended.set()
+
+    def _mind(self, stream: _Stream, error: Exception) -> None:
+        """What a failure says about this stream, or about all."""
+        if stream.ts:
+            return
+        stream.is_lost = isinstance(error, ChatOutcomeUnknownError)
+        if type(error) is ChatError and error.code not in PASSING:
+            self._works = False
+            log.info("nothing is streamed in this workspace: %s", error)
+
+    async def _grow(self, stream: _Stream) -> None:
+        """Show what there is to show, if the limits allow it now. Raises ChatError: then it is over."""
+        channel, thread_ts = stream.thread
+        # The end of what is being written may be the beginning of a key.
+        block = self._clean(f"{stream.writing}{CUT}").removesuffix(CUT)
+        text = stream.growth.writing(block).text
+        rest = more(stream.shown, text)
+        if rest is None:
+            stream.end()
+        if not rest or stream.quiet.is_set():
+            return
+        call: Call = "append_stream" if stream.ts else "start_stream"
+        if not self._loop.is_free(call, channel):
+            stream.news.set()
+            return
+        try:
+            if stream.ts:
+                await self._chat.append_stream(channel, stream.ts, rest)
+            else:
+                reached("stream.before")
+                stream.ts = await self._chat.start_stream(channel, thread_ts, rest)
+                reached("stream.after")
+        except ChatRateLimitedError as error:
+            self._loop.pause(call, channel, error.retry_after_s)
+            raise
+        stream.shown = text
+
+    async def _take(self, stream: _Stream, post: Post, op_id: str) -> bool:
+        """Put the answer where the stream stands; False if it cannot stand there.
+
+        Raises ChatOutcomeUnknownError if perhaps it does: it is to be looked for.
+        """
+        stream.end()
+        channel, _ = stream.thread
+        has_ended = await wait_for(self._clock, stream.ended, WAIT_S)
+        if not has_ended or not stream.ts or stream.is_passed or not self._loop.is_free("update", channel):
+            return False
+        try:
+            reached("stream.taking")
+            await self._chat.replace(channel, stream.ts, post, op_id)
+            reached("stream.taken")
+        except ChatOutcomeUnknownError:
+            # What bears the operation now is the answer, and stays.
+            ts, stream.ts, stream.is_lost = stream.ts, "", True
+            log.debug("an answer may have taken the place of %s", ts)
+            self._close(stream)
+            raise
+        except ChatRateLimitedError as error:
+            self._loop.pause("update", channel, error.retry_after_s)
+            return False
+        except ChatError as error:
+            log.debug("an answer cannot take the place of what was streamed: %s", error)
+            return False
+        self._close(stream, taken=True)
+        return True
+
+    def _pass(self, stream: _Stream, *, answered: bool) -> None:
+        """Something stands below it; ``answered``: what could have taken its place."""
+        stream.is_passed = True
+        stream.end()
+        if answered or stream.is_over:
+            self._close(stream)
+
+    async def _linger(self, stream: _Stream) -> None:
+        if not stream.is_passed:
+            await self._clock.sleep(LINGER_S)
+        self._close(stream)
+
+    def _close(self, stream: _Stream, *, taken: bool = False) -> None:
+        """Forget it, and take it away unless an answer has taken its place."""
+        if self._leftovers is not None and self._open.get(stream.thread) is stream:
+            del self._open[stream.thread]
+            stream.end()
+            self._leftovers.soil(stream.thread)
+            work = self._cleared(stream, self._leftovers, taken=taken)
+            self._tasks.start(work, name=f"end of a stream in {stream.thread[0]}")
+
+    async def _cleared(self, stream: _Stream, leftovers: Leftovers, *, taken: bool) -> None:
+        await stream.ended.wait()
+        if not taken and (stream.ts or stream.is_lost):
+            await leftovers.sweep(stream.thread, stream.ts)
+        else:
+            await leftovers.settle(stream.thread)

@@ -1,0 +1,108 @@
+"""What answers of the Web API hold; a value that is missing or of another type reads as empty. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from codebutler.chat.port import Identity, Page
+from codebutler.chat.slack.fields import section
+from codebutler.errors import ChatError
+
+
+class ChannelInfo(Struct, frozen=True, kw_only=True):
+    """A channel as the bot sees it."""
+
+    id: str
+    name: str
+    is_private: bool = False
+    is_member: bool = False
+    is_archived: bool = False
+
+
+class Person(Struct, frozen=True, kw_only=True):
+    """Somebody in the workspace. ``names``: what they are called there, the best first."""
+
+    id: str
+    names: tuple[str, ...]
+    is_bot: bool = False
+    is_deleted: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.names[0]} ({self.id})" if self.names else self.id
+
+
+def text_in(data: Mapping[str, Any], name: str) -> str:
+    """The text under ``name``."""
+    value = data.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def cursor_in(answer: Mapping[str, Any]) -> str:
+    """Where the next page begins, "" if this was the last."""
+    metadata = answer.get("response_metadata")
+    return text_in(metadata, "next_cursor") if isinstance(metadata, Mapping) else ""
+
+
+def identity_in(answer: Mapping[str, Any]) -> Identity:
+    """Who a token is. Slack: auth.test."""
+    return Identity(
+        user_id=text_in(answer, "user_id"),
+        bot_id=text_in(answer, "bot_id"),
+        team_id=text_in(answer, "team_id"),
+        team=text_in(answer, "team"),
+        url=text_in(answer, "url"),
+    )
+
+
+def page_in(answer: Mapping[str, Any]) -> Page:
+    """A page of messages. Slack: conversations.history, conversations.replies."""
+    messages = answer.get("messages")
+    found = tuple(m for m in messages if isinstance(m, dict)) if isinstance(messages, list) else ()
+    return Page(messages=found, next_cursor=cursor_in(answer))
+
+
+def shares_in(info: Mapping[str, Any]) -> frozenset[str]:
+    """The channels a file was shared in. Slack: the file object's channels, groups, ims and shares."""
+    found: set[str] = set()
+    for name in ("channels", "groups", "ims"):
+        listed = info.get(name)
+        found.update(each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, str))
+    for places in section(info, "shares").values():
+        found.update(places if isinstance(places, Mapping) else ())
+    return frozenset(found)
+
+
+def channel_of(data: object) -> ChannelInfo:
+    """A channel's own object. Raises ChatError where there is none."""
+    if not isinstance(data, Mapping):
+        raise ChatError("Slack described no channel", "channel_not_found")
+    return ChannelInfo(
+        id=text_in(data, "id"),
+        name=text_in(data, "name"),
+        is_private=data.get("is_private") is True,
+        is_member=data.get("is_member") is True,
+        is_archived=data.get("is_archived") is True,
+    )
+
+
+def person_of(data: object) -> Person:
+    """A user's own object. Raises ChatError where there is none. Slack: users.info."""
+    if not isinstance(data, Mapping):
+        raise ChatError("Slack described no user", "user_not_found")
+    profile = data.get("profile")
+    profile = profile if isinstance(profile, Mapping) else {}
+    names = (
+        text_in(profile, "display_name"),
+        text_in(profile, "real_name"),
+        text_in(data, "real_name"),
+        text_in(data, "name"),
+    )
+    return Person(
+        id=text_in(data, "id"),
+        names=tuple(dict.fromkeys(name for name in names if name)),
+        is_bot=data.get("is_bot") is True or text_in(data, "id") == "USLACKBOT",
+        is_deleted=data.get("deleted") is True,
+    )

@@ -1,0 +1,306 @@
+"""The Web API as a ChatPort: one method of ours for each of Slack's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from codebutler.chat.port import Identity, Page
+from codebutler.chat.slack.answers import (
+    ChannelInfo,
+    Person,
+    channel_of,
+    cursor_in,
+    identity_in,
+    page_in,
+    person_of,
+    shares_in,
+    text_in,
+)
+from codebutler.chat.slack.chatclock import ChatClock
+from codebutler.chat.slack.endpoint import check_app_token
+from codebutler.chat.slack.http import SlackHttp
+from codebutler.chat.slack.limits import SLACK_LIMITS
+from codebutler.chat.slack.metadata import operation_metadata
+from codebutler.chat.slack.outcomes import Call
+from codebutler.clock import Clock, SystemClock
+from codebutler.errors import ChatError
+from codebutler.model import Post, React, Update, Upload
+from codebutler.process.killpoints import reached
+
+DEFAULT_BASE_URL = "https://slack.com/api/"
+PAGE_SIZE = 200
+# The most that conversations.history gives: each page costs one of 50 calls a minute.
+HISTORY_PAGE_SIZE = 999
+MAX_PAGES = 50
+
+
+class SlackApi:
+    """The workspace behind one bot token. An async context manager: closing it closes its connections.
+
+    ``clock`` tells Slack's time of day. Raises ChatAuthError at once for a token of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        base_url: str = DEFAULT_BASE_URL,
+        timeout_s: float = 30.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.limits = SLACK_LIMITS
+        self.clock = ChatClock(clock or SystemClock())
+        self._http = SlackHttp(token, base_url, timeout_s, self.clock.heard)
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    def use_token(self, token: str) -> None:
+        """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
+        self._http.use_token(token)
+
+    async def identity(self) -> Identity:
+        """Slack: auth.test."""
+        return identity_in(await self._http.call(Call("auth.test")))
+
+    async def post(self, channel: str, post: Post, op_id: str) -> str:
+        """Slack: chat.postMessage, without unfurling links; chat.postEphemeral for one user alone."""
+        if post.only_for:
+            return await self._whisper(channel, post)
+        answer = await self._http.call(
+            Call("chat.postMessage", write=True),
+            channel=channel,
+            text=post.text,
+            thread_ts=post.thread_ts,
+            blocks=list(post.blocks) or None,
+            metadata=operation_metadata(op_id),
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+        return text_in(answer, "ts")
+
+    async def _whisper(self, channel: str, post: Post) -> str:
+        answer = await self._http.call(
+            Call("chat.postEphemeral", write=True),
+            channel=channel,
+            user=post.only_for,
+            text=post.text,
+            thread_ts=post.thread_ts,
+            blocks=list(post.blocks) or None,
+        )
+        return text_in(answer, "message_ts")
+
+    async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - see below
+        """Slack: chat.update. Sends no metadata, which keeps that of the post: the post must stay findable,
+        and an update may be repeated without harm."""
+        await self._http.call(
+            Call("chat.update", write=True),
+            channel=channel,
+            ts=update.target_ts,
+            text=update.text,
+            blocks=list(update.blocks) or None,
+        )
+
+    async def react(self, channel: str, react: React) -> None:
+        """Slack: reactions.add, reactions.remove."""
+        method, done = ("remove", "no_reaction") if react.remove else ("add", "already_reacted")
+        try:
+            await self._http.call(
+                Call(f"reactions.{method}", write=True),
+                channel=channel,
+                timestamp=react.target_ts,
+                name=react.name,
+            )
+        except ChatError as error:
+            if error.code != done:
+                raise
+
+    async def upload(self, upload: Upload) -> str:
+        """Slack: files.getUploadURLExternal and the bytes. Nothing shows, so a failure leaves no outcome open."""
+        begin = Call("files.getUploadURLExternal")
+        ticket = await self._http.call(begin, filename=upload.filename, length=len(upload.content))
+        reached("upload.begun")
+        await self._http.put(begin, text_in(ticket, "upload_url"), upload.content)
+        return text_in(ticket, "file_id")
+
+    async def share(self, channel: str, upload: Upload, file_id: str) -> None:
+        """Slack: files.completeUploadExternal, which "can only be called once"."""
+        await self._http.call(
+            Call("files.completeUploadExternal", write=True),
+            files=[{"id": file_id, "title": upload.title or upload.filename}],
+            channel_id=channel,
+            thread_ts=upload.thread_ts,
+            initial_comment=upload.comment or None,
+        )
+
+    async def shared_in(self, file_id: str) -> frozenset[str] | None:
+        """Slack: files.info."""
+        try:
+            return shares_in(await self.file_info(file_id))
+        except ChatError as error:
+            if error.code == "file_not_found":
+                return None
+            if error.code == "file_deleted":
+                return frozenset()
+            raise
+
+    async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
+        """Slack: assistant.threads.setStatus (needs chat:write only); dropped after two minutes."""
+        call = Call("assistant.threads.setStatus")
+        await self._http.call(call, channel_id=channel, thread_ts=thread_ts, status=text)
+
+    async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
+        """Slack: chat.startStream (chat:write). A stream ends by itself after five minutes or so."""
+        call = Call("chat.startStream", write=True)
+        return text_in(
+            await self._http.call(call, channel=channel, thread_ts=thread_ts, markdown_text=text), "ts"
+        )
+
+    async def append_stream(self, channel: str, ts: str, text: str) -> None:
+        """Slack: chat.appendStream."""
+        call = Call("chat.appendStream", write=True)
+        await self._http.call(call, channel=channel, ts=ts, markdown_text=text)
+
+    async def stop_stream(self, channel: str, ts: str) -> None:
+        """Slack: chat.stopStream."""
+        await self._http.call(Call("chat.stopStream", write=True), channel=channel, ts=ts)
+
+    async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
+        """Slack: chat.update, with the metadata of a post."""
+        await self._http.call(
+            Call("chat.update", write=True),
+            channel=channel,
+            ts=ts,
+            text=post.text,
+            blocks=list(post.blocks) or None,
+            metadata=operation_metadata(op_id),
+        )
+
+    async def delete(self, channel: str, ts: str) -> None:
+        """Slack: chat.delete."""
+        await self._http.call(Call("chat.delete", write=True), channel=channel, ts=ts)
+
+    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+        """Slack: views.publish."""
+        await self._http.call(Call("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
+
+    async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
+        """Slack: views.open."""
+        await self._http.call(Call("views.open"), trigger_id=trigger_id, view=view)
+
+    async def history(
+        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+    ) -> Page:
+        """Slack: conversations.replies (oldest first) or conversations.history (newest first)."""
+        answer = await self._http.call(
+            Call("conversations.history" if thread_ts is None else "conversations.replies"),
+            channel=channel,
+            ts=thread_ts,
+            oldest=oldest or None,
+            cursor=cursor or None,
+            limit=HISTORY_PAGE_SIZE,
+            include_all_metadata=True,
+        )
+        return page_in(answer)
+
+    async def open_connection(self, app_token: str) -> str:
+        """A fresh Socket Mode URL; a secret, valid once. Slack: apps.connections.open."""
+        token = check_app_token(app_token)
+        answer = await self._http.call(Call("apps.connections.open", key="slack.appToken"), bearer=token)
+        return text_in(answer, "url")
+
+    async def list_channels(self) -> list[ChannelInfo]:
+        """Every channel the bot can see that is not archived. Slack: conversations.list."""
+        found = await self._listed(
+            Call("conversations.list"),
+            "channels",
+            types="public_channel,private_channel",
+            exclude_archived=True,
+        )
+        return [channel_of(channel) for channel in found]
+
+    async def _listed(self, call: Call, name: str, **asked: Any) -> list[Mapping[str, Any]]:
+        """What stands under ``name`` on all pages."""
+        found: list[Mapping[str, Any]] = []
+        cursor = ""
+        for _page in range(MAX_PAGES):
+            answer = await self._http.call(call, limit=PAGE_SIZE, cursor=cursor or None, **asked)
+            rows = answer.get(name)
+            found += [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+            if not (cursor := cursor_in(answer)):
+                break
+        return found
+
+    async def create_channel(self, name: str) -> ChannelInfo:
+        """Raises ChatError with Slack's code (name_taken, invalid_name…). Slack: conversations.create."""
+        return channel_of(
+            (await self._http.call(Call("conversations.create", write=True), name=name)).get("channel")
+        )
+
+    async def join_channel(self, channel: str) -> ChannelInfo:
+        """Public channels only; being there already is success. Slack: conversations.join."""
+        return channel_of((await self._http.call(Call("conversations.join"), channel=channel)).get("channel"))
+
+    async def open_direct(self, user: str) -> str:
+        """The ID of our conversation with a user, made on first use; they see nothing of it before somebody writes.
+        Slack: conversations.open."""
+        return channel_of((await self._http.call(Call("conversations.open"), users=user)).get("channel")).id
+
+    async def invite(self, channel: str, users: Sequence[str]) -> None:
+        """Bring people into a channel; at most 100. Slack: conversations.invite."""
+        call = Call("conversations.invite")
+        try:
+            await self._http.call(call, channel=channel, users=",".join(users))
+        except ChatError as error:
+            if error.code != "already_in_channel":
+                raise
+
+    async def describe_channel(self, channel: str, topic: str, purpose: str) -> None:
+        """Slack: conversations.setTopic, conversations.setPurpose."""
+        await self._http.call(Call("conversations.setTopic"), channel=channel, topic=topic)
+        await self._http.call(Call("conversations.setPurpose"), channel=channel, purpose=purpose)
+
+    async def person(self, user: str) -> Person:
+        """Raises ChatError user_not_found. Slack: users.info (users:read)."""
+        return person_of((await self._http.call(Call("users.info"), user=user)).get("user"))
+
+    async def person_by_email(self, email: str) -> Person:
+        """Raises ChatError users_not_found. Slack: users.lookupByEmail (users:read.email)."""
+        return person_of((await self._http.call(Call("users.lookupByEmail"), email=email)).get("user"))
+
+    async def list_people(self) -> list[Person]:
+        """Everybody in the workspace. Slack: users.list (users:read)."""
+        found = await self._listed(Call("users.list"), "members")
+        return [person_of(member) for member in found]
+
+    async def channel_info(self, channel: str) -> ChannelInfo:
+        """Slack: conversations.info."""
+        return channel_of((await self._http.call(Call("conversations.info"), channel=channel)).get("channel"))
+
+    @property
+    def base_url(self) -> str:
+        """Where the Web API is."""
+        return self._http.base_url
+
+    async def file_info(self, file_id: str) -> Mapping[str, Any]:
+        """What Slack knows of a file, {} if it says nothing. Slack: files.info."""
+        found = (await self._http.call(Call("files.info"), file=file_id)).get("file")
+        return found if isinstance(found, Mapping) else {}
+
+    def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """GET without following redirects. Whether the token may go there is the caller's decision.
+
+        Raises ChatUnreachableError for what breaks, while the answer is read too.
+        """
+        return self._http.get(url, with_token=with_token)

@@ -1,0 +1,350 @@
+"""Fetches what was said while we did not listen, and hands it to the intake in order.
+
+First, in every channel, the newest messages down to the last one that came. Then older messages, page by page: they
+show in which of their threads somebody wrote. Last, what was edited or deleted. A gap is on disk before the first
+event after it can be, so a catch-up that is cut short is done again.
+
+Where the line was cut for a moment, all but the first waits until Slack has ceased to send again what it could not
+deliver: then it is done once for all that was cut meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from random import Random
+from typing import Any
+
+from codebutler.chat.port import History, Identity
+from codebutler.chat.slack.bygone import PASSING, Bygone, Pages
+from codebutler.chat.slack.link import cancel
+from codebutler.clock import Clock
+from codebutler.dispatch.held import HeldBack
+from codebutler.errors import ChatError, StoreError
+from codebutler.intake.catchup import Gap, Shown, Window, earlier, missed, threads, unsettled, window
+from codebutler.intake.intake import Intake, Repo
+from codebutler.intake.journal import Journal
+
+AT_ONCE = 4
+MAX_THREADS = 200
+REMEMBERED = 10_000
+# Order is worth a short wait, an answer is worth more.
+HOLD_S = 2.0
+# Slack sends an event again five minutes later for the last time.
+RETRIED_S = 360.0
+# A message may still be on its way over the socket for so long.
+UNDER_WAY_S = 8.0
+
+log = logging.getLogger("codebutler.chat.slack.catchup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """Where what is fetched goes; ``held`` holds back what ``intake`` lets in."""
+
+    intake: Intake
+    journal: Journal
+    held: HeldBack
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What was fetched of a channel so far, as far as it may still count; ``complete`` names what of it was fetched to
+    its end. ``latest``: by first message, when its thread was last written in. ``losses``: how many times the
+    connection had been lost when it began."""
+
+    gap: Gap
+    frame: Window
+    pages: Pages
+    losses: int
+    fetched: list[Shown] = field(default_factory=list)
+    latest: dict[str, str] = field(default_factory=dict)
+    complete: set[str | None] = field(default_factory=set)
+    roots: set[str] = field(default_factory=set)
+    """First messages of the threads that were read."""
+    accepted: set[str] = field(default_factory=set)
+    """Keys of the events that were taken in."""
+
+    def add(self, part: list[Shown]) -> None:
+        """This was fetched, too."""
+        self.latest.update({each.ts: each.latest_reply for each in part if each.latest_reply})
+        self.fetched.extend(each for each in part if each.ts > self.frame.look_ts)
+
+
+class CatchUp:
+    """``lost`` when events may be missed, ``back`` when they come again; ``run`` does the rest."""
+
+    def __init__(
+        self,
+        reader: History,
+        shelf: Shelf,
+        clock: Clock,
+        rng: Random,
+        repos: Callable[[], Mapping[str, Repo]],
+    ) -> None:
+        self._rng = rng
+        self._bygone = Bygone(reader, clock, rng)
+        self._shelf = shelf
+        self._clock = clock
+        self._repos = repos
+        self._losses = 0
+        # By channel: when all its threads are to be looked at, inf for never. What an earlier life has missed
+        # nobody knows: that is looked for at once.
+        self._due_s: dict[str, float] = {}
+        self._listening = False
+        self._read: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._alarm: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+        self._working = False
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def is_busy(self) -> bool:
+        """Is something still to be fetched?"""
+        return self._working or self._wanted.is_set()
+
+    def channels(self) -> tuple[str, ...]:
+        """The channels that are caught up."""
+        return tuple(self._repos())
+
+    def lost(self) -> None:
+        """From now on events may be missed. Written down before anything that comes later is."""
+        self._losses += 1
+        self._listening = False
+        due_s = self._clock.monotonic() + RETRIED_S
+        self._due_s = {each: min(then_s, due_s) for each, then_s in self._due_s.items()}
+        self._start(self._open_gaps(), "catch-up-gap", self._opening)
+
+    def back(self) -> None:
+        """Events come again: messages wait a moment for what was written before them."""
+        self._listening = True
+        for channel in self._repos():
+            self._shelf.held.hold(channel)
+        self._start(self._lose_patience(), "catch-up-patience", self._waiting)
+        self._wanted.set()
+        if all(task.done() for task in self._alarm):
+            self._start(self._look_again(), "catch-up-threads", self._alarm)
+
+    async def run(self, me: Identity) -> None:
+        """Catch up whenever we are back; until cancelled."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._working = True
+                self._wanted.clear()
+                await asyncio.gather(*self._opening)
+                await self._all(me)
+                self._working = False
+        finally:
+            self._shelf.held.release_all()
+            await cancel(self._opening | self._waiting | self._alarm)
+
+    async def has_missed(self, channels: Sequence[str], me: Identity) -> bool:
+        """Does one of the channels show a message that should have come long since? What may still be on its
+        way is waited for, by a clock that nobody sets. Raises ChatError, StoreError.
+
+        While a catch-up reads the histories of many channels it gets all the calls that Slack allows.
+        """
+        if self.is_busy and len(self._repos()) > len(channels):
+            return False
+        absent = {channel: await self._absent(channel, me) for channel in channels}
+        absent = {channel: found for channel, found in absent.items() if found}
+        if not absent:
+            return False
+        await self._clock.sleep(UNDER_WAY_S)
+        for channel, found in absent.items():
+            if found - {each.ts for each in await self._shelf.journal.seen(channel)}:
+                return True
+        return False
+
+    async def _absent(self, channel: str, me: Identity) -> set[str]:
+        """The ts of messages that history shows and the journal does not know."""
+        mark = await self._shelf.journal.high_water(channel)
+        if not mark:
+            return set()
+        shown = {each.ts for each in await self._bygone.glance(channel, mark, me) if each.event}
+        return shown - {each.ts for each in await self._shelf.journal.seen(channel, mark)}
+
+    async def _open_gaps(self) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._shelf.journal.open_gaps(self._repos(), self._clock.now())
+                return
+            except StoreError as error:
+                failures += 1
+                log.warning("cannot note that messages may be missed: %s", error)
+                await self._bygone.pause(failures)
+
+    async def _all(self, me: Identity) -> None:
+        """What is new first, in every channel: old threads and what was changed take many more calls, and few
+        wait for it. In any order, so that no channel is always the last of a round that is cut short."""
+        rounds: dict[str, _Round] = {}
+        channels = list(self._repos())
+        self._rng.shuffle(channels)
+        await asyncio.gather(*(self._one(each, partial(self._news, each, me, rounds)) for each in channels))
+        now_s = self._clock.monotonic()
+        found = [each for channel, each in rounds.items() if self._due_s.get(channel, -inf) <= now_s]
+        for step in (self._older, self._changes):
+            await asyncio.gather(*(self._one(each.gap.channel, partial(step, each, me)) for each in found))
+
+    async def _look_again(self) -> None:
+        """Wake the catch-up whenever threads are to be looked at."""
+        while (wait_s := self._wait_s()) < inf:
+            await self._clock.sleep(wait_s)
+            if self._listening:  # else it is done when we are back
+                self._wanted.set()
+
+    def _wait_s(self) -> float:
+        now_s = self._clock.monotonic()
+        return min((due_s - now_s for due_s in self._due_s.values() if due_s > now_s), default=inf)
+
+    async def _lose_patience(self) -> None:
+        await self._clock.sleep(HOLD_S)
+        self._shelf.held.release_all()
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str, group: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(work, name=name)
+        group.add(task)
+        task.add_done_callback(group.discard)
+
+    async def _one(self, channel: str, work: Callable[[], Awaitable[None]]) -> None:
+        failures = 0
+        async with self._slots:
+            while True:
+                try:
+                    await work()
+                    break
+                except StoreError as error:
+                    failures += 1
+                    log.warning("catching up in %s waits for the disk: %s", self._name(channel), error)
+                    await self._bygone.pause(failures)
+                except ChatError as error:
+                    log.warning("cannot catch up in %s: %s", self._name(channel), error)
+                    break
+                except Exception:  # one channel's surprise must not cost the others their catch-up
+                    log.exception("catching up in %s has failed", self._name(channel))
+                    break
+            self._shelf.held.release(channel)
+
+    async def _news(self, channel: str, me: Identity, rounds: dict[str, _Round]) -> None:
+        """Take in what was said since the last message that came, and leave in ``rounds`` what remains."""
+        losses = self._losses
+        now = self._clock.now()
+        gap = await self._shelf.journal.gap(channel, now)
+        if gap is None:
+            return
+        frame = window(gap, now)
+        found = _Round(gap, frame, self._bygone.pages(channel, frame.oldest_ts, me), losses)
+        near: list[Shown] = []
+        # All of it before any of it: in a channel that is one conversation the oldest comes first.
+        while not found.pages.ended and not any(each.ts <= frame.near_ts for each in near):
+            near += await found.pages.more()
+        await self._take(found, near, me)
+        rounds[channel] = found
+
+    async def _older(self, found: _Round, me: Identity) -> None:
+        """Take in what is left: above all answers in threads that began before the gap. Then it is closed."""
+        channel = found.gap.channel
+        while not found.pages.ended:
+            if self._wanted.is_set():
+                return  # something may be missing since, which matters more; the gap stays
+            await self._take(found, await found.pages.more(), me)
+        if found.pages.cut_off:
+            log.warning("%s: so much was written that only the latest is read", self._name(channel))
+        else:
+            found.complete.add(None)
+        await self._accept(found)
+        if found.losses == self._losses:
+            # Otherwise something may be missing since: the gap stays, and another round is on its way. What
+            # remains lies before the gap, where the next round looks, too.
+            await self._shelf.journal.close_gap(channel)
+            self._due_s[channel] = inf
+
+    async def _take(self, found: _Round, part: list[Shown], me: Identity) -> None:
+        """Take in some messages of the channel and what was written in their threads. Nobody's first message
+        waits for other threads to be read, unless the whole channel is one conversation."""
+        found.add(part)
+        repo = self._repos().get(found.gap.channel)
+        in_one = repo is not None and repo.config.agent.scope == "channel"
+        if not in_one:
+            firsts = [each for each in part if each.event is None or each.event.thread_ts is None]
+            await self._accept(replace(found, fetched=firsts, complete=set()))
+        unread = self._unread(found, threads(found.gap, found.frame, part))
+        for root in unread:
+            replies = await self._replies(found, root, me) or []
+            found.roots.add(root)
+            found.add(replies)
+            if not in_one:
+                await self._accept(replace(found, fetched=replies, complete=set()))
+        if in_one:
+            await self._accept(replace(found, complete=set()))
+        self._keep(found, unread)
+
+    async def _changes(self, found: _Round, me: Identity) -> None:
+        """Take in what came to threads before the gap and never to us, then what was edited or deleted
+        there."""
+        before = self._unread(found, earlier(found.gap, found.frame, found.latest))
+        for root in [*before, *unsettled(found.gap, found.frame)[:MAX_THREADS]]:
+            if self._wanted.is_set():
+                return  # something may be missing since, which matters more
+            if root not in found.complete:
+                replies = await self._replies(found, root, me)
+                await self._accept(
+                    replace(found, fetched=replies or [], complete=found.complete.intersection((root,)))
+                )
+                self._keep(found, [root])
+
+    def _unread(self, found: _Round, roots: Sequence[str]) -> list[str]:
+        """A gap may stay open for several rounds; a thread with nothing new, as far as history tells, is not read
+        in each of them."""
+        latest, channel = found.latest, found.gap.channel
+        room = max(0, MAX_THREADS - len(found.roots))
+        return [
+            root
+            for root in roots
+            if root not in found.roots
+            and (root not in latest or self._read.get((channel, root)) != latest[root])
+        ][:room]
+
+    def _keep(self, found: _Round, roots: Sequence[str]) -> None:
+        """What was said in these threads is on disk."""
+        for root in roots:
+            self._read[found.gap.channel, root] = found.latest.get(root, "")
+            self._read.move_to_end((found.gap.channel, root))
+            if len(self._read) > REMEMBERED:
+                self._read.popitem(last=False)
+
+    async def _accept(self, found: _Round) -> None:
+        outcomes = []
+        for event in missed(found.gap, found.frame, found.fetched, found.complete):
+            if event.key not in found.accepted:
+                outcomes.append(await self._shelf.intake.accept(event, missed=True))
+                found.accepted.add(event.key)
+        if count := outcomes.count("accepted"):
+            log.info("caught up %d message(s) in %s", count, self._name(found.gap.channel))
+
+    async def _replies(self, found: _Round, root: str, me: Identity) -> list[Shown] | None:
+        """The thread's messages; None where Slack refuses to tell."""
+        channel = found.gap.channel
+        try:
+            replies, whole = await self._bygone.read(channel, root, found.frame.look_ts, me)
+        except PASSING:
+            raise
+        except ChatError as error:
+            log.debug("a thread of %s cannot be read: %s", self._name(channel), error.code)
+            return None
+        if whole:
+            found.complete.add(root)
+        return replies
+
+    def _name(self, channel: str) -> str:
+        repo = self._repos().get(channel)
+        return f"{repo.name} ({channel})" if repo else channel

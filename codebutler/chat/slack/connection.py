@@ -1,0 +1,172 @@
+"""Our presence in the workspace: who we are, the socket that brings events to the door, and what was missed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from codebutler.chat.port import Identity
+from codebutler.chat.slack.backoff import full_jitter_s
+from codebutler.chat.slack.catchup import CatchUp
+from codebutler.chat.slack.door import Door
+from codebutler.chat.slack.homecoming import Homecoming
+from codebutler.chat.slack.link import cancel
+from codebutler.chat.slack.payloads import Notice
+from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
+from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
+from codebutler.clock import Clock
+from codebutler.errors import ChatAuthError, ChatError
+from codebutler.intake.intake import Intake
+
+IDENTIFY_BASE_S = 1.0
+IDENTIFY_CAP_S = 60.0
+
+log = logging.getLogger("codebutler.chat.slack.connection")
+
+
+class Service(Protocol):
+    """What is asked of Slack itself."""
+
+    async def identity(self) -> Identity:
+        """Who we are. Raises ChatError, ChatAuthError for a token that is refused."""
+
+    async def open_connection(self, app_token: str) -> str:
+        """The address of one new socket, good for a few seconds. Raises ChatError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What sees to it that no event is missed: fetches what was, finds out that we are deaf, and tells the
+    channels when we are back."""
+
+    catch_up: CatchUp
+    heartbeat: Heartbeat
+    homecoming: Homecoming
+    on_notice: Callable[[Notice], None]
+
+
+class SlackConnection:
+    """``run`` until ``stop``; it also ends by itself where trying again is pointless, see ``status``.
+
+    ``connected`` is set once the first connection is ready.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        app_token: str,
+        intake: Intake,
+        care: Care,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._service = service
+        self._app_token = app_token
+        self._intake = intake
+        self._catch_up = care.catch_up
+        self._heartbeat = care.heartbeat
+        self._homecoming = care.homecoming
+        self._on_notice = care.on_notice
+        self._clock = clock
+        self._rng = rng
+        self._trouble = ""
+        self._missing = False
+        self._shared = False
+        self._client: SocketModeClient | None = None
+        self.connected = asyncio.Event()
+
+    @property
+    def status(self) -> SocketStatus:
+        """How the socket is now."""
+        if self._client is None:
+            return SocketStatus(state="connecting", trouble=self._trouble)
+        return replace(self._client.status, catching_up=self._catch_up.is_busy)
+
+    async def run(self) -> None:
+        """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
+        me = await self._identify()
+        door = Door(self._intake, me, self._on_notice)
+        client = self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
+        self._lose()
+        checks = Checks(partial(self._catch_up.has_missed, me=me), self._heartbeat.beat)
+        presence = Presence(client, self._catch_up.channels, checks, self._clock)
+        helpers = {
+            asyncio.create_task(self._catch_up.run(me), name="catch-up"),
+            asyncio.create_task(presence.run(), name="presence"),
+            asyncio.create_task(self._homecoming.run(), name="homecoming"),
+        }
+        for helper in helpers:
+            helper.add_done_callback(_tell_failure)
+        try:
+            await client.run()
+        finally:
+            await cancel(helpers)
+        if client.status.state == "auth_failed" and client.status.last_event_age_s is None:
+            raise ChatAuthError(client.status.trouble)
+
+    def look_again(self) -> None:
+        """There are other channels now: begin to keep track of them too."""
+        self._catch_up.lost()
+        if not self._missing:
+            self._catch_up.back()
+
+    def use_token(self, app_token: str) -> None:
+        """Connect with another app-level token from now on."""
+        self._app_token = app_token
+
+    async def stop(self) -> None:
+        """Take no more events; those being committed are finished and acknowledged."""
+        if self._client is not None:
+            await self._client.stop()
+
+    async def _open(self) -> str:
+        return await self._service.open_connection(self._app_token)
+
+    async def _identify(self) -> Identity:
+        failures = 0
+        while True:
+            try:
+                identity = await self._service.identity()
+            except ChatAuthError:
+                raise
+            except ChatError as error:
+                failures += 1
+                if str(error) != self._trouble:
+                    log.warning("no answer from Slack: %s; trying again", error)
+                self._trouble = str(error)
+                await self._clock.sleep(full_jitter_s(self._rng, failures, IDENTIFY_BASE_S, IDENTIFY_CAP_S))
+            else:
+                return identity
+
+    def _note(self, status: SocketStatus) -> None:
+        if status.state == "connected" and not self._missing and (status.trouble or self._shared):
+            # Another process takes a share of the events, or did until now: history tells which.
+            self._shared = bool(status.trouble)
+            self.look_again()
+            return
+        log.info("slack %s", status.state.replace("_", " "))
+        if status.state == "connected":
+            self.connected.set()
+            if self._missing:
+                self._missing = False
+                self._catch_up.back()
+                self._homecoming.back()
+        elif status.trouble:
+            # Without trouble it is a planned change, during which the old connection goes on.
+            self._lose()
+
+    def _lose(self) -> None:
+        if not self._missing:
+            self._missing = True
+            self._catch_up.lost()
+            self._homecoming.lost()
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the %s has failed: %r", task.get_name(), error)

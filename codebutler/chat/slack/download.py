@@ -1,0 +1,215 @@
+"""Files out of Slack: only those shared in a given channel, only from Slack's own hosts, only up to a size.
+
+Slack: ``url_private`` wants the bot's token as a bearer, and answers a wrong token or a missing scope with
+status 200 and its login page. So the token goes to trusted hosts only, redirects are followed by hand, and HTML
+that was not announced is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from ipaddress import ip_address
+from typing import Any, Protocol
+
+import aiohttp
+from yarl import URL
+
+from codebutler.chat.port import Download
+from codebutler.chat.slack.answers import shares_in, text_in
+from codebutler.chat.slack.fields import section
+from codebutler.chat.slack.vtt import spoken
+from codebutler.clock import Clock
+from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.model import File
+from codebutler.protocol.messages import MAX_FETCH_BYTES
+
+CHUNK_BYTES = 256 * 1024
+MAX_REDIRECTS = 3
+MAX_TRANSCRIPT_BYTES = 2**20
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+ATTEMPTS = 3
+RETRY_S = 2.0
+TRANSCRIPT_WAIT_S = 2.0
+TRANSCRIPT_LOOKS = 5
+
+_FILE_ID = re.compile(r"F[A-Z0-9]{2,40}")
+_HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
+
+Take = Callable[[bytes], Awaitable[None]]
+
+
+class FileSource(Protocol):
+    """The part of the Web API that knows files."""
+
+    @property
+    def base_url(self) -> str:
+        """The address of the Web API: files on its host are the workspace's own."""
+
+    async def file_info(self, file_id: str) -> Mapping[str, Any]:
+        """Slack: files.info. Raises ChatError."""
+
+    def open(self, url: URL, *, with_token: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """GET an address, redirects not followed; the token goes along only where it is asked for."""
+
+
+class Downloads:
+    """Fetches for workers, which are less trusted than we are: they name a file, never an address."""
+
+    def __init__(self, source: FileSource, clock: Clock, max_bytes: int = MAX_FETCH_BYTES) -> None:
+        self._source = source
+        self._clock = clock
+        self._max_bytes = max_bytes
+
+    async def fetch(self, channel: str, file_id: str, take: Take) -> Download:
+        """Give the file to ``take`` piece by piece, or return Slack's own transcript of a voice clip instead.
+
+        Raises ChatError with a code: file_not_found (also for a file that is not shared in ``channel``),
+        untrusted_host, login_page, too_large, refused, unreachable, or Slack's own.
+        """
+        if not _FILE_ID.fullmatch(file_id):
+            raise ChatError(code="file_not_found")
+        info = await self._info(channel, file_id)
+        if transcript := await self._transcript(channel, info):
+            return Download(file=_file(file_id, info), transcript=transcript)
+        if _number(info, "size") > self._max_bytes:
+            raise ChatError(code="too_large")
+        url = text_in(info, "url_private_download") or text_in(info, "url_private")
+        html_expected = "html" in text_in(info, "mimetype") or text_in(info, "filetype") == "html"
+        await self._content(url, self._max_bytes, take, html_expected=html_expected)
+        return Download(file=_file(file_id, info))
+
+    async def _info(self, channel: str, file_id: str) -> Mapping[str, Any]:
+        for attempt in range(ATTEMPTS):
+            try:
+                info = await self._source.file_info(file_id)
+                break
+            except ChatRateLimitedError as error:
+                wait_s = error.retry_after_s
+            except ChatUnreachableError:
+                wait_s = RETRY_S
+            if attempt == ATTEMPTS - 1:
+                raise ChatError(code="unreachable")
+            await self._clock.sleep(wait_s)
+        if channel not in shares_in(info):
+            raise ChatError(code="file_not_found")
+        return info
+
+    async def _transcript(self, channel: str, info: Mapping[str, Any]) -> str:
+        """What was spoken, if Slack has written all of it down; "" otherwise."""
+        told = section(info, "transcription")
+        for _ in range(TRANSCRIPT_LOOKS):
+            if told.get("status") != "processing":
+                break
+            await self._clock.sleep(TRANSCRIPT_WAIT_S)
+            info = await self._info(channel, text_in(info, "id"))
+            told = section(info, "transcription")
+        if told.get("status") != "complete":
+            return ""
+        preview = section(told, "preview")
+        if preview.get("has_more") is False:
+            return text_in(preview, "content").strip()
+        return await self._captions(text_in(info, "vtt"))
+
+    async def _captions(self, url: str) -> str:
+        """The whole transcript from the clip's captions. Without them the clip itself has to do."""
+        found = bytearray()
+
+        async def keep(piece: bytes) -> None:
+            found.extend(piece)
+
+        if not url:
+            return ""
+        try:
+            await self._content(url, MAX_TRANSCRIPT_BYTES, keep, html_expected=False)
+        except ChatError:
+            return ""
+        return spoken(found.decode("utf-8", "replace"))
+
+    async def _content(self, url: str, max_bytes: int, take: Take, *, html_expected: bool) -> None:
+        here = _parsed(url)
+        if not self._trusted(here):
+            raise ChatError(code="untrusted_host")
+        for _hop in range(MAX_REDIRECTS + 1):
+            async with self._source.open(here, with_token=self._trusted(here)) as answer:
+                if answer.status not in REDIRECTS:
+                    _check(answer, max_bytes, html_expected=html_expected)
+                    await _stream(
+                        answer.content.iter_chunked(CHUNK_BYTES), max_bytes, take, html_expected=html_expected
+                    )
+                    return
+                here = self._next(here, answer.headers.get("Location", ""))
+        raise ChatError(code="refused")
+
+    def _next(self, here: URL, location: str) -> URL:
+        there = here.join(_parsed(location))
+        if not self._trusted(there) and (there.scheme != "https" or _is_internal(there.host or "")):
+            raise ChatError(code="untrusted_host")
+        return there
+
+    def _trusted(self, url: URL) -> bool:
+        """May the token go there? To Slack over TLS, or to the very server that was configured instead."""
+        if url.user is not None or url.password is not None:
+            return False
+        home = _parsed(self._source.base_url)
+        if _is_slack(home):
+            return _is_slack(url)
+        return bool(url.host) and (url.scheme, url.host, url.port) == (home.scheme, home.host, home.port)
+
+
+def _check(answer: aiohttp.ClientResponse, max_bytes: int, *, html_expected: bool) -> None:
+    if answer.status != 200:
+        raise ChatError(code="refused")
+    if answer.content_type in ("text/html", "application/xhtml+xml") and not html_expected:
+        raise ChatError(code="login_page")
+    if (answer.content_length or 0) > max_bytes:
+        raise ChatError(code="too_large")
+
+
+async def _stream(pieces: AsyncIterator[bytes], max_bytes: int, take: Take, *, html_expected: bool) -> None:
+    size_bytes = 0
+    async for piece in pieces:
+        if size_bytes == 0 and not html_expected and _HTML.match(piece):
+            raise ChatError(code="login_page")
+        size_bytes += len(piece)
+        if size_bytes > max_bytes:
+            raise ChatError(code="too_large")
+        await take(piece)
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = URL(url, encoded=True)
+        _ = parsed.port  # looked at late, and wrong ones raise
+    except ValueError:
+        raise ChatError(code="untrusted_host") from None
+    return parsed
+
+
+def _is_slack(url: URL) -> bool:
+    host = (url.host or "").lower()
+    return url.scheme == "https" and url.port == 443 and (host == "slack.com" or host.endswith(".slack.com"))
+
+
+def _is_internal(host: str) -> bool:
+    """A name or address of this machine or its network: nothing a chat service would send anybody to."""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith((".localhost", ".local", ".internal"))
+
+
+def _file(file_id: str, info: Mapping[str, Any]) -> File:
+    return File(
+        id=file_id,
+        name=text_in(info, "name"),
+        mimetype=text_in(info, "mimetype"),
+        size_bytes=_number(info, "size"),
+        subtype=text_in(info, "subtype"),
+    )
+
+
+def _number(data: Mapping[str, Any], name: str) -> int:
+    value = data.get(name)
+    return value if isinstance(value, int) else 0

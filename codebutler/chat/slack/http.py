@@ -1,0 +1,148 @@
+"""Requests to Slack under one bot token: each is made once, and every outcome is one of our errors.
+
+The SDK's own retries are off: it would post twice after a lost answer. Who retries is decided by the sender.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+from yarl import URL
+
+from codebutler.chat.slack.endpoint import check_bot_token, proxy_for
+from codebutler.chat.slack.outcomes import Call, interrupted, refusal, unreachable
+from codebutler.errors import ChatError, ChatUnreachableError
+
+# At once; each is an open file (``process.descriptors``).
+CONNECTIONS = 48
+CONNECT_S = 10.0
+UPLOAD_TIMEOUT_S = 300.0
+UPLOAD_PIECE_BYTES = 2**18
+DOWNLOAD_TIMEOUT_S = 150.0
+SILENCE_S = 30.0
+
+
+class SlackHttp:
+    """An async context manager: closing it closes its connections.
+
+    ``on_date`` is told the Date of every answer. Raises ChatAuthError at once for a token of the wrong kind.
+    """
+
+    def __init__(self, token: str, base_url: str, timeout_s: float, on_date: Callable[[str], None]) -> None:
+        self.base_url = base_url
+        self._on_date = on_date
+        self._token = check_bot_token(token)
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s, connect=min(CONNECT_S, timeout_s))
+        self._session: aiohttp.ClientSession | None = None
+        self._client: AsyncWebClient | None = None
+
+    async def __aenter__(self) -> Self:
+        # At DEBUG the SDK writes whole answers, the secret socket URL among them.
+        quiet = logging.getLogger("codebutler.chat.slack.web")
+        quiet.setLevel(logging.WARNING)
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+        self._session = aiohttp.ClientSession(timeout=self._timeout, connector=connector)
+        client = AsyncWebClient(
+            self._token, base_url=self.base_url, session=self._session, retry_handlers=[], logger=quiet
+        )
+        # The constructor takes any proxy of the environment, for this machine too.
+        client.proxy = proxy_for(self.base_url)
+        self._client = client
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def use_token(self, token: str) -> None:
+        """Go on with another bot token. Raises ChatAuthError at once for one of the wrong kind."""
+        self._token = check_bot_token(token)
+        if self._client is not None:
+            self._client.token = self._token
+
+    async def call(self, call: Call, *, bearer: str = "", **arguments: object) -> Mapping[str, Any]:
+        """The answer to one method; ``bearer`` is another token for this call. Raises ChatError."""
+        if self._client is None:
+            raise ChatUnreachableError("the connection to the Web API is not open")
+        headers = {"Authorization": f"Bearer {bearer}"} if bearer else None
+        try:
+            answer = await self._client.api_call(call.method, data=_form(arguments), headers=headers)
+        except SlackApiError as error:
+            raise _refusal_of(call, error) from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise unreachable(call, type(error).__name__) from None
+        except (aiohttp.ClientError, OSError, ValueError, AttributeError) as error:
+            # AttributeError: the SDK stumbles over a body that is not an object.
+            raise interrupted(call, type(error).__name__) from None
+        self._on_date(str(answer.headers.get("Date", "")))
+        return answer.data if isinstance(answer.data, Mapping) else {}
+
+    async def put(self, call: Call, url: str, content: bytes) -> None:
+        """Send a file's bytes to the address that ``call`` gave for them. Raises ChatError."""
+        if self._session is None or not url:
+            raise unreachable(call, "no upload URL")
+        timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT_S, connect=CONNECT_S)
+        try:
+            # In pieces: given the whole, aiohttp copies it into its buffer in one go.
+            headers = {"Content-Length": str(len(content)), "Content-Type": "application/octet-stream"}
+            request = self._session.post(
+                url, data=_pieces(content), headers=headers, proxy=proxy_for(url), timeout=timeout
+            )
+            async with request as answer:
+                if answer.status != 200:
+                    raise refusal(call, answer.status, answer.headers, {})
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise unreachable(call, type(error).__name__) from None
+
+    @asynccontextmanager
+    async def get(self, url: URL, *, with_token: bool) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A file, without following redirects. Whether the token may go there is the caller's decision.
+
+        Raises ChatUnreachableError for what breaks, while the answer is read too.
+        """
+        call = Call("file download")
+        if self._session is None:
+            raise unreachable(call, "the connection is not open")
+        headers = {"Authorization": f"Bearer {self._token}"} if with_token else {}
+        timeout = aiohttp.ClientTimeout(total=DOWNLOAD_TIMEOUT_S, connect=CONNECT_S, sock_read=SILENCE_S)
+        request = self._session.get(
+            url, headers=headers, allow_redirects=False, proxy=proxy_for(str(url)), timeout=timeout
+        )
+        try:
+            async with request as answer:
+                yield answer
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise unreachable(call, type(error).__name__) from None
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), UPLOAD_PIECE_BYTES):
+        yield content[at : at + UPLOAD_PIECE_BYTES]
+
+
+def _form(arguments: Mapping[str, object]) -> dict[str, str]:
+    """A form body as Slack reads it: nested values as JSON, absent ones left out."""
+    form: dict[str, str] = {}
+    for name, value in arguments.items():
+        if value is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value)
+        form[name] = text.encode("utf-8", "replace").decode("utf-8")
+    return form
+
+
+def _refusal_of(call: Call, error: SlackApiError) -> ChatError:
+    """The SDK hands over its own answer, or the raw one where the body was not JSON."""
+    answer = error.response
+    status = getattr(answer, "status_code", None) or getattr(answer, "status", None) or 0
+    return refusal(call, status, getattr(answer, "headers", {}), getattr(answer, "data", {}))

@@ -1,0 +1,241 @@
+"""Slack's JSON to our events. Pure; a payload of an unknown shape is an error of its own, never a crash.
+
+Shapes: Slack Events API (message and its subtypes, app_mention), interactive payloads (block_actions) and
+slash commands. Texts come entity-escaped and leave unescaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from codebutler.chat.port import ChannelMoved, Identity
+from codebutler.chat.slack.fields import (
+    Ignored,
+    PayloadError,
+    clean,
+    mapping,
+    optional,
+    required,
+    section,
+    thread_of,
+    ts_of,
+)
+from codebutler.chat.slack.interactive import FormAsked, PressedInVain, interaction
+from codebutler.intake.catchup import Shown
+from codebutler.model import (
+    Event,
+    File,
+    MessageDeleted,
+    MessageEdited,
+    MessagePosted,
+    SlashCommand,
+)
+from codebutler.text.escape import unescape
+
+# Subtypes in which a person speaks; every other subtype is a notice of the workspace or somebody's program.
+SPOKEN = frozenset({"", "file_share", "thread_broadcast", "me_message"})
+MOVES = {
+    "channel_archive": "archived",
+    "group_archive": "archived",
+    "channel_unarchive": "back",
+    "group_unarchive": "back",
+    "channel_left": "left",
+    "group_left": "left",
+}
+GONE_FILES = frozenset({"tombstone", "hidden_by_limit"})
+SLACKBOT = "USLACKBOT"
+
+
+@dataclass(frozen=True, slots=True)
+class HomeOpened:
+    """Somebody looks at the app's home."""
+
+    user: str
+
+
+Notice = HomeOpened | ChannelMoved | FormAsked | PressedInVain
+"""What is good to know and need not be kept."""
+
+
+def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
+    """The event in a Socket Mode envelope of type ``kind``. Raises PayloadError for a malformed one."""
+    match kind:
+        case "events_api":
+            return _event(mapping(payload, "event"), me)
+        case "slash_commands":
+            return _slash(payload)
+        case "interactive":
+            return interaction(payload)
+    return Ignored(f"envelope type {clean(kind)[:40]}")
+
+
+def from_history(message: Mapping[str, Any], channel: str, me: Identity) -> MessagePosted | Ignored:
+    """A message as conversations.history and conversations.replies tell it. Raises PayloadError."""
+    return _posted(message, channel, me)
+
+
+def shown(message: Mapping[str, Any], channel: str, me: Identity) -> Shown:
+    """A message of history with what it tells of its life. Raises PayloadError without a usable ts."""
+    edited = section(message, "edited")
+    latest = message.get("latest_reply")
+    try:
+        event = from_history(message, channel, me)
+    except PayloadError:
+        event = Ignored("a message of an unknown shape")
+    return Shown(
+        ts=ts_of(message.get("ts")),
+        event=event if isinstance(event, MessagePosted) else None,
+        edited_ts=ts_of(edited.get("ts")) if edited else "",
+        edited_by=optional(edited, "user"),
+        latest_reply=ts_of(latest) if latest else "",
+        gone=message.get("subtype") == "tombstone",
+        marks=_marks(message.get("reactions"), me),
+        replied=_names(message.get("reply_users"), me),
+    )
+
+
+def _marks(reactions: object, me: Identity) -> frozenset[str]:
+    """Those of ours."""
+    found = [each for each in reactions if isinstance(each, Mapping)] if isinstance(reactions, list) else []
+    return frozenset(str(each.get("name")) for each in found if _names(each.get("users"), me))
+
+
+def _names(users: object, me: Identity) -> bool:
+    return isinstance(users, list) and me.user_id in users
+
+
+def _event(event: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
+    kind = event.get("type")
+    if kind == "app_mention":
+        return _posted(event, required(event, "channel"), me, mentioned=True)
+    if kind == "app_home_opened" and event.get("tab") == "home":
+        return HomeOpened(required(event, "user"))
+    if isinstance(kind, str) and kind in MOVES:
+        return ChannelMoved(required(event, "channel"), MOVES[kind])
+    if kind == "member_joined_channel" and event.get("user") == me.user_id:
+        return ChannelMoved(required(event, "channel"), "back")
+    if kind != "message":
+        return Ignored(f"event type {clean(str(kind))[:40]}")
+    match event.get("subtype"):
+        case "message_changed":
+            return _changed(event, me)
+        case "message_deleted":
+            previous = event.get("previous_message")
+            return _deleted(event, previous, event.get("deleted_ts"), me)
+    return _posted(event, required(event, "channel"), me)
+
+
+def _posted(
+    message: Mapping[str, Any], channel: str, me: Identity, *, mentioned: bool = False
+) -> MessagePosted | Ignored:
+    if (stranger := _not_a_person(message, me)) is not None:
+        return stranger
+    subtype = optional(message, "subtype")
+    if subtype not in SPOKEN:
+        return Ignored(f"message subtype {subtype[:40]}")
+    text = optional(message, "text")
+    return MessagePosted(
+        channel=channel,
+        ts=ts_of(message.get("ts")),
+        user=required(message, "user"),
+        text=_spoken(text, me),
+        thread_ts=thread_of(message),
+        files=_files(message.get("files")),
+        mentioned=mentioned or _mention(me).search(text) is not None,
+    )
+
+
+def _changed(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
+    message = mapping(event, "message")
+    previous = event.get("previous_message")
+    before: Mapping[str, Any] = previous if isinstance(previous, Mapping) else {}
+    if message.get("subtype") == "tombstone":
+        # The first message of a thread that has replies is not deleted but emptied.
+        return _deleted(event, before, message.get("ts"), me)
+    if (stranger := _not_a_person(message, me)) is not None:
+        return stranger
+    text = optional(message, "text")
+    if before and text == optional(before, "text"):
+        return Ignored("a change that leaves the text as it was (a link preview)")
+    edited = message.get("edited")
+    edit: Mapping[str, Any] = edited if isinstance(edited, Mapping) else {}
+    return MessageEdited(
+        channel=required(event, "channel"),
+        ts=ts_of(message.get("ts")),
+        user=optional(edit, "user") or required(message, "user"),
+        text=_spoken(text, me),
+        edited_ts=ts_of(edit.get("ts") or event.get("event_ts") or event.get("ts")),
+        thread_ts=thread_of(message),
+    )
+
+
+def _deleted(event: Mapping[str, Any], previous: object, ts: object, me: Identity) -> Event | Ignored:
+    if not isinstance(previous, Mapping):
+        return Ignored("the deletion of a message that Slack does not describe")
+    if (stranger := _not_a_person(previous, me)) is not None:
+        return stranger
+    return MessageDeleted(
+        channel=required(event, "channel"),
+        ts=ts_of(ts),
+        user=required(previous, "user"),
+        thread_ts=thread_of(previous),
+    )
+
+
+def _not_a_person(message: Mapping[str, Any], me: Identity) -> Ignored | None:
+    """Bots never start work: two of them would talk for ever, and ours would answer itself."""
+    user = message.get("user")
+    if user == me.user_id or (me.bot_id and message.get("bot_id") == me.bot_id):
+        return Ignored("our own message")
+    if message.get("bot_id") or message.get("bot_profile") or message.get("subtype") == "bot_message":
+        return Ignored("a bot's message")
+    if user == SLACKBOT:
+        return Ignored("Slackbot's message")
+    return None
+
+
+def _slash(payload: Mapping[str, Any]) -> SlashCommand:
+    return SlashCommand(
+        channel=required(payload, "channel_id"),
+        user=required(payload, "user_id"),
+        command=required(payload, "command"),
+        text=unescape(optional(payload, "text")).strip(),
+        trigger_id=required(payload, "trigger_id"),
+    )
+
+
+def _files(files: object) -> tuple[File, ...]:
+    if not isinstance(files, list):
+        return ()
+    return tuple(_file(f) for f in files if isinstance(f, Mapping) and _is_there(f))
+
+
+def _is_there(file: Mapping[str, Any]) -> bool:
+    return bool(optional(file, "id")) and file.get("mode") not in GONE_FILES
+
+
+def _file(file: Mapping[str, Any]) -> File:
+    size = file.get("size")
+    return File(
+        id=optional(file, "id"),
+        name=optional(file, "name"),
+        mimetype=optional(file, "mimetype"),
+        size_bytes=size if isinstance(size, int) and not isinstance(size, bool) else 0,
+        url=optional(file, "url_private_download") or optional(file, "url_private"),
+        subtype=optional(file, "subtype"),
+    )
+
+
+def _spoken(text: str, me: Identity) -> str:
+    """What was said to us: without the mention that only calls us, and unescaped."""
+    leading = re.compile(rf"\s*{_mention(me).pattern}[ \t]*[:,]?[ \t]*")
+    if me.user_id and (match := leading.match(text)):
+        text = text[match.end() :]
+    return clean(unescape(text))
+
+
+def _mention(me: Identity) -> re.Pattern[str]:
+    return re.compile(rf"<@{re.escape(me.user_id or 'nobody')}(?:\|[^<>]*)?>")

@@ -1,0 +1,115 @@
+"""One WebSocket to Slack, with as little as possible between the network and whoever listens.
+
+The library hands a message to a task that waits for it, and flushes what is sent before it goes on: each is one
+more round of the loop before the acknowledgement that Slack waits for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.connection import broadcast
+from websockets.frames import DATA_OPCODES, Frame
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+
+from codebutler.chat.slack.endpoint import is_loopback
+from codebutler.process.aborting import abort
+
+MAX_MESSAGE_BYTES = 16 * 2**20
+MAX_FRAGMENTS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketTiming:
+    """All in seconds. A half-open connection is found after ping_interval + ping_timeout + close_timeout at
+    the latest, and by the silence watchdog should the pings themselves be stuck. Slack tells how many connections the
+    app has only to a new one: one is made every ``count_s``, and after ``recount_s`` where one was too many."""
+
+    ping_interval_s: float = 10.0
+    ping_timeout_s: float = 10.0
+    silence_s: float = 25.0
+    open_timeout_s: float = 20.0
+    hello_timeout_s: float = 15.0
+    close_timeout_s: float = 2.0
+    drain_s: float = 30.0
+    stop_grace_s: float = 5.0
+    backoff_base_s: float = 1.0
+    backoff_cap_s: float = 60.0
+    crowded_s: float = 15.0
+    healthy_s: float = 30.0
+    count_s: float = 180.0
+    recount_s: float = 60.0
+
+
+class Wire(ClientConnection):
+    """``listen``, then every message is heard in the step of the loop that reads it, in order.
+
+    ``heard`` notes that bytes came in, whatever they are: pings and pongs prove life too.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heard = False
+        self._parts: list[bytes] = []
+        self._early: list[bytes] = []
+        self._hear: Callable[[bytes], None] = self._early.append
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """``hear``, which must not raise, gets what came so far and every message from now on."""
+        self._hear = hear
+        early, self._early = self._early, []
+        for message in early:
+            hear(message)
+
+    def say(self, message: bytes) -> bool:
+        """Send UTF-8 without waiting until it has gone. False if the connection is about to end, or has."""
+        if self.state is not State.OPEN:
+            return False
+        broadcast((self,), message, text=True)
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """See the library's."""
+        self.heard = True
+        super().data_received(data)
+
+    def process_event(self, event: Frame | Request | Response) -> None:
+        """See the library's, which queues messages for ``recv``. The sizes were checked before."""
+        if not isinstance(event, Frame) or event.opcode not in DATA_OPCODES:
+            super().process_event(event)
+        elif event.fin and not self._parts:
+            self._hear(bytes(event.data))
+        elif len(self._parts) >= MAX_FRAGMENTS:
+            abort(self.transport)
+        else:
+            self._parts.append(bytes(event.data))
+            if event.fin:
+                parts, self._parts = self._parts, []
+                self._hear(b"".join(parts))
+
+
+async def open_wire(url: str, timing: SocketTiming) -> Wire:
+    """Connect. Raises OSError, TimeoutError or WebSocketException, whose text may hold the secret URL."""
+    # A logger of its own: at DEBUG the library writes the request line, and with it the ticket.
+    quiet = logging.getLogger("codebutler.chat.slack.wire")
+    quiet.setLevel(logging.WARNING)
+    wire = await connect(
+        url,
+        create_connection=Wire,
+        proxy=None if is_loopback(url) else True,
+        open_timeout=timing.open_timeout_s,
+        ping_interval=timing.ping_interval_s,
+        ping_timeout=timing.ping_timeout_s,
+        close_timeout=timing.close_timeout_s,
+        max_size=MAX_MESSAGE_BYTES,
+        compression=None,  # a message is small: there is nothing to gain, and each would take longer
+        logger=quiet,
+    )
+    if not isinstance(wire, Wire):
+        raise TypeError("the library made another kind of connection")
+    return wire

@@ -1,0 +1,101 @@
+"""What is shown under a thread while it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from codebutler.chat.memory import MemoryChat
+from codebutler.chat.slack.status import MAX_WAITING, PACE_S, StatusBoard
+from codebutler.clock import ManualClock, settle
+from codebutler.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.chat = MemoryChat()
+        self.board = StatusBoard(self.chat, self.clock, lambda text: text)
+
+    def thread(self) -> str:
+        return self.chat.say("C1", "U1", "work")
+
+    @property
+    def calls(self) -> int:
+        return self.chat.calls.count("show_status")
+
+    async def passes(self, seconds: float) -> None:
+        await settle()
+        await self.clock.advance(seconds)
+        await settle()
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    built = Stage()
+    async with built.board:
+        yield built
+
+
+async def test_the_latest_of_each_thread_is_shown_and_no_more_often_than_allowed(stage: Stage) -> None:
+    one, two = stage.thread(), stage.thread()
+    for number in range(50):
+        stage.board.show("C1", one, f"one {number}")
+        stage.board.show("C1", two, f"two {number}")
+    await settle()
+    assert stage.calls == 1
+    await stage.passes(PACE_S)
+    assert stage.chat.statuses == {("C1", one): "one 49", ("C1", two): "two 49"}
+    await stage.passes(10)
+    assert stage.calls == 2
+
+
+async def test_nothing_is_shown_any_more_when_told_so(stage: Stage) -> None:
+    ts = stage.thread()
+    stage.board.show("C1", ts, "is working")
+    await settle()
+    stage.board.show("C1", ts, "")
+    await stage.passes(PACE_S)
+    assert stage.chat.statuses == {}
+
+
+async def test_a_rate_limit_is_kept_to(stage: Stage) -> None:
+    stage.chat.fail_next("show_status", ChatRateLimitedError(30))
+    ts = stage.thread()
+    stage.board.show("C1", ts, "one")
+    await settle()
+    stage.board.show("C1", ts, "two")
+    await stage.passes(29)
+    assert stage.calls == 1
+    await stage.passes(1)
+    assert stage.chat.statuses == {("C1", ts): "two"}
+
+
+@pytest.mark.parametrize("error", [ChatUnreachableError("down"), ChatError(code="channel_not_found")])
+async def test_a_passing_failure_loses_one_only(stage: Stage, error: ChatError) -> None:
+    stage.chat.fail_next("show_status", error)
+    ts = stage.thread()
+    stage.board.show("C1", ts, "one")
+    await stage.passes(PACE_S)
+    stage.board.show("C1", ts, "two")
+    await settle()
+    assert stage.chat.statuses == {("C1", ts): "two"}
+
+
+async def test_a_workspace_that_refuses_is_not_asked_again(stage: Stage) -> None:
+    stage.chat.fail_next("show_status", ChatError(code="missing_scope"))
+    ts = stage.thread()
+    stage.board.show("C1", ts, "one")
+    await stage.passes(PACE_S)
+    stage.board.show("C1", ts, "two")
+    await stage.passes(10)
+    assert stage.calls == 1
+
+
+async def test_a_flood_is_bounded(stage: Stage) -> None:
+    stage.chat.hold("show_status")
+    for number in range(MAX_WAITING * 2):
+        stage.board.show("C1", f"{number}.1", "x")
+    assert len(stage.board._waiting) == MAX_WAITING
+    stage.chat.release("show_status")
