@@ -16,6 +16,7 @@ from codebutler.protocol.messages import (
     Audit,
     Configure,
     Deliver,
+    Doing,
     FetchFailed,
     FileChunk,
     FileTranscript,
@@ -164,6 +165,9 @@ class Worker:
         reached("stored.before")
         self._channel.send(Stored(seq=seq))
         reached("stored.after")
+        if todo.begins:
+            # The first sign that it is heard: shown under the thread, it costs none of the scarce calls.
+            self._desk.report.send(Doing(thread_ts=todo.begins, text="is working"))
         for tag, text in todo.log:
             self._desk.report.log(tag, text)
         for record in todo.audit:

@@ -8,7 +8,7 @@ import msgspec
 
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.model import Operation, Post, React, Update
-from codebutler.protocol.messages import Send, TurnEnded
+from codebutler.protocol.messages import Doing, Send, TurnEnded
 from codebutler_worker.agents.backend import (
     Approval,
     Finished,
@@ -44,6 +44,17 @@ async def over(parent: Parent, count: int = 1) -> list[Operation]:
     """All calls, once so many turns are over and everything is sent."""
     await parent.until(lambda: len(parent.said(TurnEnded)) == count and parent.is_idle(), flow=True)
     return calls(parent)
+
+
+async def test_work_is_shown_at_once_and_costs_no_scarce_call(tmp_path: Path) -> None:
+    repo = lively(tmp_path)
+    slow = msgspec.structs.replace(repo.config.agent, debounce_seconds=5)
+    repo = msgspec.structs.replace(repo, config=msgspec.structs.replace(repo.config, agent=slow))
+    async with worker(repo) as parent:
+        parent.says("what time is it?", MINE)
+        await parent.until(lambda: parent.said(Doing) == [Doing(thread_ts=MINE, text="is working")])
+        assert not parent.backend.runs
+        assert not calls(parent)
 
 
 async def test_a_short_turn_costs_its_answer_and_its_mark(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ async def test_the_thread_shows_what_is_done_until_the_end(tmp_path: Path) -> No
     async with worker(settings(tmp_path)) as parent:
         parent.says("work", "100.1")
         run = await parent.run(0)
-        await parent.until(lambda: doings(parent) == ["is working"], flow=True)
+        await parent.until(lambda: doings(parent) == ["is working"] * 2, flow=True)
         run.does(Started("s"), ToolUse("1", "Bash", "npm test"))
         await parent.until(lambda: doings(parent)[-1] == "is working: Bash: npm test", flow=True)
         told = len(doings(parent))

@@ -40,7 +40,7 @@ class Typed:
 class Todo:
     """What remains to be done outside the transaction, once it is committed. ``forced``: stop at once, without
     asking first; ``stopped_by``: who is told in the thread as the one who stopped it; ``forgotten``: conversations
-    that begin anew."""
+    that begin anew; ``begins``: the thread of a run that is about to begin."""
 
     stop: tuple[str, ...] = ()
     forced: bool = False
@@ -50,6 +50,7 @@ class Todo:
     steer: tuple[Steer, ...] = ()
     typed: tuple[Typed, ...] = ()
     forgotten: tuple[str, ...] = ()
+    begins: str = ""
     log: tuple[tuple[LogTag, str], ...] = ()
     audit: tuple[Audit, ...] = ()
 

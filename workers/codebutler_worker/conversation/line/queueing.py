@@ -45,7 +45,7 @@ def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     steers = config.agent.busy == "steer" and live and live[0].agent == agent
     if steers and _same_account(config, live[0], said):
         return Todo(steer=(Steer(live[0].id, turn.id),))
-    return Todo()
+    return Todo() if live else Todo(begins=turn.thread_ts)
 
 
 def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
