@@ -24,6 +24,8 @@ SPARED: Mapping[Value, float] = MappingProxyType(
     {"answer": 0.0, "notice": 0.0, "outcome": 0.0, "progress": 0.2, "sign": 0.4}
 )
 """The part of a burst that is left for what is dearer. What reads spares nothing: nothing shows of it."""
+PROGRESS_POSTS = 0.8
+"""The same for posts of progress: they come shortly before the answers to what was asked at the same moment."""
 READS = frozenset[Call]({"history", "replies"})
 # Signs are set only while few others wait to be taken away: there the chat's limit is the lowest.
 REMOVALS_DUE = 0.5
@@ -181,6 +183,8 @@ class _Round:
 
 
 def _spared(call: Call, value: Value) -> float:
+    if call == "post" and value == "progress":
+        return PROGRESS_POSTS
     return 0.0 if call in READS else SPARED[value]
 
 

@@ -46,12 +46,19 @@ def planned(lines: list[list[Waiting]], limits: Limits = SMALL, **state: object)
 def test_what_is_dearer_goes_first_however_young_it_is() -> None:
     progress = says("C1", "1", 1, "progress")
     notice, answer = says("C2", "2", 2, "notice"), says("C3", "3", 3)
-    assert planned([[progress], [notice], [answer]]).begin == (answer, notice, progress)
+    assert planned([[progress], [notice], [answer]], SLACK_LIMITS).begin == (answer, notice, progress)
 
 
 def test_what_is_cheap_leaves_a_part_of_the_burst() -> None:
     edits = [waiting("update", "progress", f"C{number}", "edit", "1", number=number) for number in range(12)]
     assert len(planned([[edit] for edit in edits], SLACK_LIMITS).begin) == 8
+
+
+def test_posts_of_progress_leave_most_of_the_burst_to_the_answers_that_follow() -> None:
+    progress = [[says(f"C{number}", "1", number, "progress")] for number in range(60)]
+    assert len(planned(progress, SLACK_LIMITS).begin) == 10
+    answers = [[says(f"C{number}", "1", number)] for number in range(60)]
+    assert len(planned(answers, SLACK_LIMITS).begin) == 50
 
 
 def test_an_answer_does_not_wait_for_progress_before_it_that_was_not_sent() -> None:
