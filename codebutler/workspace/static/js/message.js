@@ -128,8 +128,9 @@ export class MessageView {
     const count = this.model.replyCount(message.channel, message.ts);
     const status = this.model.statusOf(message.channel, root);
     if (!count && !status) return [];
-    const link = button(count === 1 ? "1 reply" : `${count} replies`, "replies", () => this.model.openThread(root));
-    if (status) link.append(tag("span", "doing", ` ${this.model.bot.name} ${status}`));
+    const said = count === 1 ? "1 reply" : count ? `${count} replies` : "";
+    const link = button(said, "replies", () => this.model.openThread(root));
+    if (status) link.append(tag("span", "doing", `${said && " "}${this.model.bot.name} ${status}…`));
     return [link];
   }
 }
