@@ -39,6 +39,7 @@ from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
+from codebutler.control.chat import Mouth
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
 from codebutler.direct.acquaintance import Acquaintance
@@ -152,8 +153,7 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
     operator = Operator(
         parent=parent,
         workers=out.supervisor,
-        intake=way_in.intake,
-        sender=out.sender,
+        mouth=Mouth(way_in.intake, out.sender, out.supervisor, parts.clock),
         listeners=parts.listeners,
         jobs=way_in.jobs,
     )
@@ -222,7 +222,7 @@ def _way_in(parts: Parts, out: Out) -> In:
         clock=clock,
         threads=Threads(parts.turns.awaits, DirectDoor(parts.book, repos.by_channel)),
     )
-    hooks = HookDesk(journal, voice, intake)
+    hooks = HookDesk(journal, voice, intake, clock)
     return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 

@@ -159,7 +159,7 @@ class Homecoming:
         await self._clock.sleep(SETTLE_S)
 
     async def _tell(self, absence: Absence, channel: str) -> Absence:
-        arrivals = await self._journal.arrivals(channel)
+        arrivals = await self._journal.arrivals(channel, absence.since)
         text = line(absence, channel, arrivals, await self._journal.newest_before(channel, absence.since))
         if not text:
             return absence

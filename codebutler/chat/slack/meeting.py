@@ -94,7 +94,7 @@ class Meeting:
         except (PayloadError, ProtocolError):
             raise NotForUsError from None
         match event:
-            case MessagePosted(channel=channel) if channel.startswith("D") and self._is_code(event.text):
+            case MessagePosted(is_direct=True) if self._is_code(event.text):
                 self._came.put_nowait(event.user)
             case ButtonClicked(message_ts=ts, action_id=action) if (action, ts) == (
                 HELLO_ACTION,

@@ -12,7 +12,8 @@ from codebutler.config.schema import (
     MemorySection,
     NativeSection,
 )
-from codebutler.model import Command, Post, SlashCommand
+from codebutler.model import Command, Post
+from tests.events import slashed
 from tests.memory_kit import (
     KEY,
     append,
@@ -215,9 +216,7 @@ async def test_hostile_words_reach_the_model_as_data_only(tmp_path: Path, model:
 async def test_a_slash_command_is_answered_to_who_asked(tmp_path: Path, model: CompletionsServer) -> None:
     async with worker(learning(tmp_path, model, "off")) as parent:
         (tmp_path / ".codebutler" / "memory.md").write_text("- a\n")
-        event = SlashCommand(
-            channel=CHANNEL, user=USER, command="/butler", text="memory forget 1", trigger_id="t"
-        )
+        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="memory forget 1", trigger_id="t")
         parent.deliver(event, Command(name="memory", argument="forget 1"))
         post: Post = await parent.post_with("no longer: a")
         assert post.only_for == USER

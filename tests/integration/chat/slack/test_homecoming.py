@@ -16,7 +16,8 @@ from codebutler.chat.slack.homecoming import Homecoming
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.intake.journal import Journal
-from codebutler.model import MessagePosted, Post, Prompt
+from codebutler.model import Post, Prompt
+from tests.events import posted
 
 DEADLINE_S = 20.0
 
@@ -63,7 +64,7 @@ class World:
     async def accept(self, journal: Journal, channel: str, written_at_s: float) -> None:
         """A message that was written then is on disk now."""
         moment = f"{self.clock.now().timestamp() - self.clock.monotonic() + written_at_s:.6f}"
-        event = MessagePosted(channel=channel, ts=moment, user="U1", text="hi")
+        event = posted(channel=channel, ts=moment, user="U1", text="hi")
         await journal.append(event, Prompt(text="hi"))
 
     def told(self, channel: str = "C1") -> list[str]:
