@@ -179,7 +179,7 @@ async def test_typed_words_decide_and_other_words_queue(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         await asks(parent, ASKED)
         await approval_id(parent)
-        parent.says("yes", "99.1", "100.1")  # written before the card
+        parent.says("yes", "1000.1", "100.1")  # written before the card
         parent.says("yes please, and then the docs", "9800.1", "100.1")
         await parent.stored(parent.says("yes", "9800.2", "200.1"))  # another thread
         assert parent.backend.answers == []

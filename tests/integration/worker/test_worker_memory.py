@@ -80,7 +80,7 @@ async def test_without_a_key_or_when_it_is_off_nothing_is_asked(
     keyless = msgspec.structs.replace(off.config, kimi=KimiSection(), memory=MemorySection(), native=native)
     for chosen in (off, msgspec.structs.replace(off, config=keyless)):
         async with worker(chosen) as parent:
-            await talk(parent, ts=f"{len(model.requests)}{chosen.config.memory.review == 'off'}.1")
+            await talk(parent, ts=f"{len(model.requests)}{int(chosen is off)}.1")
             for _ in range(50):
                 await parent.clock.advance(5)
             assert parent.logs("MEM") == []
