@@ -22,7 +22,6 @@ from typing import Any
 
 from codebutler.chat.port import History, Identity
 from codebutler.chat.slack.history import PASSING, Pages, PatientHistory
-from codebutler.chat.slack.link import cancel
 from codebutler.chat.slack.missed import (
     Shown,
     Window,
@@ -39,6 +38,7 @@ from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Gap
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
+from codebutler.process.tasks import cancel
 
 AT_ONCE = 4
 MAX_THREADS = 200

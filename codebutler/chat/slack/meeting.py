@@ -17,12 +17,12 @@ from codebutler.chat.port import Identity
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.fields import PayloadError
 from codebutler.chat.slack.frames import Envelope
-from codebutler.chat.slack.link import cancel
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.clock import SystemClock
 from codebutler.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.model import ButtonClicked, MessagePosted, Post, Update
+from codebutler.process.tasks import cancel
 
 HELLO_ACTION = "codebutler.hello"
 HELLO_TEXT = "👋 CodeButler is connected. Press the button to finish the setup."
