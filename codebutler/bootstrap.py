@@ -25,7 +25,6 @@ from codebutler.chat.port import ChannelMoved
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.connection import Care, SlackConnection
 from codebutler.chat.slack.endpoint import check_app_token, check_bot_token
-from codebutler.chat.slack.homecoming import Homecoming
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
 from codebutler.chat.slack.payloads import HomeOpened, Notice
 from codebutler.chat.slack.presence import Heartbeat
@@ -39,6 +38,7 @@ from codebutler.config.provenance import Provenance
 from codebutler.config.registry import Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.zones import zone_of
+from codebutler.control.chat import Mouth
 from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
 from codebutler.direct.acquaintance import Acquaintance
@@ -47,6 +47,7 @@ from codebutler.direct.step import DirectMessages, Known
 from codebutler.dispatch.audit import AuditFirst
 from codebutler.dispatch.dispatcher import Dispatcher
 from codebutler.dispatch.held import HeldBack
+from codebutler.intake.absence_notice import AbsenceNotice
 from codebutler.intake.intake import Intake, Threads
 from codebutler.observe.audit import maintain
 from codebutler.parent.cards import Cards
@@ -152,8 +153,7 @@ async def _serve(given: Given, stack: AsyncExitStack, stopping: Stopping) -> Non
     operator = Operator(
         parent=parent,
         workers=out.supervisor,
-        intake=way_in.intake,
-        sender=out.sender,
+        mouth=Mouth(way_in.intake, out.sender, out.supervisor, parts.clock),
         listeners=parts.listeners,
         jobs=way_in.jobs,
     )
@@ -222,7 +222,7 @@ def _way_in(parts: Parts, out: Out) -> In:
         clock=clock,
         threads=Threads(parts.turns.awaits, DirectDoor(parts.book, repos.by_channel)),
     )
-    hooks = HookDesk(journal, voice, intake)
+    hooks = HookDesk(journal, voice, intake, clock)
     return In(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
 
 
@@ -232,15 +232,15 @@ def _connect(parts: Parts, out: Out, way_in: In) -> SlackConnection:
     shelf = Shelf(intake=way_in.intake, journal=parts.journal, held=way_in.held)
     catch_up = CatchUp(out.sender.background, shelf, parts.api.clock, rng, parts.repos.listened)
     heartbeat = Heartbeat(out.sender, parts.journal, catch_up.channels, clock)
-    homecoming = Homecoming(
+    absence_notice = AbsenceNotice(
         out.sender,
         parts.journal,
         clock,
         catch_up.channels,
         lambda: catch_up.is_busy or out.supervisor.is_starting,
     )
-    parts.signals.interrupted.add(homecoming.interrupted)
-    care = Care(catch_up, heartbeat, homecoming, parts.signals.notices.tell)
+    parts.signals.interrupted.add(absence_notice.interrupted)
+    care = Care(catch_up, heartbeat, absence_notice, parts.signals.notices.tell)
     app_token = parts.given.config.slack.app_token
     return SlackConnection(parts.api, app_token, way_in.intake, care, clock, rng)
 

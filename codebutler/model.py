@@ -1,8 +1,13 @@
 """The nouns of CodeButler: what happens in a chat, what was asked, and what is said back.
 
 Imports nothing of ours. Every struct is frozen and is plain data: the parent journals it, the pipe carries
-it and the worker stores it in the same JSON form. Slack timestamps (``ts``) are strings as Slack sends
-them ("1355517523.000005"): they identify a message within its channel and sort as text within one.
+it and the worker stores it in the same JSON form.
+
+Only a chat's adapter reads its ids. To everybody else the ``ts`` of a message and a ``channel`` are names, compared for
+being the same; what the adapter read in them stands beside them. ``sent_at``: when it happened, in Unix seconds (of a
+deletion, whose time a chat may not tell, when the message was written). ``order``: sorts as text among all that was
+written in the channel, and so does the ts of a message of ours there. ``is_direct``: it is somebody's conversation with
+us alone.
 """
 
 from __future__ import annotations
@@ -36,6 +41,9 @@ class MessagePosted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
 
     channel: str
     ts: str
+    sent_at: float
+    order: str
+    is_direct: bool
     user: str
     text: str
     thread_ts: str | None = None
@@ -64,6 +72,9 @@ class MessageEdited(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ed
 
     channel: str
     ts: str
+    sent_at: float
+    order: str
+    is_direct: bool
     user: str
     text: str
     edited_ts: str
@@ -80,6 +91,9 @@ class MessageDeleted(Struct, frozen=True, kw_only=True, tag_field="kind", tag="d
 
     channel: str
     ts: str
+    sent_at: float
+    order: str
+    is_direct: bool
     user: str
     thread_ts: str | None = None
 
@@ -93,6 +107,7 @@ class SlashCommand(Struct, frozen=True, kw_only=True, tag_field="kind", tag="sla
     """``/butler …`` was typed; Slack shows no message for it and allows none inside threads."""
 
     channel: str
+    is_direct: bool
     user: str
     command: str
     text: str
@@ -112,6 +127,7 @@ class ButtonClicked(Struct, frozen=True, kw_only=True, tag_field="kind", tag="cl
     """
 
     channel: str
+    is_direct: bool
     user: str
     message_ts: str
     action_id: str

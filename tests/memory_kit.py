@@ -15,7 +15,8 @@ from codebutler.config.schema import (
     MemorySection,
     RepoSettings,
 )
-from codebutler.model import ButtonClicked, Command, MessagePosted
+from codebutler.model import Command
+from tests.events import clicked, posted
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Reply
 from tests.worker_kit import CHANNEL, USER, Parent, settings
@@ -71,13 +72,13 @@ async def learned(parent: Parent, lines: int = 1) -> list[str]:
 
 
 def says(parent: Parent, argument: str, ts: str) -> None:
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=f"!memory {argument}", thread_ts=None)
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!memory {argument}", thread_ts=None)
     parent.deliver(event, Command(name="memory", argument=argument))
 
 
 def press(parent: Parent, action: str, value: str, ts: str, user: str = USER, times: str = "1") -> None:
     parent.deliver(
-        ButtonClicked(
+        clicked(
             channel=CHANNEL,
             user=user,
             message_ts=ts,

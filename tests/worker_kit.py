@@ -25,7 +25,6 @@ from codebutler.config.schema import (
 from codebutler.errors import AgentUnavailableError
 from codebutler.model import (
     Event,
-    MessagePosted,
     NoRequest,
     Operation,
     Post,
@@ -67,6 +66,7 @@ from codebutler_worker.desk.desk import Agents
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
+from tests.events import posted
 from tests.walls import as_it_is
 
 CHANNEL = "C0REPO"
@@ -246,7 +246,7 @@ class Parent:
         user: str = USER,
     ) -> int:
         """A person writes to the agent."""
-        event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread_ts, late=late)
+        event = posted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread_ts, late=late)
         return self.deliver(event, Prompt(text=text, prefix=prefix))
 
     async def until(self, condition: Callable[[], M], *, flow: bool = False) -> M:

@@ -264,7 +264,7 @@ class MemoryChat:
         self._end(fault)
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """See the port."""
         fault = await self._begin("history")
@@ -278,7 +278,7 @@ class MemoryChat:
             chosen = [m for m in messages if thread_ts in (m["ts"], m.get("thread_ts"))]
             if not chosen:
                 raise ChatError(code="thread_not_found")
-        chosen = [m for m in chosen if m["ts"] > oldest]
+        chosen = [m for m in chosen if float(m["ts"]) > since_s]
         start = int(cursor or 0)
         end = start + self.page_size
         self._end(fault)

@@ -80,9 +80,10 @@ class History(Protocol):
     """What was said, a page at a time, within the rate limits."""
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
-        """A page: of a thread, oldest first, or of the channel, newest first; ``oldest`` is a ts, itself not meant."""
+        """A page of what was written after ``since_s`` (Unix seconds): of a thread, oldest first, or of the channel,
+        newest first."""
 
 
 class ChatPort(Protocol):
@@ -95,7 +96,7 @@ class ChatPort(Protocol):
         """Whose token it is."""
 
     async def post(self, channel: str, post: Post, op_id: str) -> str:
-        """Returns the new message's ts."""
+        """Returns the new message's ts, which sorts among the ``order`` of what is written there."""
 
     async def update(self, channel: str, update: Update, op_id: str) -> None:
         """Other content for a message of ours; attempted twice, it is the same."""
@@ -137,6 +138,6 @@ class ChatPort(Protocol):
         """Show a modal to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """A page of the channel's messages, or of one thread's, with metadata."""

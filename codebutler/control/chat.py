@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from codebutler.actions import REASON_ACTION
 from codebutler.chat.port import Page
-from codebutler.chat.slack.fields import ts_of
+from codebutler.clock import Clock
 from codebutler.control.ear import Ear
 from codebutler.control.listeners import ChatListener, Listeners
 from codebutler.control.messages import (
@@ -60,7 +60,7 @@ class Slack(Protocol):
         """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """A page of a thread (oldest first) or of a channel (newest first). Raises ChatError."""
 
@@ -68,7 +68,8 @@ class Slack(Protocol):
 class Mouth:
     """How the operator speaks in a channel: for everybody there to see, then through the door like anybody's."""
 
-    def __init__(self, intake: Door, sender: Slack, workers: Lives) -> None:
+    def __init__(self, intake: Door, sender: Slack, workers: Lives, clock: Clock) -> None:
+        self._clock = clock
         self._intake = intake
         self._sender = sender
         self._workers = workers
@@ -85,6 +86,25 @@ class Mouth:
             return await self._sender.submit(served.config.slack.channel_id, uuid4().hex, post, unsure=False)
         except ChatError as error:
             raise CodeButlerError(f"Slack refused the message: {error}") from error
+
+    async def said(
+        self, served: Served, ts: str, text: str, thread_ts: str | None, seen_ts: str = ""
+    ) -> None:
+        """Hand in what was posted as ``ts``. Raises CodeButlerError as ``hand_in``."""
+        await self.hand_in(
+            MessagePosted(
+                channel=served.config.slack.channel_id,
+                ts=ts,
+                sent_at=self._clock.now().timestamp(),
+                order=ts,
+                is_direct=False,
+                user=OPERATOR,
+                text=text,
+                thread_ts=thread_ts,
+                origin="local",
+                seen_ts=seen_ts,
+            )
+        )
 
     async def hand_in(self, event: MessagePosted | ButtonClicked) -> None:
         """Through the door. Raises CodeButlerError where it is not taken."""
@@ -156,7 +176,7 @@ class Chat:
     async def _grant(self, wish: Wish) -> None:
         match wish:
             case Say(text=text, seen_ts=seen_ts):
-                await self._say(text, ts_of(seen_ts))
+                await self._say(text, seen_ts)
             case Press():
                 await self._press(wish)
 
@@ -171,17 +191,8 @@ class Chat:
         self._listener.ear.thread_ts = thread_ts or ts
         self._listener.await_outcome(ts)
         self._queue.put_nowait(Posted(channel=channel, ts=ts, thread_ts=thread_ts or ts))
-        event = MessagePosted(
-            channel=channel,
-            ts=ts,
-            user=OPERATOR,
-            text=text,
-            thread_ts=thread_ts,
-            origin="local",
-            seen_ts=seen_ts,
-        )
         try:
-            await self._mouth.hand_in(event)
+            await self._mouth.said(self._served, ts, text, thread_ts, seen_ts)
             self._mouth.check_up(self._served)
         except CodeButlerError:
             self._queue.put_nowait(Ended(ts=ts, outcome="failed"))
@@ -204,8 +215,9 @@ class Chat:
         await self._mouth.hand_in(
             ButtonClicked(
                 channel=self._served.config.slack.channel_id,
+                is_direct=False,
                 user=OPERATOR,
-                message_ts=ts_of(press.ts),
+                message_ts=press.ts,
                 action_id=press.action_id,
                 value=press.value,
                 action_ts=f"local {uuid4().hex}",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from codebutler.chat.port import History
+from codebutler.chat.slack.history import THREAD_PAGES
 from codebutler.chat.slack.metadata import op_id_of
-from codebutler.chat.slack.threads import MAX_PAGES
 from codebutler.control.ear import Ear, Spoken, choices_of
 from codebutler.control.messages import Past, Said
 from codebutler.model import OPERATOR, Post
@@ -33,7 +33,7 @@ async def read_past(
     as ``ear`` hears it. Raises ChatError."""
     latest: deque[Past | Said] = deque(maxlen=most)
     cursor = ""
-    for _ in range(MAX_PAGES):
+    for _ in range(THREAD_PAGES):
         page = await reader.history(channel, thread_ts=thread_ts, cursor=cursor)
         latest.extend(past for message in page.messages if (past := _past(message, ear)) is not None)
         if not (cursor := page.next_cursor):

@@ -26,7 +26,7 @@ from codebutler.direct.book import Book
 from codebutler.direct.places import allowed, home_of, items_of, root_of
 from codebutler.dispatch.dispatcher import GoOn
 from codebutler.errors import ChatError, RegistryError
-from codebutler.intake.entry import Entry, is_direct
+from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Refusals, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import (
@@ -82,7 +82,7 @@ class DirectMessages:
         """Where no repository is known yet for a thread, the entry is kept until the person
         has said which.
         """
-        if not is_direct(entry.channel):
+        if not entry.event.is_direct:
             go_on(entry)
             return
         event = entry.event

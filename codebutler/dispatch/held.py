@@ -11,7 +11,7 @@ class HeldBack:
     """A step of the dispatcher. Clicks, slash commands and what comes from this machine never wait."""
 
     def __init__(self) -> None:
-        self._held: dict[str, list[tuple[Entry, GoOn]]] = {}
+        self._held: dict[str, list[tuple[str, Entry, GoOn]]] = {}
 
     def hold(self, channel: str) -> None:
         """From now on the channel's messages wait for ``release``."""
@@ -19,7 +19,7 @@ class HeldBack:
 
     def release(self, channel: str) -> None:
         """Hand on what waits, in the order it was written. A channel that is not held has nothing waiting."""
-        for entry, go_on in sorted(self._held.pop(channel, []), key=lambda held: _moment(held[0])):
+        for _, entry, go_on in sorted(self._held.pop(channel, []), key=lambda held: (held[0], held[1].seq)):
             go_on(entry)
 
     def release_all(self) -> None:
@@ -29,26 +29,18 @@ class HeldBack:
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
         """Of a channel that is held, only what was written in it waits."""
-        held = self._held.get(entry.channel)
-        if held is None or not _is_written(entry.event):
+        held, order = self._held.get(entry.channel), _order(entry.event)
+        if held is None or order is None:
             go_on(entry)
         else:
-            held.append((entry, go_on))
+            held.append((order, entry, go_on))
 
 
-def _is_written(event: Event) -> bool:
-    if isinstance(event, MessagePosted):
-        return event.origin == "slack"
-    return isinstance(event, MessageEdited | MessageDeleted)
-
-
-def _moment(entry: Entry) -> tuple[str, int]:
-    match entry.event:
-        case MessagePosted(ts=ts, origin="slack"):
-            return ts, entry.seq
-        case MessageEdited(edited_ts=ts):
-            return ts, entry.seq
-        case MessageDeleted(ts=ts):
-            # Slack does not tell when: right after the message itself.
-            return ts, entry.seq
-    return f"{entry.received_at.timestamp():.6f}", entry.seq
+def _order(event: Event) -> str | None:
+    """Of what was written in the chat; None for everything else."""
+    match event:
+        case MessagePosted(origin="slack", order=order) | MessageEdited(order=order):
+            return order
+        case MessageDeleted(order=order):
+            return order
+    return None

@@ -25,9 +25,9 @@ MOST_SPANS = 20
 
 
 class Arrival(NamedTuple):
-    """A message: the moment it was written (Slack's ``ts``), and the moment it was on disk here."""
+    """A message: the moment it was written (in Unix seconds, as the chat tells), and the moment it was on disk here."""
 
-    ts: str
+    sent_at: float
     received_at: datetime
 
 
@@ -71,7 +71,7 @@ def late(absence: Absence, arrivals: Iterable[Arrival]) -> int:
 
 
 def _is_late(arrival: Arrival, since: datetime, until: datetime) -> bool:
-    written = datetime.fromtimestamp(float(arrival.ts), tz=until.tzinfo)
+    written = datetime.fromtimestamp(arrival.sent_at, tz=until.tzinfo)
     if not since <= written < until:
         return False
     held_back = arrival.received_at - written > AT_ONCE
@@ -84,8 +84,8 @@ def with_interrupted(absence: Absence, channel: str) -> Absence:
     return replace(absence, interrupted={**absence.interrupted, channel: count})
 
 
-def line(absence: Absence, channel: str, arrivals: Iterable[Arrival], newest_ts: str) -> str:
-    """What ``channel`` is told, "" for nothing. ``newest_ts`` is of the last message there before it."""
+def line(absence: Absence, channel: str, arrivals: Iterable[Arrival], newest_s: float) -> str:
+    """What ``channel`` is told, "" for nothing. ``newest_s``: when the last message before it was written there."""
     away, interrupted = absence.until - absence.since, absence.interrupted.get(channel, 0)
     count = late(absence, arrivals)
     if channel in absence.told:
@@ -97,7 +97,7 @@ def line(absence: Absence, channel: str, arrivals: Iterable[Arrival], newest_ts:
         parts.append(
             f"{_count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to go on"
         )
-    talking = bool(newest_ts) and float(newest_ts) > (absence.since - RECENT).timestamp()
+    talking = newest_s > (absence.since - RECENT).timestamp()
     if not parts and (away < NOTICED or not talking):
         return ""
     return f"👋 Back after {span(away)}: {', '.join(parts) or 'nothing was missed'}."

@@ -1,4 +1,4 @@
-"""What intake hands on."""
+"""What the journal keeps and hands out: accepted events, and what is remembered of a channel's messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from codebutler.model import Event, Request
-
-
-def is_direct(channel: str) -> bool:
-    """Whether it is somebody's direct conversation with us. Slack: the IDs of those begin with D."""
-    return channel.startswith("D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +17,31 @@ class Entry:
     event: Event
     request: Request
     received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message that came in. ``taken``: it was accepted; else it was passed over (a stranger's)."""
+
+    ts: str
+    root_ts: str
+    user: str
+    taken: bool
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What may have been missed in a channel: messages after ``since_s``, and what became of those ``known`` from
+    shortly before on. Nothing up to ``floor_s`` is ours: it was said before we first listened.
+
+    ``first_root`` began the oldest thread that is alive; ``beyond`` are the last messages of those threads that are
+    old.
+    """
+
+    channel: str
+    since_s: float
+    floor_s: float
+    known: tuple[Seen, ...]
+    first_root: str = ""
+    beyond: tuple[Seen, ...] = ()

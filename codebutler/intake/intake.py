@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Literal, Protocol
+
+from msgspec.structs import replace
 
 from codebutler.clock import Clock
 from codebutler.config.programs import RUN, is_session
 from codebutler.config.schema import Config
 from codebutler.errors import StoreFullError
-from codebutler.intake.catchup import dated
-from codebutler.intake.entry import Entry, is_direct
+from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
 from codebutler.observe.acts import kind_of
@@ -23,6 +25,8 @@ from codebutler.process.killpoints import reached
 from codebutler.text.requests import request_of
 
 NOTICE_INTERVAL_S = 3600.0
+# An event that took longer than this to reach us was written while we were away.
+LATE_S = 60.0
 
 Outcome = Literal["accepted", "duplicate", "refused", "ignored"]
 
@@ -108,7 +112,7 @@ class Intake:
         ``missed``: it was fetched, or Slack did not reach us at first, so it may be late. What comes at once
         never is, however wrong our clock may be.
         """
-        if self._threads.direct is not None and is_direct(event.channel):
+        if self._threads.direct is not None and event.is_direct:
             return await self._threads.direct.accept(self, event, missed=missed)
         repo = self._repos().get(event.channel)
         return "ignored" if repo is None else await self.take(repo, event, missed=missed)
@@ -148,8 +152,7 @@ class Intake:
 
     def dated(self, repo: Repo, event: Event) -> Event:
         """The event, marked as late if it was missed."""
-        max_age_hours = repo.config.catch_up.max_age_hours
-        return dated(event, self._clock.now(), self._away_until, max_age_hours)
+        return dated(event, self._clock.now(), self._away_until, repo.config.catch_up.max_age_hours)
 
     def serves(self, event: Event) -> bool:
         """Whether there is a repository that the event concerns."""
@@ -165,7 +168,7 @@ class Intake:
 
     def decide(self, repo: Repo, event: Event, request: Request) -> Decision:
         """May this person do this with the repository? In a direct message as in its own channel."""
-        channel = repo.config.slack.channel_id if is_direct(event.channel) else event.channel
+        channel = repo.config.slack.channel_id if event.is_direct else event.channel
         return decided(repo.config, event, request, channel)
 
     async def refuse(self, event: Event, request: Request, decision: Decision) -> None:
@@ -188,7 +191,7 @@ class Intake:
         return self._threads.awaits(repo, event.thread_ts)
 
     def _repo_of(self, event: Event) -> Repo | None:
-        if self._threads.direct is not None and is_direct(event.channel):
+        if self._threads.direct is not None and event.is_direct:
             return self._threads.direct.repo_of(event)
         return self._repos().get(event.channel)
 
@@ -205,6 +208,17 @@ class Intake:
             return False
         self._noticed[user] = now_s
         return True
+
+
+def dated(event: Event, now: datetime, away_until: datetime, max_age_hours: float) -> Event:
+    """The event, marked if it was written while we were away (before ``away_until``, or long before it
+    reached us), and marked as stale if that is longer ago than ``max_age_hours``, or if it may be done with."""
+    if not isinstance(event, MessagePosted) or event.origin != "slack":
+        return event
+    age_s = now.timestamp() - event.sent_at
+    late = age_s > LATE_S or event.sent_at < away_until.timestamp()
+    too_old = late and age_s > timedelta(hours=max_age_hours).total_seconds()
+    return replace(event, late=late, stale=too_old or event.handled == "maybe")
 
 
 def _not_for_us(config: Config, event: Event, request: Request) -> bool:

@@ -23,8 +23,7 @@ from codebutler.clock import Clock
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
 from codebutler.intake.absence import Arrival
-from codebutler.intake.catchup import Gap, Seen
-from codebutler.intake.entry import Entry
+from codebutler.intake.entry import Entry, Gap, Seen
 from codebutler.intake.journal_writer import (
     LOOK_EVERY_S,
     Append,
@@ -116,8 +115,8 @@ class Journal:
         rows = await self._read(partial(journal_file.pending_rows, channel=channel))
         return [self._entry(row) for row in rows if row[0] in self._pending]
 
-    async def high_water(self, channel: str) -> str:
-        """The newest ts of a Slack message of the channel that was ever appended; "" if none."""
+    async def high_water(self, channel: str) -> float:
+        """When the newest message of the channel was written that was ever appended, in Unix seconds; 0 if none."""
         return await self._read(partial(journal_file.mark, channel=channel))
 
     async def pass_over(self, event: Event) -> bool:
@@ -133,27 +132,32 @@ class Journal:
 
     async def open_gaps(self, channels: Collection[str], now: datetime) -> None:
         """From ``now`` on (the chat's time) messages of ``channels`` may be missed. Raises StoreError."""
-        await self._change(partial(_open_gaps, channels=tuple(channels), now_ts=f"{now.timestamp():.6f}"))
+        await self._change(partial(_open_gaps, channels=tuple(channels), now_s=now.timestamp()))
 
-    async def gap(self, channel: str, now: datetime) -> Gap | None:
-        """What may have been missed until ``now`` (the chat's time), None if nothing. Raises StoreError."""
-        return await self._read(partial(journal_file.gap, channel=channel, now=now))
+    async def gap(self, channel: str, old_root: str = "") -> Gap | None:
+        """What may have been missed, None if nothing. Threads are old whose first message's ts sorts up to
+        ``old_root``. Raises StoreError."""
+        return await self._read(partial(journal_file.gap, channel=channel, old_root=old_root))
 
     async def close_gap(self, channel: str) -> None:
         """Everything of the channel's gap has been appended. Raises StoreError."""
         await self._change(partial(journal_file.close_gap, channel=channel))
 
-    async def seen(self, channel: str, after: str = "") -> tuple[Seen, ...]:
-        """The channel's messages of the last days after the ts ``after``, oldest first. Raises StoreError."""
-        return await self._read(partial(journal_file.seen_after, channel=channel, ts=after))
+    async def seen(self, channel: str, after_s: float = 0.0) -> tuple[Seen, ...]:
+        """The channel's messages of the last days that were written after ``after_s``, oldest first. Raises
+        StoreError."""
+        return await self._read(partial(journal_file.seen_after, channel=channel, after_s=after_s))
 
-    async def arrivals(self, channel: str) -> tuple[Arrival, ...]:
-        """The channel's messages among the latest events, oldest first. Raises StoreError."""
-        return await self._read(partial(journal_file.arrivals, channel=channel))
+    async def arrivals(self, channel: str, since: datetime) -> tuple[Arrival, ...]:
+        """The channel's messages of the last days that were written from ``since`` on. Raises StoreError."""
+        return await self._read(partial(journal_file.arrivals, channel=channel, since_s=since.timestamp()))
 
-    async def newest_before(self, channel: str, moment: datetime) -> str:
-        """The ts of the channel's last message of the last days before ``moment``, "" if none. Raises StoreError."""
-        return await self._read(partial(journal_file.newest_before, channel=channel, moment=moment))
+    async def newest_before(self, channel: str, moment: datetime) -> float:
+        """When the channel's last message of the last days before ``moment`` was written, 0 if there is none. Raises
+        StoreError."""
+        return await self._read(
+            partial(journal_file.newest_before, channel=channel, moment_s=moment.timestamp())
+        )
 
     async def note(self, name: str) -> str:
         """What was noted under ``name``, in this life or an earlier one; "" if nothing was. Raises StoreError."""
@@ -229,12 +233,12 @@ class Journal:
 def _seen(event: Event, *, taken: bool) -> Seen | None:
     if not isinstance(event, MessagePosted) or event.origin != "slack":
         return None
-    return Seen(event.ts, event.root_ts, event.user, taken)
+    return Seen(event.ts, event.root_ts, event.user, taken, event.sent_at)
 
 
-def _open_gaps(connection: sqlite3.Connection, channels: tuple[str, ...], now_ts: str) -> None:
+def _open_gaps(connection: sqlite3.Connection, channels: tuple[str, ...], now_s: float) -> None:
     for channel in channels:
-        journal_file.open_gap(connection, channel, now_ts)
+        journal_file.open_gap(connection, channel, now_s)
 
 
 def _encode(value: Event | Request) -> str:

@@ -19,10 +19,10 @@ from codebutler.disk import sqlitefile
 from codebutler.disk.opening import Shape, open_at_head
 from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
-from codebutler.intake.catchup import LOOK_BACK_S, OLDEST_S, Gap, Seen, stamp
+from codebutler.intake.entry import Gap, Seen
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 HEAD = REVISIONS[-1]
 
 SCHEMA = (
@@ -37,9 +37,9 @@ SCHEMA = (
     "CREATE INDEX ix_entries_pending ON entries (channel, seq) WHERE event IS NOT NULL",
     """CREATE TABLE channels (
         channel TEXT NOT NULL PRIMARY KEY,
-        newest_ts TEXT NOT NULL,
-        floor_ts TEXT NOT NULL DEFAULT '',
-        gap_ts TEXT
+        newest_s REAL NOT NULL,
+        floor_s REAL NOT NULL DEFAULT 0,
+        gap_s REAL
     )""",
     """CREATE TABLE recent (
         channel TEXT NOT NULL,
@@ -47,9 +47,11 @@ SCHEMA = (
         root_ts TEXT NOT NULL,
         user TEXT NOT NULL,
         taken INTEGER NOT NULL,
+        sent_at REAL NOT NULL,
         PRIMARY KEY (channel, ts)
     )""",
-    "CREATE INDEX ix_recent_root ON recent (channel, root_ts, ts)",
+    "CREATE INDEX ix_recent_root ON recent (channel, root_ts, sent_at)",
+    "CREATE INDEX ix_recent_sent_at ON recent (channel, sent_at)",
     "CREATE TABLE notes (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE direct (
         home TEXT NOT NULL,
@@ -67,8 +69,8 @@ VERSION = (
 
 COLUMNS = {
     "entries": frozenset({"seq", "key", "channel", "received_at", "event", "request"}),
-    "channels": frozenset({"channel", "newest_ts", "floor_ts", "gap_ts"}),
-    "recent": frozenset({"channel", "ts", "root_ts", "user", "taken"}),
+    "channels": frozenset({"channel", "newest_s", "floor_s", "gap_s"}),
+    "recent": frozenset({"channel", "ts", "root_ts", "user", "taken", "sent_at"}),
     "notes": frozenset({"name", "value"}),
     "direct": frozenset({"home", "item", "channel"}),
 }
@@ -77,6 +79,9 @@ COLUMNS = {
 AHEAD_S = 60
 # and where nothing else is known, so much is compared.
 LAST_MINUTES_S = 600
+
+# Before a gap it is looked for what came out of order, and for edits and deletions.
+LOOK_BACK_S = 3600.0
 
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
 REMEMBERED_S = 7 * 86400
@@ -88,7 +93,7 @@ KNOWN = timedelta(days=30)
 # So many threads that began before what history tells are looked at.
 MOST_THREADS = 200
 
-# So many events are looked through for what came late.
+# So many events are looked through for what is too old.
 LATEST = 5000
 
 # So many uploads are known by their file.
@@ -125,26 +130,21 @@ def insert(
     return cursor.lastrowid if cursor.rowcount == 1 else None
 
 
-def raise_mark(connection: sqlite3.Connection, channel: str, ts: str) -> None:
-    """The newest message ts of the channel is ``ts``, unless a newer one is known."""
-    connection.execute(
-        "INSERT INTO channels (channel, newest_ts) VALUES (?, ?) "
-        "ON CONFLICT (channel) DO UPDATE SET newest_ts = max(newest_ts, excluded.newest_ts)",
-        (channel, ts),
-    )
-
-
 def remember(connection: sqlite3.Connection, channel: str, seen: Seen) -> bool:
     """Keep what a message was, for as long as catching up may ask; what was taken stays so. True the first
     time."""
     query = "SELECT 1 FROM recent WHERE channel = ? AND ts = ?"
     is_new = connection.execute(query, (channel, seen.ts)).fetchone() is None
     connection.execute(
-        "INSERT INTO recent (channel, ts, root_ts, user, taken) VALUES (?, ?, ?, ?, ?) "
+        "INSERT INTO recent (channel, ts, root_ts, user, taken, sent_at) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (channel, ts) DO UPDATE SET taken = max(taken, excluded.taken)",
-        (channel, seen.ts, seen.root_ts, seen.user, seen.taken),
+        (channel, seen.ts, seen.root_ts, seen.user, seen.taken, seen.sent_at),
     )
-    raise_mark(connection, channel, seen.ts)
+    connection.execute(
+        "INSERT INTO channels (channel, newest_s) VALUES (?, ?) "
+        "ON CONFLICT (channel) DO UPDATE SET newest_s = max(newest_s, excluded.newest_s)",
+        (channel, seen.sent_at),
+    )
     return is_new
 
 
@@ -156,58 +156,59 @@ def keep_channels(connection: sqlite3.Connection, channels: Collection[str]) -> 
     connection.executemany("DELETE FROM recent WHERE channel = ?", gone)
 
 
-def open_gap(connection: sqlite3.Connection, channel: str, now_ts: str) -> None:
+def open_gap(connection: sqlite3.Connection, channel: str, now_s: float) -> None:
     """From here on messages may be missed, until ``close_gap``. A gap that is open stays as wide as it is; a
     channel of which nothing is known begins now. Marks of the future were set by a wrong clock: they become now,
     and the beginning of the channel the last minutes."""
-    now_s = float(now_ts)
     connection.execute(
-        "UPDATE channels SET newest_ts = min(newest_ts, ?2), gap_ts = min(gap_ts, ?2), "
-        "floor_ts = CASE WHEN floor_ts > ?3 THEN ?4 ELSE floor_ts END WHERE channel = ?1",
-        (channel, now_ts, f"{now_s + AHEAD_S:.6f}", f"{now_s - LAST_MINUTES_S:.6f}"),
+        "UPDATE channels SET newest_s = min(newest_s, ?2), gap_s = min(gap_s, ?2), "
+        "floor_s = CASE WHEN floor_s > ?3 THEN ?4 ELSE floor_s END WHERE channel = ?1",
+        (channel, now_s, now_s + AHEAD_S, now_s - LAST_MINUTES_S),
     )
     connection.execute(
-        "INSERT INTO channels (channel, newest_ts, floor_ts, gap_ts) VALUES (?1, ?2, ?2, ?2) "
-        "ON CONFLICT (channel) DO UPDATE SET gap_ts = coalesce(gap_ts, newest_ts)",
-        (channel, now_ts),
+        "INSERT INTO channels (channel, newest_s, floor_s, gap_s) VALUES (?1, ?2, ?2, ?2) "
+        "ON CONFLICT (channel) DO UPDATE SET gap_s = coalesce(gap_s, newest_s)",
+        (channel, now_s),
     )
     _forget_recent(connection, channel)
 
 
 def open_known_gaps(connection: sqlite3.Connection) -> None:
     """From the newest message of each channel on, messages may have been missed."""
-    connection.execute("UPDATE channels SET gap_ts = coalesce(gap_ts, newest_ts)")
+    connection.execute("UPDATE channels SET gap_s = coalesce(gap_s, newest_s)")
 
 
 def close_gap(connection: sqlite3.Connection, channel: str) -> None:
     """Everything of the gap has been accepted."""
-    connection.execute("UPDATE channels SET gap_ts = NULL WHERE channel = ?", (channel,))
+    connection.execute("UPDATE channels SET gap_s = NULL WHERE channel = ?", (channel,))
 
 
-def gap(connection: sqlite3.Connection, channel: str, now: datetime) -> Gap | None:
+def gap(connection: sqlite3.Connection, channel: str, old_root: str) -> Gap | None:
     """The channel's open gap, None if there is none. However much was said, little of it is read."""
     found = connection.execute(
-        "SELECT gap_ts, floor_ts FROM channels WHERE channel = ? AND gap_ts IS NOT NULL", (channel,)
+        "SELECT gap_s, floor_s FROM channels WHERE channel = ? AND gap_s IS NOT NULL", (channel,)
     ).fetchone()
     if found is None:
         return None
-    since_s, limit = float(found[0]), stamp(now.timestamp() - OLDEST_S)
+    since_s, floor_s = found
     (first_root,) = connection.execute(
         "SELECT min(root_ts) FROM recent WHERE channel = ?", (channel,)
     ).fetchone()
+    # SQLite: beside max() the other columns are those of the row that has it.
     beyond = connection.execute(
-        "SELECT max(ts), root_ts, user, taken FROM recent WHERE channel = ? AND root_ts <= ? "
-        "GROUP BY root_ts ORDER BY 1 DESC LIMIT ?",
-        (channel, limit, MOST_THREADS),
+        "SELECT ts, root_ts, user, taken, max(sent_at) FROM recent WHERE channel = ? AND root_ts <= ? "
+        "GROUP BY root_ts ORDER BY 5 DESC LIMIT ?",
+        (channel, old_root, MOST_THREADS),
     ).fetchall()
-    known = seen_after(connection, channel, stamp(since_s - LOOK_BACK_S))
-    return Gap(channel, found[0], found[1], known, first_root or "", tuple(map(_seen, beyond)))
+    known = seen_after(connection, channel, since_s - LOOK_BACK_S)
+    return Gap(channel, since_s, floor_s, known, first_root or "", tuple(map(_seen, beyond)))
 
 
-def seen_after(connection: sqlite3.Connection, channel: str, ts: str) -> tuple[Seen, ...]:
-    """Every remembered message of a channel that was written after ``ts``, oldest first."""
+def seen_after(connection: sqlite3.Connection, channel: str, after_s: float) -> tuple[Seen, ...]:
+    """Every remembered message of a channel that was written after ``after_s``, oldest first."""
     rows = connection.execute(
-        "SELECT ts, root_ts, user, taken FROM recent WHERE channel = ? AND ts > ? ORDER BY ts", (channel, ts)
+        "SELECT ts, root_ts, user, taken, sent_at FROM recent WHERE channel = ? AND sent_at > ? ORDER BY sent_at",
+        (channel, after_s),
     )
     return tuple(map(_seen, rows))
 
@@ -227,30 +228,28 @@ def pending_rows(connection: sqlite3.Connection, channel: str | None = None) -> 
     ).fetchall()
 
 
-def mark(connection: sqlite3.Connection, channel: str) -> str:
-    """The newest message ts seen of the channel, "" if none."""
-    found = connection.execute("SELECT newest_ts FROM channels WHERE channel = ?", (channel,)).fetchone()
-    return str(found[0]) if found else ""
+def mark(connection: sqlite3.Connection, channel: str) -> float:
+    """When the newest message of the channel was written, 0 if none is known."""
+    found = connection.execute("SELECT newest_s FROM channels WHERE channel = ?", (channel,)).fetchone()
+    return float(found[0]) if found else 0.0
 
 
-def arrivals(connection: sqlite3.Connection, channel: str) -> tuple[Arrival, ...]:
-    """The channel's messages among the latest events, oldest first."""
+def arrivals(connection: sqlite3.Connection, channel: str, since_s: float) -> tuple[Arrival, ...]:
+    """The channel's accepted messages that were written from ``since_s`` on, as far as they are remembered."""
     rows = connection.execute(
-        "SELECT key, received_at FROM (SELECT key, channel, received_at FROM entries ORDER BY seq DESC LIMIT ?) "
-        "WHERE channel = ? AND key LIKE 'message:%'",
-        (LATEST, channel),
-    ).fetchall()
-    return tuple(
-        Arrival(key.rpartition(":")[2], datetime.fromisoformat(received_at))
-        for key, received_at in reversed(rows)
+        "SELECT sent_at, received_at FROM recent JOIN entries "
+        "ON entries.key = 'message:' || recent.channel || ':' || recent.ts "
+        "WHERE recent.channel = ? AND sent_at >= ? ORDER BY sent_at",
+        (channel, since_s),
     )
+    return tuple(Arrival(sent_at, datetime.fromisoformat(received_at)) for sent_at, received_at in rows)
 
 
-def newest_before(connection: sqlite3.Connection, channel: str, moment: datetime) -> str:
-    """The ts of the last message before ``moment`` that is remembered, "" if none is."""
-    query = "SELECT max(ts) FROM recent WHERE channel = ? AND ts < ?"
-    found = connection.execute(query, (channel, stamp(moment.timestamp()))).fetchone()
-    return str(found[0] or "")
+def newest_before(connection: sqlite3.Connection, channel: str, moment_s: float) -> float:
+    """When the last message before a moment was written that is remembered, 0 if none is."""
+    query = "SELECT max(sent_at) FROM recent WHERE channel = ? AND sent_at < ?"
+    found = connection.execute(query, (channel, moment_s)).fetchone()
+    return float(found[0] or 0.0)
 
 
 def note(connection: sqlite3.Connection, name: str) -> str:
@@ -308,15 +307,16 @@ def forget_old(connection: sqlite3.Connection, now: datetime) -> None:
 
 
 def _forget_recent(connection: sqlite3.Connection, channel: str) -> None:
-    query = "SELECT coalesce(gap_ts, newest_ts) FROM channels WHERE channel = ?"
-    (newest_ts,) = connection.execute(query, (channel,)).fetchone()
-    oldest = stamp(float(newest_ts) - REMEMBERED_S)
-    connection.execute("DELETE FROM recent WHERE channel = ? AND ts < ?", (channel, oldest))
+    query = "SELECT coalesce(gap_s, newest_s) FROM channels WHERE channel = ?"
+    (newest_s,) = connection.execute(query, (channel,)).fetchone()
+    connection.execute(
+        "DELETE FROM recent WHERE channel = ? AND sent_at < ?", (channel, newest_s - REMEMBERED_S)
+    )
 
 
-def _seen(row: tuple[str, str, str, int]) -> Seen:
-    ts, root_ts, user, taken = row
-    return Seen(ts, root_ts, user, bool(taken))
+def _seen(row: tuple[str, str, str, int, float]) -> Seen:
+    ts, root_ts, user, taken, sent_at = row
+    return Seen(ts, root_ts, user, bool(taken), sent_at)
 
 
 def _statements() -> tuple[str, ...]:

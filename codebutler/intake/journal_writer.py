@@ -19,7 +19,7 @@ from codebutler.disk import sqlitefile
 from codebutler.disk.backups import put_back
 from codebutler.errors import StoreError
 from codebutler.intake import journal_file
-from codebutler.intake.catchup import Seen
+from codebutler.intake.entry import Seen
 from codebutler.process.killpoints import reached
 
 BATCH = 500

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from codebutler.chat.delivery.sender import Sender
 from codebutler.control.chat import Chat, Mouth
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.messages import (
@@ -28,8 +27,7 @@ from codebutler.control.messages import (
     Wish,
 )
 from codebutler.errors import CodeButlerError
-from codebutler.intake.intake import Intake
-from codebutler.model import OPERATOR, MessagePosted
+from codebutler.model import OPERATOR
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.status import Status
 from codebutler.repos import Repos
@@ -56,8 +54,7 @@ class Operator:
         *,
         parent: Parent,
         workers: Supervisor,
-        intake: Intake,
-        sender: Sender,
+        mouth: Mouth,
         listeners: Listeners,
         jobs: ScheduleDesk,
     ) -> None:
@@ -65,7 +62,7 @@ class Operator:
         self._parent = parent
         self._repos = parent.repos
         self._workers = workers
-        self._mouth = Mouth(intake, sender, workers)
+        self._mouth = mouth
         self._listeners = listeners
 
     async def answer(self, request: ControlRequest) -> AsyncIterator[ControlReply]:
@@ -128,18 +125,11 @@ class Operator:
             return
         channel = served.config.slack.channel_id
         ts = await self._mouth.post(served, request.text, request.thread_ts)
-        event = MessagePosted(
-            channel=channel,
-            ts=ts,
-            user=OPERATOR,
-            text=request.text,
-            thread_ts=request.thread_ts,
-            origin="local",
-        )
-        listener = Listener(channel, ts, event.root_ts)
+        root_ts = request.thread_ts or ts
+        listener = Listener(channel, ts, root_ts)
         with self._listeners.added(listener):
-            yield Posted(channel=channel, ts=ts, thread_ts=event.root_ts)
-            await self._mouth.hand_in(event)
+            yield Posted(channel=channel, ts=ts, thread_ts=root_ts)
+            await self._mouth.said(served, ts, request.text, request.thread_ts)
             if not request.wait:
                 yield Done(text="sent")
                 return

@@ -10,8 +10,8 @@ from codebutler.chat.delivery.outgoing import addressed, harmless, has_links, li
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import Download
 from codebutler.chat.slack.download import Downloads
+from codebutler.chat.slack.history import read_thread
 from codebutler.chat.slack.status import StatusBoard
-from codebutler.chat.slack.threads import read_thread
 from codebutler.config.schema import RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError

@@ -45,3 +45,10 @@ async def beside(work: Coroutine[object, object, None], *, name: str) -> AsyncIt
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+async def cancel(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel ``tasks`` and wait until they are gone."""
+    for task in list(tasks):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from random import Random
 from typing import Any
 
 from codebutler.clock import Clock
@@ -40,3 +41,13 @@ async def settled_within(clock: Clock, future: asyncio.Future[Any], at_most_s: f
         alarm.cancel()
         await asyncio.gather(alarm, return_exceptions=True)
     return future.done()
+
+
+def full_jitter_s(rng: Random, failures: int, base_s: float, cap_s: float) -> float:
+    """Seconds to wait after ``failures`` failures in a row: uniform between 0 and the doubled base, capped.
+
+    No failure, no wait. Full jitter spreads many clients that failed together.
+    """
+    if failures <= 0:
+        return 0.0
+    return rng.uniform(0.0, min(cap_s, base_s * 2.0 ** min(failures - 1, 32)))

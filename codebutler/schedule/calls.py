@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from codebutler.clock import Clock
 from codebutler.intake.intake import Outcome
 from codebutler.intake.notes import Kept, Notes
 from codebutler.model import OPERATOR, MessagePosted, Post
@@ -50,10 +51,11 @@ def taken(calls: Calls, key: str) -> Calls:
 class HookDesk:
     """Carries calls out. ``hooks`` are those there are now."""
 
-    def __init__(self, notes: Notes, mouth: Mouth, door: Door) -> None:
+    def __init__(self, notes: Notes, mouth: Mouth, door: Door, clock: Clock) -> None:
         self.hooks: Mapping[str, Hook] = {}
         self._mouth = mouth
         self._door = door
+        self._clock = clock
         self._calls = Kept(notes, NOTE, Calls())
 
     def use(self, hooks: Mapping[str, Hook]) -> None:
@@ -74,6 +76,9 @@ class HookDesk:
             MessagePosted(
                 channel=hook.channel,
                 ts=ts,
+                sent_at=self._clock.now().timestamp(),
+                order=ts,
+                is_direct=False,
                 user=OPERATOR,
                 text=hook.text(body),
                 origin="schedule",

@@ -168,6 +168,9 @@ class Scheduler:
             event = MessagePosted(
                 channel=job.channel,
                 ts=ts,
+                sent_at=self._clock.now().timestamp(),
+                order=ts,
+                is_direct=False,
                 user=run.user,
                 text=job.text,
                 origin="schedule",
@@ -192,6 +195,9 @@ class Scheduler:
                 MessagePosted(
                     channel=timer.channel,
                     ts=ts,
+                    sent_at=self._clock.now().timestamp(),
+                    order=ts,
+                    is_direct=False,
                     user=timer.user,
                     text=timer.text,
                     thread_ts=timer.thread_ts,

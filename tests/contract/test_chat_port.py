@@ -112,9 +112,9 @@ async def test_a_file_is_shared_once_and_tells_where(rig: Rig) -> None:
     assert await rig.chat.shared_in("F0000000000") is None
 
 
-async def test_history_begins_after_oldest_newest_first_threads_oldest_first(rig: Rig) -> None:
+async def test_history_begins_after_a_moment_newest_first_threads_oldest_first(rig: Rig) -> None:
     one, two, three = (rig.say(text) for text in "123")
-    page = await rig.chat.history(rig.channel, oldest=one)
+    page = await rig.chat.history(rig.channel, since_s=float(one))
     assert [m["ts"] for m in page.messages] == [three, two]
     replies = [rig.say("r", one) for _ in range(2)]
     page = await rig.chat.history(rig.channel, thread_ts=one)

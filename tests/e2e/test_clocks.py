@@ -18,8 +18,8 @@ from pathlib import Path
 
 from codebutler.clock import SystemClock
 from tests.e2e.house import LOOK_S, House, house, whole_text
+from tests.e2e.test_absence_notice import told
 from tests.e2e.test_catchup import LATE, answered
-from tests.e2e.test_homecoming import told
 from tests.e2e.test_matrix import QUICK
 from tests.faketime import WallClock, family, is_faked, signal_family
 from tests.programs import require

@@ -17,20 +17,16 @@ from codebutler.config.schema import (
 )
 from codebutler.model import (
     OPERATOR,
-    ButtonClicked,
     Command,
     Event,
     File,
-    MessageDeleted,
-    MessageEdited,
-    MessagePosted,
     NoRequest,
     Origin,
     Prompt,
     Request,
-    SlashCommand,
 )
 from codebutler.permission import ACTIONS, ANY_AGENT, Action, Person, Prefixes, Where, admitted, decided, may
+from tests.events import clicked, deleted, edited, posted, slashed
 
 OWNER, GUEST = "U0OWNER", "U0GUEST"
 TALK = Prompt(text="hello")
@@ -48,19 +44,19 @@ def config(
 def paths(user: str) -> list[tuple[Event, Request]]:
     """The same person on every path an event can take."""
     return [
-        (MessagePosted(channel="C1", ts="1.1", user=user, text="hello"), TALK),
-        (MessagePosted(channel="C1", ts="1.2", user=user, text="hello", thread_ts="1.1"), TALK),
-        (MessagePosted(channel="C1", ts="1.3", user=user, text="!status"), Command(name="status")),
-        (MessagePosted(channel="C1", ts="1.7", user=user, text="", files=(File(id="F1"),)), Prompt(text="")),
-        (MessagePosted(channel="C1", ts="1.8", user=user, text="hello", origin="schedule"), TALK),
-        (MessageEdited(channel="C1", ts="1.1", user=user, text="hello", edited_ts="1.4"), TALK),
-        (MessageDeleted(channel="C1", ts="1.1", user=user), NoRequest()),
+        (posted(channel="C1", ts="1.1", user=user, text="hello"), TALK),
+        (posted(channel="C1", ts="1.2", user=user, text="hello", thread_ts="1.1"), TALK),
+        (posted(channel="C1", ts="1.3", user=user, text="!status"), Command(name="status")),
+        (posted(channel="C1", ts="1.7", user=user, text="", files=(File(id="F1"),)), Prompt(text="")),
+        (posted(channel="C1", ts="1.8", user=user, text="hello", origin="schedule"), TALK),
+        (edited(channel="C1", ts="1.1", user=user, text="hello", edited_ts="1.4"), TALK),
+        (deleted(channel="C1", ts="1.1", user=user), NoRequest()),
         (
-            SlashCommand(channel="C1", user=user, command="/butler", text="", trigger_id="t"),
+            slashed(channel="C1", user=user, command="/butler", text="", trigger_id="t"),
             Command(name="help"),
         ),
         (
-            ButtonClicked(
+            clicked(
                 channel="C1",
                 user=user,
                 message_ts="1.5",
@@ -92,15 +88,15 @@ def test_an_empty_list_of_users_means_nobody(event: Event, request_: Request) ->
 
 def test_a_star_in_a_rule_means_the_allowed_users_and_nobody_else() -> None:
     rule = AuthorizationRule(channels=("C1",), users=("*",), allowed_prefixes=("claude",))
-    talk = [MessagePosted(channel="C1", ts="1.1", user=user, text="hello") for user in (OWNER, GUEST)]
+    talk = [posted(channel="C1", ts="1.1", user=user, text="hello") for user in (OWNER, GUEST)]
     decisions = [decided(config(rule), event, TALK).allowed for event in talk]
     assert decisions == [True, False]
 
 
 def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     rule = AuthorizationRule(channels=("C1",), users=(OWNER,), allowed_prefixes=("claude",))
-    here = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="hello")
-    there = MessagePosted(channel="C2", ts="1.1", user=OWNER, text="hello")
+    here = posted(channel="C1", ts="1.1", user=OWNER, text="hello")
+    there = posted(channel="C2", ts="1.1", user=OWNER, text="hello")
     assert decided(config(rule), here, TALK).allowed
     assert not decided(config(rule), there, TALK).allowed
     refusal = decided(config(rule), here, Prompt(text="ls", prefix="run"))
@@ -112,7 +108,7 @@ def test_a_rule_limits_the_channel_and_the_prefix() -> None:
 
 @pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("slack", False)])
 def test_a_press_at_the_terminal_is_the_owners(origin: Origin, allowed: bool) -> None:
-    press = ButtonClicked(
+    press = clicked(
         channel="C1",
         user=OPERATOR,
         message_ts="1.5",
@@ -135,7 +131,7 @@ def test_the_owners_rules_do_not_bind_the_owner() -> None:
 @pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("schedule", True), ("slack", False)])
 def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bool) -> None:
     """From the control socket, a job of a file or a hook; what comes from Slack is never the operator's."""
-    wish = MessagePosted(channel="C1", ts="1.1", user=OPERATOR, text="hello", origin=origin)
+    wish = posted(channel="C1", ts="1.1", user=OPERATOR, text="hello", origin=origin)
     assert decided(config(allowed=()), wish, TALK).allowed is allowed
 
 
@@ -148,7 +144,7 @@ def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bo
     ],
 )
 def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> None:
-    local = MessagePosted(channel="C1", ts="1.1", user="operator", text=command, origin="local")
+    local = posted(channel="C1", ts="1.1", user="operator", text=command, origin="local")
     decision = decided(config(), local, Prompt(text=command, prefix="run"))
     assert not decision.allowed
     assert "blocklist" in decision.told
@@ -167,13 +163,13 @@ def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> Non
     ],
 )
 def test_the_blocklist_lets_everyday_work_alone(command: str) -> None:
-    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text=command)
+    event = posted(channel="C1", ts="1.1", user=OWNER, text=command)
     assert decided(config(), event, Prompt(text=command, prefix="run")).allowed
 
 
 def test_an_allowlist_admits_only_what_it_names() -> None:
     only_make = config(allowlist=(r"^make( |$)",))
-    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
     assert decided(only_make, event, Prompt(text="make test", prefix="run")).allowed
     assert not decided(only_make, event, Prompt(text="ls", prefix="run")).allowed
 
@@ -193,14 +189,14 @@ SHELL = CommandRule(prefix="sh", binary="/usr/bin/zsh", mode="interactive")
     ],
 )
 def test_a_shells_session_is_begun_with_lines_that_are_judged_each(text: str, allowed: bool) -> None:
-    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
     with_shell = msgspec.structs.replace(config(), commands=(SHELL,))
     decision = decided(with_shell, event, Prompt(text=text, prefix="sh"))
     assert decision.allowed is allowed
 
 
 def test_what_is_no_shell_is_not_judged_as_one() -> None:
-    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
     rules = (CommandRule(prefix="py", binary="python3", mode="interactive"),)
     with_python = msgspec.structs.replace(config(), commands=rules)
     talk = Prompt(text="rm -rf /", prefix="py")
@@ -213,14 +209,14 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
     ["rm -" + "r" * 1900, "dd " * 600, ":(){" * 450, "rm " * 13_000, "-rm " * 499, "rm -r " * 300],
 )
 def test_judging_a_command_takes_little_time(hostile: str) -> None:
-    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
     started_s = time.thread_time()
     decided(config(), event, Prompt(text=hostile, prefix="run"))
     assert time.thread_time() - started_s < 1
 
 
 def test_a_command_too_long_to_judge_is_refused() -> None:
-    event = MessagePosted(channel="C1", ts="1.1", user=OWNER, text="x")
+    event = posted(channel="C1", ts="1.1", user=OWNER, text="x")
     decision = decided(config(), event, Prompt(text="true " * 1000, prefix="run"))
     assert not decision.allowed
     assert "longer than" in decision.told

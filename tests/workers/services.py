@@ -10,12 +10,13 @@ from codebutler.chat.port import Download
 from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry
-from codebutler.model import File, MessagePosted, NoRequest, Operation, Quoted, TurnNote
+from codebutler.model import File, NoRequest, Operation, Quoted, TurnNote
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
+from tests.events import posted
 
 
 def entry(seq: int, text: str = "store", channel: str = "C01") -> Entry:
-    event = MessagePosted(channel=channel, ts=f"{seq}.000100", user="U01", text=text)
+    event = posted(channel=channel, ts=f"{seq}.000100", user="U01", text=text)
     return Entry(seq, channel, event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
 
 

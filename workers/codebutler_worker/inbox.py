@@ -208,6 +208,7 @@ class Inbox:
             timestamp=draft.stamp,
             acked=True,
             platform_msg_id=event.ts,
+            order=event.order,
             thread_ts=event.thread_ts or event.ts,
             agent=MISUNDERSTOOD,
         )
@@ -232,6 +233,7 @@ class Inbox:
             said = Incoming(
                 channel=event.channel,
                 ts=event.ts,
+                order=message.order,
                 thread_ts=event.thread_ts,
                 user=event.user,
                 text=request.text,
@@ -257,7 +259,14 @@ class Inbox:
             return Todo()
         draft.uow.messages.set_agent(event.channel, event.ts, None)
         said = MessagePosted(
-            channel=event.channel, ts=event.ts, user=event.user, text=event.text, thread_ts=event.thread_ts
+            channel=event.channel,
+            ts=event.ts,
+            sent_at=event.sent_at,
+            order=message.order,
+            is_direct=event.is_direct,
+            user=event.user,
+            text=event.text,
+            thread_ts=event.thread_ts,
         )
         return self._posted(draft, said, request)
 
@@ -273,6 +282,7 @@ def _incoming(event: MessagePosted, request: Prompt) -> Incoming:
     return Incoming(
         channel=event.channel,
         ts=event.ts,
+        order=event.order,
         thread_ts=event.thread_ts,
         user=event.user,
         text=request.text,

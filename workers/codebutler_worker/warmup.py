@@ -159,7 +159,16 @@ def _answer(channel: Channel[ToParent], message: ToParent, directory: Path, told
         channel.send(Configure(settings=settings))
     elif isinstance(message, Ready):
         for seq, request in enumerate(REQUESTS, start=1):
-            event = MessagePosted(channel=CHANNEL, ts=f"1.{seq}", user="U000", text="Are you there?")
+            ts = f"1.{seq}"
+            event = MessagePosted(
+                channel=CHANNEL,
+                ts=ts,
+                sent_at=1.0,
+                order=ts,
+                is_direct=False,
+                user="U000",
+                text="Are you there?",
+            )
             channel.send(Deliver(seq=seq, event=event, request=request))
     elif isinstance(message, Send):
         channel.send(Sent(op_id=message.op_id, ts="2.1"))

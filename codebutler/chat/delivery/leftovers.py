@@ -60,16 +60,18 @@ class Leftovers:
         self._reader = reader
         self._notes = notes
         self._clock = clock
-        self._noted: dict[Thread, str] = {}
+        self._noted: dict[Thread, float] = {}
         self._dirty: set[Thread] = set()
 
     async def load(self) -> tuple[Thread, ...]:
         """The threads an earlier life may have left something in: ``sweep`` them. Raises StoreError."""
         try:
-            noted = msgspec.json.decode(await self._notes.note(NOTE) or "[]", type=list[tuple[str, str, str]])
+            noted = msgspec.json.decode(
+                await self._notes.note(NOTE) or "[]", type=list[tuple[str, str, float]], strict=False
+            )
         except msgspec.DecodeError as error:
             raise StoreError(f"the note of what was streamed cannot be read: {error}") from error
-        self._noted = {(channel, thread_ts): since for channel, thread_ts, since in noted}
+        self._noted = {(channel, thread_ts): since_s for channel, thread_ts, since_s in noted}
         self._dirty.update(self._noted)
         return tuple(self._noted)
 
@@ -84,7 +86,7 @@ class Leftovers:
     async def expect(self, thread: Thread) -> None:
         """Something will be streamed there. Returns once that is on disk. Raises StoreError."""
         if thread not in self._noted:
-            self._noted[thread] = f"{self._clock.now().timestamp() - SKEW_S:.6f}"
+            self._noted[thread] = self._clock.now().timestamp() - SKEW_S
             await self._keep()
 
     async def settle(self, thread: Thread) -> None:
@@ -106,7 +108,7 @@ class Leftovers:
         await self.settle(thread)
 
     async def _keep(self) -> None:
-        noted = [(*thread, since) for thread, since in self._noted.items()]
+        noted = [(*thread, since_s) for thread, since_s in self._noted.items()]
         await self._notes.keep_note(NOTE, msgspec.json.encode(noted).decode())
 
     async def _swept(self, thread: Thread, ts: str) -> bool:
@@ -127,13 +129,13 @@ class Leftovers:
         # What is still under way inside Slack would not be seen yet.
         await self._clock.sleep(SETTLED_S)
         channel, thread_ts = thread
-        since = self._noted.get(thread, "")
+        since_s = self._noted.get(thread, 0.0)
         bot_id = (await self._authority.me()).bot_id
         found: list[str] = []
         cursor = ""
         while True:
-            page = await self._reader.page(channel, thread_ts=thread_ts, cursor=cursor)
-            found += [str(message["ts"]) for message in page.messages if _is_streamed(message, bot_id, since)]
+            page = await self._reader.page(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
+            found += [str(message["ts"]) for message in page.messages if _is_streamed(message, bot_id)]
             if not (cursor := page.next_cursor):
                 return found
 
@@ -151,9 +153,7 @@ class Leftovers:
                 raise
 
 
-def _is_streamed(message: Mapping[str, Any], bot_id: str, since: str) -> bool:
-    if str(message.get("ts")) < since:
-        return False
+def _is_streamed(message: Mapping[str, Any], bot_id: str) -> bool:
     is_ours = bool(bot_id) and message.get("bot_id") == bot_id
     is_reply = message.get("thread_ts") not in (None, message.get("ts"))
     return is_ours and is_reply and op_id_of(message) is None and not message.get("files")

@@ -34,7 +34,7 @@ class Lookup:
 
         Raises ChatError when the chat cannot be asked now; where it refuses to tell, nothing is found.
         """
-        oldest = f"{self._clock.now().timestamp() - LOOK_BACK_S:.6f}" if thread_ts is None else ""
+        since_s = self._clock.now().timestamp() - LOOK_BACK_S if thread_ts is None else 0.0
         found: dict[str, str] = {}
         cursor = ""
         try:
@@ -43,7 +43,7 @@ class Lookup:
                 page = await self._reader.page(
                     channel,
                     thread_ts=thread_ts,
-                    oldest=oldest,
+                    since_s=since_s,
                     cursor=cursor,
                     value="answer",
                     is_claimed=not cursor,

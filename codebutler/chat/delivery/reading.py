@@ -20,7 +20,7 @@ class Reader:
         channel: str,
         *,
         thread_ts: str | None = None,
-        oldest: str = "",
+        since_s: float = 0.0,
         cursor: str = "",
         value: Value = "notice",
         is_claimed: bool = False,
@@ -31,7 +31,7 @@ class Reader:
         if not is_claimed:
             await self._loop.claim(call, channel, value, needs_token=False)
         try:
-            return await self._chat.history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
+            return await self._chat.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
         except ChatRateLimitedError as error:
             self._loop.pause(call, channel, error.retry_after_s)
             raise
@@ -44,10 +44,10 @@ class Background:
         self._reader = reader
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """See History."""
         value: Value = "sign" if cursor else "progress"
         return await self._reader.page(
-            channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor, value=value
+            channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor, value=value
         )

@@ -10,7 +10,6 @@ from codebutler.chat.delivery.channels import CLOSED, Channels
 from codebutler.chat.delivery.items import Item
 from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import instead
-from codebutler.chat.slack.backoff import full_jitter_s
 from codebutler.errors import (
     ChatAuthError,
     ChatError,
@@ -19,6 +18,7 @@ from codebutler.errors import (
     ChatUnreachableError,
 )
 from codebutler.model import React
+from codebutler.process.waiting import full_jitter_s
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 30.0

@@ -161,9 +161,9 @@ class Sender:
             raise
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """A page of messages, as in the port, once the rate limits allow it. Raises ChatError as the port."""
         if thread_ts is not None:
             channel = self.where(channel, thread_ts)
-        return await self._reader.page(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
+        return await self._reader.page(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)

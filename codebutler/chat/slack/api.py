@@ -24,6 +24,7 @@ from codebutler.chat.slack.answers import (
 )
 from codebutler.chat.slack.chatclock import ChatClock
 from codebutler.chat.slack.endpoint import check_app_token
+from codebutler.chat.slack.fields import ts_at
 from codebutler.chat.slack.http import SlackHttp
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.chat.slack.metadata import operation_metadata
@@ -200,14 +201,14 @@ class SlackApi:
         await self._http.call(Call("views.open"), trigger_id=trigger_id, view=view)
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """Slack: conversations.replies (oldest first) or conversations.history (newest first)."""
         answer = await self._http.call(
             Call("conversations.history" if thread_ts is None else "conversations.replies"),
             channel=channel,
             ts=thread_ts,
-            oldest=oldest or None,
+            oldest=ts_at(since_s) if since_s else None,
             cursor=cursor or None,
             limit=HISTORY_PAGE_SIZE,
             include_all_metadata=True,

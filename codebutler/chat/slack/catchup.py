@@ -21,14 +21,24 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.port import History, Identity
-from codebutler.chat.slack.bygone import PASSING, Bygone, Pages
-from codebutler.chat.slack.link import cancel
+from codebutler.chat.slack.history import PASSING, Pages, PatientHistory
+from codebutler.chat.slack.missed import (
+    Shown,
+    Window,
+    earlier,
+    missed,
+    old_root,
+    threads,
+    unsettled,
+    window,
+)
 from codebutler.clock import Clock
 from codebutler.dispatch.held import HeldBack
 from codebutler.errors import ChatError, StoreError
-from codebutler.intake.catchup import Gap, Shown, Window, earlier, missed, threads, unsettled, window
+from codebutler.intake.entry import Gap
 from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
+from codebutler.process.tasks import cancel
 
 AT_ONCE = 4
 MAX_THREADS = 200
@@ -73,7 +83,7 @@ class _Round:
     def add(self, part: list[Shown]) -> None:
         """This was fetched, too."""
         self.latest.update({each.ts: each.latest_reply for each in part if each.latest_reply})
-        self.fetched.extend(each for each in part if each.ts > self.frame.look_ts)
+        self.fetched.extend(each for each in part if each.sent_at > self.frame.look_s)
 
 
 class CatchUp:
@@ -88,7 +98,7 @@ class CatchUp:
         repos: Callable[[], Mapping[str, Repo]],
     ) -> None:
         self._rng = rng
-        self._bygone = Bygone(reader, clock, rng)
+        self._history = PatientHistory(reader, clock, rng)
         self._shelf = shelf
         self._clock = clock
         self._repos = repos
@@ -169,7 +179,7 @@ class CatchUp:
         mark = await self._shelf.journal.high_water(channel)
         if not mark:
             return set()
-        shown = {each.ts for each in await self._bygone.glance(channel, mark, me) if each.event}
+        shown = {each.ts for each in await self._history.glance(channel, mark, me) if each.event}
         return shown - {each.ts for each in await self._shelf.journal.seen(channel, mark)}
 
     async def _open_gaps(self) -> None:
@@ -181,7 +191,7 @@ class CatchUp:
             except StoreError as error:
                 failures += 1
                 log.warning("cannot note that messages may be missed: %s", error)
-                await self._bygone.pause(failures)
+                await self._history.pause(failures)
 
     async def _all(self, me: Identity) -> None:
         """What is new first, in every channel: old threads and what was changed take many more calls, and few
@@ -225,7 +235,7 @@ class CatchUp:
                 except StoreError as error:
                     failures += 1
                     log.warning("catching up in %s waits for the disk: %s", self._name(channel), error)
-                    await self._bygone.pause(failures)
+                    await self._history.pause(failures)
                 except ChatError as error:
                     log.warning("cannot catch up in %s: %s", self._name(channel), error)
                     break
@@ -238,14 +248,14 @@ class CatchUp:
         """Take in what was said since the last message that came, and leave in ``rounds`` what remains."""
         losses = self._losses
         now = self._clock.now()
-        gap = await self._shelf.journal.gap(channel, now)
+        gap = await self._shelf.journal.gap(channel, old_root(now))
         if gap is None:
             return
         frame = window(gap, now)
-        found = _Round(gap, frame, self._bygone.pages(channel, frame.oldest_ts, me), losses)
+        found = _Round(gap, frame, self._history.pages(channel, frame.oldest_s, me), losses)
         near: list[Shown] = []
         # All of it before any of it: in a channel that is one conversation the oldest comes first.
-        while not found.pages.ended and not any(each.ts <= frame.near_ts for each in near):
+        while not found.pages.ended and not any(each.sent_at <= frame.near_s for each in near):
             near += await found.pages.more()
         await self._take(found, near, me)
         rounds[channel] = found
@@ -335,7 +345,7 @@ class CatchUp:
         """The thread's messages; None where Slack refuses to tell."""
         channel = found.gap.channel
         try:
-            replies, whole = await self._bygone.read(channel, root, found.frame.look_ts, me)
+            replies, whole = await self._history.read(channel, root, found.frame.look_s, me)
         except PASSING:
             raise
         except ChatError as error:

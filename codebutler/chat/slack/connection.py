@@ -1,32 +1,75 @@
-"""Our presence in the workspace: who we are, the socket that brings events to the door, and what was missed."""
+"""Our presence in the workspace: who we are, the socket that brings events to the intake, and what was missed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from codebutler.chat.port import Identity
-from codebutler.chat.slack.backoff import full_jitter_s
 from codebutler.chat.slack.catchup import CatchUp
-from codebutler.chat.slack.door import Door
-from codebutler.chat.slack.homecoming import Homecoming
-from codebutler.chat.slack.link import cancel
-from codebutler.chat.slack.payloads import Notice
+from codebutler.chat.slack.fields import Ignored, PayloadError
+from codebutler.chat.slack.forms import form_refused
+from codebutler.chat.slack.frames import Envelope
+from codebutler.chat.slack.interactive import in_vain, is_at_home, is_form
+from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
 from codebutler.chat.slack.presence import Checks, Heartbeat, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
 from codebutler.clock import Clock
-from codebutler.errors import ChatAuthError, ChatError
-from codebutler.intake.intake import Intake
+from codebutler.errors import ChatAuthError, ChatError, ProtocolError
+from codebutler.intake.absence_notice import AbsenceNotice
+from codebutler.intake.intake import Intake, Outcome
+from codebutler.model import ButtonClicked
+from codebutler.process.tasks import cancel
+from codebutler.process.waiting import full_jitter_s
 
 IDENTIFY_BASE_S = 1.0
 IDENTIFY_CAP_S = 60.0
 
 log = logging.getLogger("codebutler.chat.slack.connection")
+
+
+_NOT_TAKEN: Mapping[Outcome, str] = {
+    "refused": "You are not authorized to decide this.",
+    "ignored": "This channel is not served any more: nothing was decided.",
+}
+"""To somebody who has sent a form; what they wrote stays in it."""
+
+
+class EventHandler:
+    """The socket's handler. An envelope that cannot be kept raises, so that Slack sends it again."""
+
+    def __init__(self, intake: Intake, identity: Identity, on_notice: Callable[[Notice], None]) -> None:
+        self._intake = intake
+        self._identity = identity
+        self._on_notice = on_notice
+
+    async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
+        """Returns when the event is on disk or is none of ours; a malformed one is logged and given up."""
+        try:
+            event = parse_envelope(envelope.type, envelope.payload, self._identity)
+        except (PayloadError, ProtocolError) as error:
+            log.warning("an unreadable %s payload was dropped: %s", envelope.type, error)
+            return None
+        if isinstance(event, Notice):
+            self._on_notice(event)
+            return None
+        if isinstance(event, Ignored):
+            log.debug("ignored: %s", event.reason)
+            return None
+        outcome = await self._intake.accept(event, missed=envelope.retry_attempt > 0)
+        if why := _NOT_TAKEN.get(outcome) if is_form(envelope.payload) else None:
+            return form_refused(why)
+        if outcome == "ignored" and isinstance(event, ButtonClicked):
+            self._on_notice(in_vain(event, envelope.payload))
+        elif isinstance(event, ButtonClicked) and is_at_home(envelope.payload):
+            # What they pressed may be decided long since: they see how things stand now.
+            self._on_notice(HomeOpened(event.user))
+        return None
 
 
 class Service(Protocol):
@@ -46,7 +89,7 @@ class Care:
 
     catch_up: CatchUp
     heartbeat: Heartbeat
-    homecoming: Homecoming
+    absence_notice: AbsenceNotice
     on_notice: Callable[[Notice], None]
 
 
@@ -70,7 +113,7 @@ class SlackConnection:
         self._intake = intake
         self._catch_up = care.catch_up
         self._heartbeat = care.heartbeat
-        self._homecoming = care.homecoming
+        self._absence_notice = care.absence_notice
         self._on_notice = care.on_notice
         self._clock = clock
         self._rng = rng
@@ -90,15 +133,17 @@ class SlackConnection:
     async def run(self) -> None:
         """Find out who we are, then receive. Raises ChatAuthError if Slack refuses a token at the start."""
         me = await self._identify()
-        door = Door(self._intake, me, self._on_notice)
-        client = self._client = SocketModeClient(self._open, door.handle, self._clock, self._rng, self._note)
+        events = EventHandler(self._intake, me, self._on_notice)
+        client = self._client = SocketModeClient(
+            self._open, events.handle, self._clock, self._rng, self._note
+        )
         self._lose()
         checks = Checks(partial(self._catch_up.has_missed, me=me), self._heartbeat.beat)
         presence = Presence(client, self._catch_up.channels, checks, self._clock)
         helpers = {
             asyncio.create_task(self._catch_up.run(me), name="catch-up"),
             asyncio.create_task(presence.run(), name="presence"),
-            asyncio.create_task(self._homecoming.run(), name="homecoming"),
+            asyncio.create_task(self._absence_notice.run(), name="absence notice"),
         }
         for helper in helpers:
             helper.add_done_callback(_tell_failure)
@@ -155,7 +200,7 @@ class SlackConnection:
             if self._missing:
                 self._missing = False
                 self._catch_up.back()
-                self._homecoming.back()
+                self._absence_notice.back()
         elif status.trouble:
             # Without trouble it is a planned change, during which the old connection goes on.
             self._lose()
@@ -164,7 +209,7 @@ class SlackConnection:
         if not self._missing:
             self._missing = True
             self._catch_up.lost()
-            self._homecoming.lost()
+            self._absence_notice.lost()
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:

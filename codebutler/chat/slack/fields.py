@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from codebutler.errors import CodeButlerError
 
@@ -22,6 +22,35 @@ class Ignored:
     """Nothing for us, and why."""
 
     reason: str
+
+
+class Written(TypedDict):
+    """What we know of whatever was written in a channel, by its ts."""
+
+    channel: str
+    sent_at: float
+    order: str
+    is_direct: bool
+
+
+def written(channel: str, ts: str) -> Written:
+    """A ts is all in one: the name of a message, its time and its order."""
+    return Written(channel=channel, sent_at=seconds_of(ts), order=ts, is_direct=is_direct(channel))
+
+
+def is_direct(channel: str) -> bool:
+    """Whether it is somebody's direct conversation with us: the IDs of those begin with D."""
+    return channel.startswith("D")
+
+
+def seconds_of(ts: str) -> float:
+    """When a message was written; exact: ``ts_at`` makes the same ts of it."""
+    return float(ts)
+
+
+def ts_at(moment_s: float) -> str:
+    """Seconds since the epoch as Slack writes them."""
+    return f"{max(0.0, moment_s):017.6f}"
 
 
 def thread_of(message: Mapping[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ from codebutler.chat.slack.fields import (
     Ignored,
     PayloadError,
     clean,
+    is_direct,
     mapping,
     optional,
     required,
@@ -81,6 +82,7 @@ def _pressed(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
         return Ignored("an interaction outside a channel")
     click = ButtonClicked(
         channel=place.channel,
+        is_direct=is_direct(place.channel),
         user=required(mapping(payload, "user"), "id"),
         message_ts=ts_of(place.message_ts),
         action_id=required(action, "action_id"),
@@ -117,6 +119,7 @@ def _submitted(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:
     block = section(section(section(view, "state"), "values"), forms.REASON_BLOCK)
     return ButtonClicked(
         channel=place.channel,
+        is_direct=is_direct(place.channel),
         user=required(user, "id"),
         message_ts=place.message_ts,
         action_id=DENY_ACTION,

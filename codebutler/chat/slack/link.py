@@ -13,6 +13,7 @@ from codebutler.chat.slack.wire import SocketTiming, Wire
 from codebutler.clock import Clock
 from codebutler.process.aborting import abort
 from codebutler.process.killpoints import reached
+from codebutler.process.tasks import cancel
 from codebutler.process.waiting import wait_for
 
 Handler = Callable[[Envelope], Awaitable[dict[str, Any] | None]]
@@ -153,10 +154,3 @@ class Link:
 
 def _let_pass(_message: bytes) -> None:
     """What is not acknowledged comes again, over another connection."""
-
-
-async def cancel(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel ``tasks`` and wait until they are gone."""
-    for task in list(tasks):
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

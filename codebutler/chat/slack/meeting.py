@@ -17,12 +17,12 @@ from codebutler.chat.port import Identity
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.fields import PayloadError
 from codebutler.chat.slack.frames import Envelope
-from codebutler.chat.slack.link import cancel
 from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.clock import SystemClock
 from codebutler.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.model import ButtonClicked, MessagePosted, Post, Update
+from codebutler.process.tasks import cancel
 
 HELLO_ACTION = "codebutler.hello"
 HELLO_TEXT = "👋 CodeButler is connected. Press the button to finish the setup."
@@ -94,7 +94,7 @@ class Meeting:
         except (PayloadError, ProtocolError):
             raise NotForUsError from None
         match event:
-            case MessagePosted(channel=channel) if channel.startswith("D") and self._is_code(event.text):
+            case MessagePosted(is_direct=True) if self._is_code(event.text):
                 self._came.put_nowait(event.user)
             case ButtonClicked(message_ts=ts, action_id=action) if (action, ts) == (
                 HELLO_ACTION,

@@ -16,15 +16,17 @@ from codebutler.chat.slack.fields import (
     Ignored,
     PayloadError,
     clean,
+    is_direct,
     mapping,
     optional,
     required,
     section,
     thread_of,
     ts_of,
+    written,
 )
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain, interaction
-from codebutler.intake.catchup import Shown
+from codebutler.chat.slack.missed import Shown
 from codebutler.model import (
     Event,
     File,
@@ -137,9 +139,10 @@ def _posted(
     if subtype not in SPOKEN:
         return Ignored(f"message subtype {subtype[:40]}")
     text = optional(message, "text")
+    ts = ts_of(message.get("ts"))
     return MessagePosted(
-        channel=channel,
-        ts=ts_of(message.get("ts")),
+        **written(channel, ts),
+        ts=ts,
         user=required(message, "user"),
         text=_spoken(text, me),
         thread_ts=thread_of(message),
@@ -162,12 +165,13 @@ def _changed(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
         return Ignored("a change that leaves the text as it was (a link preview)")
     edited = message.get("edited")
     edit: Mapping[str, Any] = edited if isinstance(edited, Mapping) else {}
+    edited_ts = ts_of(edit.get("ts") or event.get("event_ts") or event.get("ts"))
     return MessageEdited(
-        channel=required(event, "channel"),
+        **written(required(event, "channel"), edited_ts),
         ts=ts_of(message.get("ts")),
         user=optional(edit, "user") or required(message, "user"),
         text=_spoken(text, me),
-        edited_ts=ts_of(edit.get("ts") or event.get("event_ts") or event.get("ts")),
+        edited_ts=edited_ts,
         thread_ts=thread_of(message),
     )
 
@@ -177,9 +181,11 @@ def _deleted(event: Mapping[str, Any], previous: object, ts: object, me: Identit
         return Ignored("the deletion of a message that Slack does not describe")
     if (stranger := _not_a_person(previous, me)) is not None:
         return stranger
+    deleted_ts = ts_of(ts)
+    # When it was deleted, history does not tell: right after the message itself.
     return MessageDeleted(
-        channel=required(event, "channel"),
-        ts=ts_of(ts),
+        **written(required(event, "channel"), deleted_ts),
+        ts=deleted_ts,
         user=required(previous, "user"),
         thread_ts=thread_of(previous),
     )
@@ -198,8 +204,10 @@ def _not_a_person(message: Mapping[str, Any], me: Identity) -> Ignored | None:
 
 
 def _slash(payload: Mapping[str, Any]) -> SlashCommand:
+    channel = required(payload, "channel_id")
     return SlashCommand(
-        channel=required(payload, "channel_id"),
+        channel=channel,
+        is_direct=is_direct(channel),
         user=required(payload, "user_id"),
         command=required(payload, "command"),
         text=unescape(optional(payload, "text")).strip(),

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from codebutler.chat.slack.backoff import full_jitter_s
-from codebutler.chat.slack.link import Handler, Link, Tally, cancel
+from codebutler.chat.slack.link import Handler, Link, Tally
 from codebutler.chat.slack.wire import SocketTiming, open_wire
 from codebutler.clock import Clock
 from codebutler.errors import ChatAuthError, ChatError, ChatRateLimitedError
-from codebutler.process.waiting import first_of, settled_within
+from codebutler.process.tasks import cancel
+from codebutler.process.waiting import first_of, full_jitter_s, settled_within
 
 SocketState = Literal["connecting", "connected", "reconnecting", "disabled", "auth_failed", "stopped"]
 Opener = Callable[[], Awaitable[str]]

@@ -147,7 +147,7 @@ class Room:
     def _card(self, said: Said) -> list[Line]:
         was_asked = bool(self._cards) and self._asked().ts == said.ts
         self._cards.pop(said.ts, None)
-        self._seen_ts = max(self._seen_ts, said.ts, key=float)
+        self._seen_ts = max(self._seen_ts, said.ts)
         # Not a sign of what is to be decided may be missing.
         lines = [Line(line.text) for line in self._grown(said)]
         if said.choices:

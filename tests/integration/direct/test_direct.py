@@ -26,16 +26,14 @@ from codebutler.model import (
     Command,
     Event,
     File,
-    MessageDeleted,
-    MessageEdited,
     MessagePosted,
     Prompt,
     React,
-    SlashCommand,
     TurnNote,
 )
 from codebutler.permission import Decision
 from codebutler.process.tasks import Tasks
+from tests.events import clicked, deleted, edited, posted, slashed
 
 OWNER, D = "U0OWNER", "D1"
 RULES = AuthorizationSection(
@@ -115,12 +113,12 @@ class House:
 
     def say(self, text: str, thread_ts: str | None = None, *files: File) -> MessagePosted:
         ts = self.chat.say(D, OWNER, text, thread_ts=thread_ts)
-        return MessagePosted(channel=D, ts=ts, user=OWNER, text=text, thread_ts=thread_ts, files=files)
+        return posted(channel=D, ts=ts, user=OWNER, text=text, thread_ts=thread_ts, files=files)
 
     def press(self, root: str, name: str) -> ButtonClicked:
         ours = [each for each in self.chat.messages(D) if each["user"] == self.chat.me.user_id]
         card = ours[-1]["ts"] if ours else "1.000001"
-        return ButtonClicked(
+        return clicked(
             channel=D,
             user=OWNER,
             message_ts=card,
@@ -173,7 +171,7 @@ async def test_of_two_it_is_asked_which_and_what_was_said_meanwhile_goes_there_i
     await two.accept(first)
     assert "Which repository" in two.chat.texts(D)[0]
     await two.accept(two.say("quickly", first.ts))
-    edit = MessageEdited(channel=D, ts=first.ts, user=OWNER, text="explain that", edited_ts="8.1")
+    edit = edited(channel=D, ts=first.ts, user=OWNER, text="explain that", edited_ts="8.1")
     await two.accept(edit)
     assert two.routed == []
     assert len(two.chat.texts(D)) == 1
@@ -226,7 +224,7 @@ async def test_a_repository_is_named_at_once_or_in_the_thread(two: House) -> Non
 async def test_an_edit_names_the_repository_too(two: House) -> None:
     first = two.say("explain this")
     await two.accept(first)
-    edit = MessageEdited(channel=D, ts=first.ts, user=OWNER, text="beta: explain that", edited_ts="8.1")
+    edit = edited(channel=D, ts=first.ts, user=OWNER, text="beta: explain that", edited_ts="8.1")
     await two.accept(edit)
     assert two.reached == [("C2", Prompt(text="explain this")), ("C2", Prompt(text="explain that"))]
     assert two.chat.texts(D) == ["*beta* it is. Everything in this thread goes there."]
@@ -269,7 +267,7 @@ async def test_words_about_all_repositories_are_answered_here(two: House) -> Non
         assert part in two.chat.texts(D)[-1]
     await two.accept(two.say("!stauts"))
     assert "Did you mean `!status`?" in two.chat.texts(D)[-1]
-    await two.accept(SlashCommand(channel=D, user=OWNER, command="/butler", text="stop", trigger_id="1"))
+    await two.accept(slashed(channel=D, user=OWNER, command="/butler", text="stop", trigger_id="1"))
     assert two.routed == []
     assert await two.journal.pending() == []
 
@@ -284,10 +282,10 @@ async def test_other_words_concern_one_repository(two: House) -> None:
 
 async def test_a_stranger_is_told_once(two: House) -> None:
     for number in (1, 2):
-        event = MessagePosted(channel=D, ts=f"{number}.1", user="U0MALLORY", text="hello")
+        event = posted(channel=D, ts=f"{number}.1", user="U0MALLORY", text="hello")
         assert await two.accept(event) == "refused"
     assert two.refusals == [("prompt: not in allowedUsers", True), ("prompt: not in allowedUsers", False)]
-    press = ButtonClicked(
+    press = clicked(
         channel=D, user="U0MALLORY", message_ts="1.1", action_id=REPO_ACTION, value="alpha", action_ts="2"
     )
     assert await two.accept(press) == "refused"
@@ -308,7 +306,7 @@ async def test_what_is_expired_or_unknown_is_not_taken(two: House) -> None:
     lost = two.press("3.1", "alpha")
     assert await two.accept(two.press(first.ts, "gone")) == "ignored"
     assert await two.accept(replace(lost, action_id="codebutler.allow")) == "ignored"
-    assert await two.accept(MessageDeleted(channel=D, ts="7.1", user=OWNER)) == "accepted"
+    assert await two.accept(deleted(channel=D, ts="7.1", user=OWNER)) == "accepted"
     assert two.routed == []
     assert [entry.event for entry in await two.journal.pending()] == [first]
 

@@ -21,10 +21,11 @@ from codebutler.clock import ManualClock
 from codebutler.errors import StoreError
 from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted, Prompt
+from tests.events import posted
 
 
 def a_message(number: int, text: str = "hello") -> MessagePosted:
-    return MessagePosted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text=text)
+    return posted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text=text)
 
 
 def numbers_in(path: Path) -> set[int]:
@@ -43,7 +44,9 @@ from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted, Prompt
 
 async def one(journal, number):
-    event = MessagePosted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text="x" * (number % 3000))
+    ts = f"1700000000.{number:06}"
+    facts = {"sent_at": float(ts), "order": ts, "is_direct": False}
+    event = MessagePosted(channel="C1", ts=ts, user="U1", text="x" * (number % 3000), **facts)
     entry = await journal.append(event, Prompt(text="x"))
     print(number, flush=True)  # the acknowledgement
     if number % 3 == 0:
@@ -147,7 +150,9 @@ from codebutler.model import MessagePosted, Prompt
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 async def put(journal, number):
-    event = MessagePosted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text="x" * 3000)
+    ts = f"1700000000.{number:06}"
+    facts = {"sent_at": float(ts), "order": ts, "is_direct": False}
+    event = MessagePosted(channel="C1", ts=ts, user="U1", text="x" * 3000, **facts)
     await journal.append(event, Prompt(text="x"))
 
 async def main():
@@ -215,9 +220,9 @@ async def test_a_journal_taken_away_while_open_is_written_again_with_all_it_held
         assert "was removed or replaced while it was in use" in await asyncio.wait_for(news, 10)
         assert journal.trouble == ""
         assert "nothing is lost" in journal.mended
-        gap = await journal.gap("C1", ManualClock().now())
+        gap = await journal.gap("C1")
         assert gap is not None
-        assert gap.since_ts == "1700000000.000000"
+        assert gap.since_s == 1700000000
         assert first is not None
         await journal.settle(first.seq)
     assert numbers_in(path) == {0, 1}

@@ -12,7 +12,8 @@ from typing import cast
 from codebutler.clock import ManualClock
 from codebutler.disk import sqlitefile
 from codebutler.intake.journal import Journal
-from codebutler.model import MessagePosted, Prompt
+from codebutler.model import Prompt
+from tests.events import posted
 from tests.powercut import Connection, Recorder, Step, cuts, put
 
 CUTS = 400
@@ -36,7 +37,7 @@ async def recorded(
 
             async def one(number: int) -> None:
                 text = "x" * dice.randrange(5000)
-                event = MessagePosted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text=text)
+                event = posted(channel="C1", ts=f"1700000000.{number:06}", user="U1", text=text)
                 entry = await journal.append(event, Prompt(text=text))
                 assert entry is not None
                 recorder.acknowledge(event.key)

@@ -66,6 +66,16 @@ def test_every_row_of_the_whatsapp_era_survives(legacy: Path) -> None:
     assert backup.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("revision", ["0001", "0003", "0011"])
+def test_messages_go_on_in_the_order_of_their_names(legacy: Path, revision: str) -> None:
+    migrate_store(legacy)
+    downgrade(legacy, revision)
+    migrate_store(legacy)
+    rows = ask(legacy, 'SELECT platform_msg_id, "order" FROM messages')
+    assert len(rows) == 5
+    assert [order for _, order in rows] == [name or "" for name, _ in rows]
+
+
 def test_rows_still_in_the_wal_are_migrated_and_backed_up(legacy: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(legacy)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")

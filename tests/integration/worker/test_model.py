@@ -20,8 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import ChatOutcomeUnknownError
-from codebutler.model import ButtonClicked, Event, MessageDeleted, MessageEdited, MessagePosted
+from codebutler.model import ButtonClicked, Event, MessagePosted
 from codebutler_worker.agents.backend import Finished, Started, ToolUse
+from tests.events import clicked, deleted, edited, posted
 from tests.ledger import Shown, check, unsettled
 from tests.worker_kit import CHANNEL, USER
 from tests.world import World
@@ -77,7 +78,7 @@ class Conversation(RuleBasedStateMachine):
         last = self.said[-1]
         stamp = f"{next(self.numbers)}"
         text = f"{last.text}, please"
-        event = MessageEdited(
+        event = edited(
             channel=CHANNEL, ts=last.ts, user=USER, text=text, edited_ts=stamp, thread_ts=last.thread_ts
         )
         self.run(self.world.accept(event))
@@ -88,7 +89,7 @@ class Conversation(RuleBasedStateMachine):
     def delete(self) -> None:
         last = self.said[-1]
         self.deleted.add(last.ts)
-        self.run(self.world.accept(MessageDeleted(channel=CHANNEL, ts=last.ts, user=USER)))
+        self.run(self.world.accept(deleted(channel=CHANNEL, ts=last.ts, user=USER)))
 
     @rule(choice=st.sampled_from(CHOICES), moments=MOMENTS)
     def click(self, choice: str, moments: int) -> None:
@@ -197,7 +198,7 @@ class Conversation(RuleBasedStateMachine):
     def _message(self, root: str | None) -> MessagePosted:
         text = f"task {len(self.said)}"
         ts = self.world.chat.say(CHANNEL, USER, text, thread_ts=root)
-        said = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=root)
+        said = posted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=root)
         self.said.append(said)
         return said
 
@@ -221,7 +222,7 @@ class Conversation(RuleBasedStateMachine):
     def _click(self, ts: str, value: str, choice: str) -> ButtonClicked:
         self.clicked.add(value)
         stamp = f"{next(self.numbers)}"
-        return ButtonClicked(
+        return clicked(
             channel=CHANNEL, user=USER, message_ts=ts, action_id=choice, value=value, action_ts=stamp
         )
 

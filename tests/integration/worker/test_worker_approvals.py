@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
-from codebutler.model import ButtonClicked, Post, Update
+from codebutler.model import Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started
+from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
 COMMAND = "rm -rf build && echo '<!channel>' ```"
@@ -27,7 +28,7 @@ def values(post: Post | Update) -> list[tuple[str, str]]:
 def press(
     parent: Parent, action_id: str, value: str, *, user: str = USER, at: str = "500.1", words: str = ""
 ) -> int:
-    event = ButtonClicked(
+    event = clicked(
         channel=CHANNEL,
         user=user,
         message_ts="9000.000001",
@@ -144,7 +145,7 @@ async def test_forged_and_foreign_values_do_nothing(tmp_path: Path) -> None:
         tries = [("allow", turn_id), ("allow", ""), ("allow", "f" * 32), ("answer", f"{asked}:0")]
         for number, (action, value) in enumerate(tries):
             await parent.stored(press(parent, f"codebutler.{action}", value, at=f"600.{number}"))
-        foreign = ButtonClicked(
+        foreign = clicked(
             channel="C0OTHER",
             user=USER,
             message_ts="1.1",
@@ -178,7 +179,7 @@ async def test_typed_words_decide_and_other_words_queue(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         await asks(parent, ASKED)
         await approval_id(parent)
-        parent.says("yes", "99.1", "100.1")  # written before the card
+        parent.says("yes", "1000.1", "100.1")  # written before the card
         parent.says("yes please, and then the docs", "9800.1", "100.1")
         await parent.stored(parent.says("yes", "9800.2", "200.1"))  # another thread
         assert parent.backend.answers == []
@@ -238,7 +239,7 @@ async def test_a_stopped_turn_closes_its_card(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         await asks(parent, ASKED)
         asked = await approval_id(parent)
-        event = ButtonClicked(
+        event = clicked(
             channel=CHANNEL,
             user=USER,
             message_ts="1.1",

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import BudgetSection, Limit, RepoSettings
-from codebutler.model import Command, MessageDeleted, MessageEdited, MessagePosted, Post, Prompt
+from codebutler.model import Command, Post, Prompt
 from codebutler.protocol.messages import Budget, Heartbeat, LimitUse, Overview, StopTurns
 from codebutler_worker.agents.backend import Finished, Question, Started, Text, Usage
+from tests.events import deleted, edited, posted
 from tests.integration.worker.test_worker_parking import buttons, press
 from tests.ledger import rows
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
@@ -32,7 +33,7 @@ def budgeted(path: Path, **scopes: Limit) -> RepoSettings:
 def says_as(
     parent: Parent, user: str, ts: str, *, text: str = "more", thread: str = "", job: str = ""
 ) -> int:
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread or None, job=job)
+    event = posted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread or None, job=job)
     return parent.deliver(event, Prompt(text=text))
 
 
@@ -183,7 +184,7 @@ async def test_what_is_said_meanwhile_waits_with_it(tmp_path: Path) -> None:
         await held(parent, "200.1")
         parent.says("second", "201.1", "200.1")
         await parent.until(lambda: parent.reactions("201.1") == ["hourglass_flowing_sand"], flow=True)
-        edit = MessageEdited(
+        edit = edited(
             channel=CHANNEL, ts="201.1", user=USER, text="better", edited_ts="9.9", thread_ts="200.1"
         )
         await parent.stored(parent.deliver(edit, Prompt(text="better")))
@@ -197,7 +198,7 @@ async def test_it_can_be_withdrawn_while_it_waits(tmp_path: Path) -> None:
         await uses(parent, "100.1", Usage())
         parent.says("first", "200.1")
         await held(parent, "200.1")
-        await parent.stored(parent.deliver(MessageDeleted(channel=CHANNEL, ts="200.1", user=USER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="200.1", user=USER)))
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
         assert any("Withdrawn" in update.text for update in parent.updates)
 
@@ -312,7 +313,7 @@ async def test_the_parent_hears_how_much_of_the_repositorys_limit_is_used(tmp_pa
         assert told.until == "2026-01-01T01:00:00.000000+00:00"
         assert told.limits == (LimitUse(unit="usd", used=0.25, limit=1.0),)
         assert (told.used.runs, told.used.tokens, told.used.usd) == (1, 2, 0.25)
-        status = MessagePosted(channel=CHANNEL, ts="300.1", user=USER, text="!status", thread_ts="100.1")
+        status = posted(channel=CHANNEL, ts="300.1", user=USER, text="!status", thread_ts="100.1")
         parent.deliver(status, Command(name="status"))
         post = await parent.post_with("Budget today")
         assert "Today: 1 run, 2 tokens, $0.25 of $1.00" in post.text

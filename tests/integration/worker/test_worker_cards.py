@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import ApprovalsSection, RepoSettings
-from codebutler.model import OPERATOR, ButtonClicked, MessagePosted, Prompt, Update, Upload
+from codebutler.model import OPERATOR, Prompt, Update, Upload
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Withdrawn
+from tests.events import clicked, posted
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 FIRST = Approval("req-1", "Bash", "touch a", {"command": "touch a"})
@@ -29,7 +30,7 @@ def buttons(shown: object) -> dict[str, tuple[str, str]]:
 
 
 def press(parent: Parent, button: tuple[str, str], at: str, *, user: str = USER, name: str = "") -> int:
-    event = ButtonClicked(
+    event = clicked(
         channel=CHANNEL,
         user=user,
         message_ts="9000.000001",
@@ -356,7 +357,7 @@ async def test_words_that_were_begun_before_a_card_was_seen_do_not_decide_it(tmp
         await asks(parent, FIRST)
         await parent.post_with("touch a")
         for at, text in enumerate(("yes", "no, because")):
-            said = MessagePosted(
+            said = posted(
                 channel=CHANNEL,
                 ts=f"9900.{at}",
                 user=OPERATOR,

@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from codebutler.model import (
-    ButtonClicked,
     Command,
-    MessageEdited,
-    MessagePosted,
     Post,
     Prompt,
-    SlashCommand,
     Upload,
 )
 from codebutler_worker.agents.backend import Finished, Started
+from tests.events import clicked, edited, posted, slashed
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -24,12 +21,12 @@ def command(
     parent: Parent, name: str, ts: str, thread_ts: str | None = None, argument: str = "", user: str = USER
 ) -> int:
     text = f"!{name} {argument}".strip()
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ts=ts, user=user, text=text, thread_ts=thread_ts)
     return parent.deliver(event, Command(name=name, argument=argument))
 
 
 def slash(parent: Parent, name: str, argument: str = "") -> int:
-    event = SlashCommand(
+    event = slashed(
         channel=CHANNEL, user=USER, command="/butler", text=f"{name} {argument}", trigger_id=f"t-{name}"
     )
     return parent.deliver(event, Command(name=name, argument=argument))
@@ -189,7 +186,7 @@ async def test_continue_asks_which_one_if_there_are_several(tmp_path: Path) -> N
         card = await parent.post_with("work 0")
         button = card.blocks[1]["elements"][0]
         assert (button["action_id"], card.thread_ts) == ("codebutler.retry", "200.1")
-        click = ButtonClicked(
+        click = clicked(
             channel=CHANNEL, user=USER, message_ts="9.9", action_id="codebutler.retry", value=button["value"],
             action_ts="201.0",
         )  # fmt: skip
@@ -208,7 +205,7 @@ async def test_a_slash_command_is_answered_for_its_user_alone(tmp_path: Path) ->
         assert (await parent.post_with("I do not know")).only_for == USER
         slash(parent, "continue")
         assert not (await parent.post_with("Nothing here was interrupted")).only_for
-        event = SlashCommand(channel=CHANNEL, user=USER, command="/butler", text="hi", trigger_id="t2")
+        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="hi", trigger_id="t2")
         parent.deliver(event, Prompt(text="hi", prefix="claude"))
         (await parent.run(0)).finish("Hello.")
         answer = await parent.post_with("Hello.")
@@ -218,7 +215,7 @@ async def test_a_slash_command_is_answered_for_its_user_alone(tmp_path: Path) ->
 async def test_an_edit_into_a_command_withdraws_the_message(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("statsu", "100.1")
-        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="!ping", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ts="100.1", user=USER, text="!ping", edited_ts="101.0")
         parent.deliver(edit, Command(name="ping"))
         await parent.post_with("pong")
         await parent.until(lambda: parent.reactions("100.1") == [])
@@ -232,7 +229,7 @@ async def test_an_edit_mends_a_word_that_was_not_understood_once(tmp_path: Path)
         await parent.post_with("I do not know")
 
         def edit(text: str, name: str, edited_ts: str, user: str = USER) -> int:
-            event = MessageEdited(channel=CHANNEL, ts="100.1", user=user, text=text, edited_ts=edited_ts)
+            event = edited(channel=CHANNEL, ts="100.1", user=user, text=text, edited_ts=edited_ts)
             return parent.deliver(event, Command(name=name))
 
         await parent.stored(edit("!ping", "ping", "101.0", user="U0MALLORY"))
@@ -249,7 +246,7 @@ async def test_an_edit_mends_a_misspelt_word_into_a_prompt(tmp_path: Path) -> No
     async with worker(settings(tmp_path)) as parent:
         command(parent, "fixit", "100.1")
         await parent.post_with("I do not know")
-        event = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="fix it", edited_ts="101.0")
+        event = edited(channel=CHANNEL, ts="100.1", user=USER, text="fix it", edited_ts="101.0")
         parent.deliver(event, Prompt(text="fix it"))
         assert (await parent.run(0)).request.prompt == "fix it"
 

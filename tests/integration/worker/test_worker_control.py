@@ -6,7 +6,7 @@ import re
 import sqlite3
 from pathlib import Path
 
-from codebutler.model import ButtonClicked, Command, MessagePosted, Post
+from codebutler.model import Command, Post
 from codebutler.protocol.messages import Audit, Heartbeat, Send, SendFailed, StopTurns, Stored
 from codebutler_worker.agents.backend import (
     Approval,
@@ -19,13 +19,12 @@ from codebutler_worker.agents.backend import (
     ToolUse,
 )
 from codebutler_worker.tools.plan import PlanStep
+from tests.events import clicked, posted
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
 def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None, argument: str = "") -> int:
-    event = MessagePosted(
-        channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread_ts
-    )
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread_ts)
     return parent.deliver(event, Command(name=name, argument=argument))
 
 
@@ -61,7 +60,7 @@ async def test_the_stop_button_stops_its_turn(tmp_path: Path) -> None:
         progress = await parent.post_with("working")
         stop = progress.blocks[1]["elements"][0]
         assert stop["action_id"] == "codebutler.stop"
-        click = ButtonClicked(
+        click = clicked(
             channel=CHANNEL,
             user=USER,
             message_ts="9000.000001",

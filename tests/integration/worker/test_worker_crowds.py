@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import ButtonClicked, Command, MessageEdited, MessagePosted, Prompt
+from codebutler.model import Command, Prompt
 from codebutler.protocol.messages import Heartbeat
+from tests import events
+from tests.events import clicked, posted
 from tests.integration.worker.test_worker_parking import buttons, press
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
@@ -20,7 +22,7 @@ async def fills(parent: Parent, count: int) -> None:
 
 
 def says_as(parent: Parent, user: str, text: str, ts: str) -> int:
-    return parent.deliver(MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text), Prompt(text=text))
+    return parent.deliver(posted(channel=CHANNEL, ts=ts, user=user, text=text), Prompt(text=text))
 
 
 async def test_one_too_many_is_kept_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
@@ -56,11 +58,11 @@ async def test_a_flood_in_one_thread_is_told_once_and_kept_whole(tmp_path: Path)
         await fills(parent, 1)
         for number in range(5):
             await parent.stored(parent.says(f"more {number}", f"{400 + number}.1", "400.0"))
-        status = MessagePosted(channel=CHANNEL, ts="450.1", user=USER, text="!status")
+        status = posted(channel=CHANNEL, ts="450.1", user=USER, text="!status")
         parent.deliver(status, Command(name="status"))
         # What is on hold has not run.
         await parent.post_with("Today: 1 run ·")
-        edited = MessageEdited(channel=CHANNEL, ts="402.1", user=USER, text="better", edited_ts="9.9")
+        edited = events.edited(channel=CHANNEL, ts="402.1", user=USER, text="better", edited_ts="9.9")
         await parent.stored(parent.deliver(edited, Prompt(text="better")))
         cards = [post for post in parent.posts if "Too many" in post.text]
         assert len(cards) == 1
@@ -82,7 +84,7 @@ async def test_what_was_kept_can_be_dropped_or_continued_by_a_word(tmp_path: Pat
             press(parent, buttons(card)["Drop"])
             await parent.until(lambda: parent.reactions("200.1") == ["octagonal_sign"])
             return
-        said = MessagePosted(channel=CHANNEL, ts="201.1", user=USER, text="!continue", thread_ts="200.1")
+        said = posted(channel=CHANNEL, ts="201.1", user=USER, text="!continue", thread_ts="200.1")
         await parent.stored(parent.deliver(said, Command(name="continue")))
         await parent.post_with("There is still no room for it")
 
@@ -93,7 +95,7 @@ async def test_a_click_of_somebody_else_counts_on_their_own_line(tmp_path: Path)
         await parent.stored(parent.says("one too many", "200.1"))
         card = await parent.post_with("Too many of your messages")
         action_id, value = buttons(card)["Continue"]
-        click = ButtonClicked(
+        click = clicked(
             channel=CHANNEL,
             user="U0BEN",
             message_ts="9000.1",

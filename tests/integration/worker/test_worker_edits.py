@@ -7,15 +7,16 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
-from codebutler.model import ButtonClicked, Command, MessageEdited, Prompt
+from codebutler.model import Command, Prompt
 from codebutler_worker.agents.backend import Started
+from tests.events import clicked, edited
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 ASK_AGAIN = "codebutler.ask_again"
 
 
 def edits(parent: Parent, text: str, number: int, *, user: str = USER, prefix: str | None = None) -> int:
-    event = MessageEdited(channel=CHANNEL, ts="100.1", user=user, text=text, edited_ts=f"{200 + number}.0")
+    event = edited(channel=CHANNEL, ts="100.1", user=user, text=text, edited_ts=f"{200 + number}.0")
     return parent.deliver(event, Prompt(text=text, prefix=prefix))
 
 
@@ -32,7 +33,7 @@ def offers(parent: Parent) -> list[str]:
 
 def press(parent: Parent, value: str, number: int, user: str = USER) -> int:
     return parent.deliver(
-        ButtonClicked(
+        clicked(
             channel=CHANNEL,
             user=user,
             message_ts="9000.9",
@@ -83,7 +84,7 @@ async def test_what_changes_nothing_or_is_somebody_elses_offers_nothing(tmp_path
         edits(parent, "", 2)
         await parent.stored(edits(parent, "rm -rf", 3, user="U0BOB"))
         assert offers(parent) == []
-        event = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="!status", edited_ts="209.0")
+        event = edited(channel=CHANNEL, ts="100.1", user=USER, text="!status", edited_ts="209.0")
         await parent.stored(parent.deliver(event, Command(name="status", argument="")))
         await parent.post_with("Send the command as a new message")
         assert offers(parent) == []

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, MessagePosted, Prompt, SlashCommand
+from codebutler.model import Command, Prompt
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.facts import MAX_FACTS
 from codebutler_worker.tools.notes import Notes
 from codebutler_worker.tools.port import ToolError
+from tests.events import posted, slashed
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 OTHER = "U0BEN"
@@ -19,7 +20,7 @@ OTHER = "U0BEN"
 async def turn(parent: Parent, ts: str, user: str = USER) -> TurnRequest:
     """A turn of a person, ended at once; its request."""
     number = len(parent.backend.runs)
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text="hello", thread_ts=None)
+    event = posted(channel=CHANNEL, ts=ts, user=user, text="hello", thread_ts=None)
     parent.deliver(event, Prompt(text="hello"))
     run = await parent.run(number)
     run.finish()
@@ -62,14 +63,14 @@ async def test_a_persons_fact_is_told_to_their_agents_and_shown_to_them_alone(tm
         assert "Ana" in (await turn(parent, "200.1")).system_prompt
         assert "Ana" not in (await turn(parent, "300.1", OTHER)).system_prompt
 
-        said = MessagePosted(channel=CHANNEL, ts="400.1", user=USER, text="!memory", thread_ts=None)
+        said = posted(channel=CHANNEL, ts="400.1", user=USER, text="!memory", thread_ts=None)
         parent.deliver(said, Command(name="memory"))
         shown = (await parent.post_with("1. deploy: staging")).text
         assert "Ana" not in shown
-        typed = SlashCommand(channel=CHANNEL, user=USER, command="/butler", text="memory", trigger_id="t1")
+        typed = slashed(channel=CHANNEL, user=USER, command="/butler", text="memory", trigger_id="t1")
         parent.deliver(typed, Command(name="memory"))
         assert (await parent.post_with("2. name: Ana")).only_for == USER
-        typed = SlashCommand(
+        typed = slashed(
             channel=CHANNEL, user=USER, command="/butler", text="memory forget 2", trigger_id="t2"
         )
         parent.deliver(typed, Command(name="memory", argument="forget 2"))

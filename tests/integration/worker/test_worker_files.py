@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import ButtonClicked, Command, File, MessageEdited, MessagePosted, Prompt, Upload
+from codebutler.model import Command, File, Prompt, Upload
 from codebutler.protocol.messages import Audit, Fetch, FetchFailed, FileChunk, FileTranscript, StopTurns
 from codebutler_worker.agents.backend import Finished, Started, Text
 from codebutler_worker.conversation.turn.luggage import ATTEMPTS
+from tests.events import clicked, edited, posted
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 PNG = b"\x89PNG\r\n\x1a\npixels"
@@ -20,7 +21,7 @@ CLIP = File(id="F2", name="audio_message.m4a", subtype="slack_audio", size_bytes
 
 def share(parent: Parent, ts: str, *files: File, text: str = "", thread_ts: str | None = None) -> int:
     """A person shares files, perhaps with words."""
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=text, files=files, thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=text, files=files, thread_ts=thread_ts)
     return parent.deliver(event, Prompt(text=text))
 
 
@@ -215,7 +216,7 @@ async def test_a_worker_that_died_waiting_asks_again_after_continue(tmp_path: Pa
         )
         assert parent.said(Fetch) == []
         parent.deliver(
-            ButtonClicked(
+            clicked(
                 channel=CHANNEL,
                 user=USER,
                 message_ts="9000.000001",
@@ -231,7 +232,7 @@ async def test_a_worker_that_died_waiting_asks_again_after_continue(tmp_path: Pa
 async def test_an_edit_keeps_the_files(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=5)) as parent:
         await parent.stored(share(parent, "100.1", PICTURE, text="lok"))
-        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="look", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ts="100.1", user=USER, text="look", edited_ts="101.0")
         await parent.stored(parent.deliver(edit, Prompt(text="look")))
         give(parent, await request(parent), PNG)
         prompt = (await parent.run(0)).request.prompt
@@ -252,7 +253,7 @@ async def test_files_do_not_steer_a_running_turn(tmp_path: Path) -> None:
 
 async def test_a_command_takes_no_files(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
-        event = MessagePosted(channel=CHANNEL, ts="100.1", user=USER, text="!ping", files=(PICTURE,))
+        event = posted(channel=CHANNEL, ts="100.1", user=USER, text="!ping", files=(PICTURE,))
         await parent.stored(parent.deliver(event, Command(name="ping")))
         await parent.post_with("pong")
         assert parent.said(Fetch) == []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import Command, MessagePosted, Quoted
+from codebutler.model import Command, Quoted
 from codebutler.protocol.messages import FetchThread, Log, ThreadFetched
 from codebutler_worker.agents.backend import Finished, Plan, Started
 from codebutler_worker.tools.plan import PlanStep
+from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 ROOT = "50.1"
@@ -64,7 +65,7 @@ async def test_an_agent_without_memory_is_told_its_own_turns_too(tmp_path: Path)
         assert f"{USER}:\n> fix the parser\nclaude:\n> I fixed it." in again.request.prompt
         assert again.request.prompt.endswith("and the lexer")
         await done(parent, again, "101.1", "That, too.", "")
-        event = MessagePosted(channel=CHANNEL, ts="102.1", user=USER, text="!reset", thread_ts="100.1")
+        event = posted(channel=CHANNEL, ts="102.1", user=USER, text="!reset", thread_ts="100.1")
         await parent.stored(parent.deliver(event, Command(name="reset")))
         parent.says("hello", "103.1", "100.1")
         assert (await parent.run(2)).request.prompt == "hello"
@@ -74,7 +75,7 @@ async def test_what_was_reset_is_not_handed_over(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         parent.says("a secret plan", "100.1")
         await done(parent, await parent.run(0), "100.1", "Noted.", "claude-1")
-        event = MessagePosted(channel=CHANNEL, ts="101.1", user=USER, text="!reset", thread_ts="100.1")
+        event = posted(channel=CHANNEL, ts="101.1", user=USER, text="!reset", thread_ts="100.1")
         await parent.stored(parent.deliver(event, Command(name="reset")))
         parent.says("hello", "102.1", "100.1", prefix="rehearsal")
         again = await parent.run(1)

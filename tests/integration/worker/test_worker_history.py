@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from codebutler.disk import sqlitefile
-from codebutler.model import Command, MessagePosted
+from codebutler.model import Command
 from codebutler.protocol.messages import Overview
+from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, settings, worker
 
 # Those that grow with every message; a whole one may be read only from its end, and so far as a limit says.
@@ -33,7 +34,7 @@ async def test_a_worker_reads_no_growing_table_whole(tmp_path: Path, monkeypatch
         (await parent.run(0)).finish("It is fixed.")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
         for number, name in enumerate(("status", "cost", "queue", "recap")):
-            event = MessagePosted(channel=CHANNEL, ts=f"{200 + number}.1", user=USER, text=f"!{name}")
+            event = posted(channel=CHANNEL, ts=f"{200 + number}.1", user=USER, text=f"!{name}")
             await parent.stored(parent.deliver(event, Command(name=name)))
         await parent.stored(parent.says("another", "300.1"))
         await parent.run(1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import ButtonClicked, MessageDeleted, MessageEdited, Prompt
+from codebutler.model import Prompt
+from tests.events import clicked, deleted, edited
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 NEXT, SECOND, THIRD = "⏳ Next in line.", "⏳ 2nd in line.", "⏳ 3rd in line."
@@ -76,10 +77,10 @@ async def test_who_leaves_the_line_lets_the_others_move_up(tmp_path: Path) -> No
         for number in (2, 3, 4):
             parent.says(f"{number}", f"{number}.1")
         await sees(parent, m4=THIRD)
-        parent.deliver(MessageDeleted(channel=CHANNEL, ts="2.1", user=USER))
+        parent.deliver(deleted(channel=CHANNEL, ts="2.1", user=USER))
         await sees(parent, m2="🛑 Withdrawn.", m3=NEXT, m4=SECOND)
         post = next(post for post in parent.posts if post.thread_ts == "3.1")
-        click = ButtonClicked(
+        click = clicked(
             channel=CHANNEL,
             user=USER,
             message_ts="9000.000003",
@@ -100,7 +101,7 @@ async def test_an_edit_in_the_line_keeps_the_place(tmp_path: Path) -> None:
         parent.says("two", "2.1")
         parent.says("three", "3.1")
         await sees(parent, m2=NEXT, m3=SECOND)
-        edit = MessageEdited(channel=CHANNEL, ts="2.1", user=USER, text="two, please", edited_ts="4.0")
+        edit = edited(channel=CHANNEL, ts="2.1", user=USER, text="two, please", edited_ts="4.0")
         await parent.stored(parent.deliver(edit, Prompt(text="two, please")))
         first.finish("One.")
         assert (await parent.run(1)).request.prompt == "two, please"

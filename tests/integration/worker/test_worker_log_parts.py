@@ -8,11 +8,12 @@ import pytest
 from msgspec import structs
 
 from codebutler.config.schema import RepoSettings
-from codebutler.model import Command, MessagePosted, Post, Update, Upload
+from codebutler.model import Command, Post, Update, Upload
 from codebutler.protocol.messages import Send, SendFailed
 from codebutler_worker.agents.record import SESSIONS
 from codebutler_worker.commands import sending
 from codebutler_worker.present import pieces
+from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 SECRET = "correct horse battery staple 4711"
@@ -48,9 +49,7 @@ def knowing(repo: Path) -> RepoSettings:
 
 
 def say(parent: Parent, name: str, argument: str = "", ts: str = "300.1", thread: str | None = None) -> None:
-    event = MessagePosted(
-        channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread
-    )
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread)
     parent.deliver(event, Command(name=name, argument=argument))
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, MessagePosted, Post, Upload
+from codebutler.model import Command, Post, Upload
 from codebutler_worker.agents.backend import Finished, Started
 from codebutler_worker.agents.record import ENDING, SESSIONS, session_of
 from codebutler_worker.commands import logs
+from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -32,7 +33,7 @@ async def ask(parent: Parent, argument: str, ts: str, thread_ts: str | None = No
     """Say ``!logs ARGUMENT``; what the bot does then."""
     before = len(parent.operations)
     text = f"!logs {argument}".strip()
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=text, thread_ts=thread_ts)
     parent.deliver(event, Command(name="logs", argument=argument))
     await parent.until(lambda: len(parent.operations) > before)
     await parent.until(parent.is_idle, flow=True)

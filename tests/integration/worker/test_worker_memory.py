@@ -12,7 +12,8 @@ from codebutler.config.schema import (
     MemorySection,
     NativeSection,
 )
-from codebutler.model import Command, Post, SlashCommand
+from codebutler.model import Command, Post
+from tests.events import slashed
 from tests.memory_kit import (
     KEY,
     append,
@@ -79,7 +80,7 @@ async def test_without_a_key_or_when_it_is_off_nothing_is_asked(
     keyless = msgspec.structs.replace(off.config, kimi=KimiSection(), memory=MemorySection(), native=native)
     for chosen in (off, msgspec.structs.replace(off, config=keyless)):
         async with worker(chosen) as parent:
-            await talk(parent, ts=f"{len(model.requests)}{chosen.config.memory.review == 'off'}.1")
+            await talk(parent, ts=f"{len(model.requests)}{int(chosen is off)}.1")
             for _ in range(50):
                 await parent.clock.advance(5)
             assert parent.logs("MEM") == []
@@ -215,9 +216,7 @@ async def test_hostile_words_reach_the_model_as_data_only(tmp_path: Path, model:
 async def test_a_slash_command_is_answered_to_who_asked(tmp_path: Path, model: CompletionsServer) -> None:
     async with worker(learning(tmp_path, model, "off")) as parent:
         (tmp_path / ".codebutler" / "memory.md").write_text("- a\n")
-        event = SlashCommand(
-            channel=CHANNEL, user=USER, command="/butler", text="memory forget 1", trigger_id="t"
-        )
+        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="memory forget 1", trigger_id="t")
         parent.deliver(event, Command(name="memory", argument="forget 1"))
         post: Post = await parent.post_with("no longer: a")
         assert post.only_for == USER

@@ -10,7 +10,7 @@ from codebutler.config.schema import (
     AuthorizationRule,
     AuthorizationSection,
 )
-from codebutler.model import ButtonClicked
+from tests.events import clicked
 from tests.memory_kit import (
     append,
     card_of,
@@ -82,7 +82,7 @@ async def test_a_stranger_cannot_decide_with_another_channels_button(
         await talk(parent)
         await silence(parent)
         async with card_of(parent) as (ts, change):
-            foreign = ButtonClicked(
+            foreign = clicked(
                 channel="C0OTHER",
                 user=USER,
                 message_ts=ts,

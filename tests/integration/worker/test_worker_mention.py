@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import MessagePosted, Prompt
+from codebutler.model import Prompt
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Text
+from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 COMMAND = Approval("req-1", "Bash", "touch a", {"command": "touch a"})
@@ -13,7 +14,7 @@ COLOUR = Question("req-2", "Which colour?", ("Red", "Blue"))
 
 
 def calls(parent: Parent, text: str, ts: str) -> int:
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=text, mentioned=True)
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=text, mentioned=True)
     return parent.deliver(event, Prompt(text=text))
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import OPERATOR, Command, MessagePosted, Post, React, TurnOutcome
+from codebutler.model import OPERATOR, Command, Post, React, TurnOutcome
 from codebutler.protocol.messages import Send, TurnEnded, TurnStarted
+from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
 def says(parent: Parent, text: str, ts: str, user: str = OPERATOR) -> None:
     name, _, argument = text.removeprefix("!").partition(" ")
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=user, text=text)
+    event = posted(channel=CHANNEL, ts=ts, user=user, text=text)
     parent.deliver(event, Command(name=name, argument=argument))
 
 

@@ -10,6 +10,7 @@ from codebutler.actions import TICKED
 from codebutler.model import Asked, ButtonClicked, TurnNote
 from codebutler.protocol.messages import Overview, Send
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Text
+from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 COMMAND = Approval("req-1", "Bash", "touch a", {"command": "touch a"})
@@ -115,7 +116,7 @@ async def test_an_interrupted_turn_is_told_with_the_card_that_asks(tmp_path: Pat
         await parent.until(lambda: notes(parent)[0].card_ts, flow=True)
         assert notes(parent)[0].card_ts == card_ts(parent, "The machine stopped")
         parent.deliver(
-            ButtonClicked(
+            clicked(
                 channel=CHANNEL,
                 user=USER,
                 message_ts=notes(parent)[0].card_ts,
@@ -129,7 +130,7 @@ async def test_an_interrupted_turn_is_told_with_the_card_that_asks(tmp_path: Pat
 
 
 def pressed(asked: Asked, at: str) -> ButtonClicked:
-    return ButtonClicked(
+    return clicked(
         channel=CHANNEL,
         user=USER,
         message_ts=asked.card_ts,

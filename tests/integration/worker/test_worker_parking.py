@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import ButtonClicked, Command, MessagePosted, Post
+from codebutler.model import Command, Post
 from codebutler.protocol.messages import Heartbeat, StopTurns
 from codebutler_worker.agents.backend import Finished, Started
+from tests.events import clicked, posted
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 LINE = "You have hit your 5-hour limit"
@@ -22,7 +23,7 @@ def buttons(shown: object) -> dict[str, tuple[str, str]]:
 
 
 def press(parent: Parent, button: tuple[str, str], *, at: str = "500.1") -> int:
-    event = ButtonClicked(
+    event = clicked(
         channel=CHANNEL, user=USER, message_ts="9000.1", action_id=button[0], value=button[1], action_ts=at
     )
     return parent.deliver(event)
@@ -136,7 +137,7 @@ async def test_a_stop_of_everything_is_one_of_this_too(tmp_path: Path) -> None:
 async def test_a_word_in_the_thread_drops_it(tmp_path: Path, word: str) -> None:
     async with worker(settings(tmp_path)) as parent:
         await parks(parent)
-        event = MessagePosted(channel=CHANNEL, ts="101.1", user=USER, text=f"!{word}", thread_ts="100.1")
+        event = posted(channel=CHANNEL, ts="101.1", user=USER, text=f"!{word}", thread_ts="100.1")
         parent.deliver(event, Command(name=word))
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
         assert any("🛑 Dropped." in update.text for update in parent.updates)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import ButtonClicked
 from codebutler.protocol.messages import Send
 from codebutler_worker.agents.backend import Approval, Finished, Started, Text
+from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 ASKED = "<<<SLACK:question>>>Which colour?\n\n- Blue\n- **Green**<<<END_SLACK>>>"
@@ -27,7 +27,7 @@ def card_ts(parent: Parent) -> str:
 
 
 def press(parent: Parent, value: str, *, user: str = USER, at: str = "500.1") -> int:
-    event = ButtonClicked(
+    event = clicked(
         channel=CHANNEL,
         user=user,
         message_ts=card_ts(parent),

@@ -17,7 +17,7 @@ import pytest
 from codebutler.clock import Clock, SystemClock
 from codebutler.config.paths import Home
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxMode, SandboxSection
-from codebutler.model import Event, MessagePosted, Post, Prompt, Request
+from codebutler.model import Event, Post, Prompt, Request
 from codebutler.process.table import pid_namespace
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
@@ -38,6 +38,7 @@ from codebutler_worker.bootstrap import serve
 from codebutler_worker.desk.desk import Agents
 from codebutler_worker.programs.leftovers import MARK
 from tests.containers import open_directory
+from tests.events import posted
 from tests.ordinary import give_away
 from tests.programs import require
 
@@ -59,7 +60,7 @@ def settings(repo: Path, mode: SandboxMode) -> RepoSettings:
 
 
 def message(text: str, ts: str = "100.1") -> tuple[Event, Request]:
-    return MessagePosted(channel="C0REPO", ts=ts, user="U0ANA", text=text), Prompt(text=text)
+    return posted(channel="C0REPO", ts=ts, user="U0ANA", text=text), Prompt(text=text)
 
 
 async def heard(process: WorkerProcess, messages: AsyncIterator[ToParent], kind: type[ToParent]) -> ToParent:

@@ -14,10 +14,11 @@ from codebutler.config.schema import (
     CommandRule,
     RepoSettings,
 )
-from codebutler.model import Command, MessagePosted, Post, Update
+from codebutler.model import Command, Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns
 from codebutler_worker.agents.backend import Finished, Output, Started, ToolUse
 from codebutler_worker.conversation.line.typing import GONE, LATE
+from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 SESSION = CommandRule(prefix="claude", binary="python3", mode="interactive")
@@ -104,7 +105,7 @@ async def test_what_it_said_is_said_again_as_it_was(tmp_path: Path) -> None:
         run = await begun(parent, "rehearsal", "cat README.md")
         run.does(Finished(True, "# *Title*\n```\ncode", "done", exit_code=0))
         await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])
-        event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!output", thread_ts=MINE)
+        event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!output", thread_ts=MINE)
         parent.deliver(event, Command(name="output"))
         said = await parent.post_with("done: rehearsal, cat README.md")
         assert said.text.startswith("```\n# *Title*\n`\u200b`\u200b`\ncode\n```\n")
@@ -305,7 +306,7 @@ async def test_a_crash_ends_it_with_a_word_and_nothing_runs_twice(tmp_path: Path
 async def test_a_kill_ends_a_session_without_asking_it(tmp_path: Path) -> None:
     async with worker(configured(tmp_path)) as parent:
         run = await begun(parent, "claude")
-        event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!kill", thread_ts=MINE)
+        event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!kill", thread_ts=MINE)
         parent.deliver(event, Command(name="kill"))
         await parent.until(run.closed.is_set)
         await parent.until(lambda: parent.reactions(MINE) == ["octagonal_sign"])
@@ -322,7 +323,7 @@ async def test_an_interrupted_session_is_told_how_to_end_it(tmp_path: Path) -> N
 
         parent.backend.stop = stop  # type: ignore[method-assign, assignment]  # a session's
         run = await begun(parent, "claude")
-        event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts=MINE)
+        event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts=MINE)
         parent.deliver(event, Command(name="stop"))
         await parent.until(lambda: len(asked) == 1)
         assert "Sent Ctrl-C to 1 session" in thread(parent)[-1]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from codebutler.model import ButtonClicked, Post, Update
+from codebutler.model import Post, Update
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Question, Started, Withdrawn
+from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
 COLOUR = Question("req-1#0", "Which colour?", ("Red", "Blue"), ("warm", "calm"), of=3)
@@ -38,7 +39,7 @@ def press(
     name: str = "ana",
     picked: tuple[str, ...] = (),
 ) -> int:
-    event = ButtonClicked(
+    event = clicked(
         channel=CHANNEL,
         user=user,
         message_ts="9000.000001",
@@ -173,7 +174,7 @@ async def test_the_answers_outlive_the_worker_on_their_card(tmp_path: Path) -> N
         assert parent.backend.runs == []
         notice = await parent.post_with("The machine stopped")
         parent.deliver(
-            ButtonClicked(
+            clicked(
                 channel=CHANNEL,
                 user=USER,
                 message_ts="9000.000009",

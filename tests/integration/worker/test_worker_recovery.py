@@ -18,11 +18,12 @@ from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, Hello, Log, Send, TurnEnded
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.bootstrap import serve
+from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker
 
 
 def click(action_id: str, value: str, message_ts: str, action_ts: str = "500.1") -> ButtonClicked:
-    return ButtonClicked(
+    return clicked(
         channel=CHANNEL,
         user=USER,
         message_ts=message_ts,

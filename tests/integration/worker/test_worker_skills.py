@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings, SkillsSection
-from codebutler.model import Command, MessagePosted, SlashCommand
+from codebutler.model import Command
 from codebutler.skills.shelf import skills_digest
+from tests.events import posted, slashed
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -21,7 +22,7 @@ def write(root: Path, name: str, text: str = "Slowly, with care.", program: str 
 
 
 def says(parent: Parent, argument: str, ts: str) -> None:
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=f"!skills {argument}", thread_ts=None)
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!skills {argument}", thread_ts=None)
     parent.deliver(event, Command(name="skills", argument=argument))
 
 
@@ -98,7 +99,7 @@ async def test_a_skill_that_runs_is_for_the_agent_that_can_run_it(tmp_path: Path
 
 async def test_a_slash_command_gives_it_to_the_channel(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
-        event = SlashCommand(
+        event = slashed(
             channel=CHANNEL, user=USER, command="/butler", text="skills commit-message", trigger_id="t1"
         )
         parent.deliver(event, Command(name="skills", argument="commit-message"))

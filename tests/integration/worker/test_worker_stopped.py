@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, MessagePosted
+from codebutler.model import Command
 from codebutler_worker.agents.backend import Started, Text, ToolResult, ToolUse, Writing
+from tests.events import posted
 from tests.programs import require
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
 async def stop(parent: Parent) -> str:
     """Stop the turn; what its last post says."""
-    event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts="100.1")
+    event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts="100.1")
     parent.deliver(event, Command(name="stop", argument=""))
     await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
     return parent.posts[-1].text

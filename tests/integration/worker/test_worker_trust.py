@@ -7,8 +7,9 @@ from pathlib import Path
 from msgspec import structs
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
-from codebutler.model import ButtonClicked, MessageDeleted, MessageEdited, Prompt
+from codebutler.model import ButtonClicked, Prompt
 from codebutler_worker.agents.backend import Finished, Started
+from tests.events import clicked, deleted, edited
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 OTHER = "U0BOB"
@@ -26,7 +27,7 @@ def ruled(repo: Path, *rules: tuple[str, str]) -> RepoSettings:
 
 
 def click(user: str, value: str, *, channel: str = CHANNEL, number: int = 1) -> ButtonClicked:
-    return ButtonClicked(
+    return clicked(
         channel=channel,
         user=user,
         message_ts="9000.000001",
@@ -48,7 +49,7 @@ async def at_its_limit(parent: Parent) -> str:
 async def test_nobody_edits_anothers_words(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("tidy up", "100.1")
-        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=OTHER, text="delete it", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ts="100.1", user=OTHER, text="delete it", edited_ts="101.0")
         await parent.stored(parent.deliver(edit, Prompt(text="delete it")))
         assert (await parent.run(0)).request.prompt == "tidy up"
 
@@ -56,7 +57,7 @@ async def test_nobody_edits_anothers_words(tmp_path: Path) -> None:
 async def test_nobody_deletes_anothers_words(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("tidy up", "100.1")
-        await parent.stored(parent.deliver(MessageDeleted(channel=CHANNEL, ts="100.1", user=OTHER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="100.1", user=OTHER)))
         assert (await parent.run(0)).request.prompt == "tidy up"
 
 

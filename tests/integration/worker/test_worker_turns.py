@@ -9,9 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 from codebutler.clock import ManualClock
-from codebutler.model import Command, MessageDeleted, MessageEdited, MessagePosted, Prompt, React, Upload
+from codebutler.model import Command, Prompt, React, Upload
 from codebutler.protocol.messages import Heartbeat, Send, Stored, TurnStarted
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest, Usage
+from tests.events import deleted, edited, posted
 from tests.worker_kit import CHANNEL, USER, OneAgent, ScriptedBackend, settings, worker
 
 
@@ -65,7 +66,7 @@ async def test_marks_that_slack_takes_slowly_hold_up_no_answer(tmp_path: Path) -
         await parent.until(lambda: marks() > 64, flow=True)
         await parent.clock.advance(60)
         assert marks() < 150
-        event = MessagePosted(channel=CHANNEL, ts="900.1", user=USER, text="!ping")
+        event = posted(channel=CHANNEL, ts="900.1", user=USER, text="!ping")
         parent.deliver(event, Command(name="ping"))
         await parent.until(lambda: parent.posts)
 
@@ -96,7 +97,7 @@ async def test_debounce_makes_one_turn_of_several_messages(tmp_path: Path) -> No
 
 async def test_an_event_delivered_twice_runs_once(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
-        event = MessagePosted(channel=CHANNEL, ts="100.1", user=USER, text="hello")
+        event = posted(channel=CHANNEL, ts="100.1", user=USER, text="hello")
         parent.deliver(event, Prompt(text="hello"))
         seq = parent.deliver(event, Prompt(text="hello"))
         await parent.stored(seq)
@@ -159,11 +160,11 @@ async def test_the_whole_channel_may_be_one_conversation(tmp_path: Path) -> None
 async def test_an_edit_replaces_what_has_not_started(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("delete everything", "100.1")
-        edit = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="delete nothing", edited_ts="101.0")
+        edit = edited(channel=CHANNEL, ts="100.1", user=USER, text="delete nothing", edited_ts="101.0")
         await parent.stored(parent.deliver(edit, Prompt(text="delete nothing")))
         run = await parent.run(0)
         assert run.request.prompt == "delete nothing"
-        late = MessageEdited(channel=CHANNEL, ts="100.1", user=USER, text="too late", edited_ts="102.0")
+        late = edited(channel=CHANNEL, ts="100.1", user=USER, text="too late", edited_ts="102.0")
         await parent.stored(parent.deliver(late, Prompt(text="too late")))
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
@@ -174,9 +175,9 @@ async def test_a_deleted_message_is_withdrawn(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("one", "100.1")
         parent.says("two", "100.2", "100.1")
-        await parent.stored(parent.deliver(MessageDeleted(channel=CHANNEL, ts="100.1", user=USER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="100.1", user=USER)))
         parent.says("gone", "200.1")
-        await parent.stored(parent.deliver(MessageDeleted(channel=CHANNEL, ts="200.1", user=USER)))
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="200.1", user=USER)))
         run = await parent.run(0)
         assert run.request.prompt == "two"
         run.finish()

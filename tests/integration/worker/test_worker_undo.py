@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import ButtonClicked, Command, MessagePosted, Post, Prompt, SlashCommand, Upload
+from codebutler.model import Command, Post, Prompt, Upload
 from codebutler_worker.agents.backend import Finished, Started
+from tests.events import clicked, posted, slashed
 from tests.programs import require
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
@@ -26,16 +27,14 @@ def repo(tmp_path: Path) -> Path:
 
 
 def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None, argument: str = "") -> int:
-    event = MessagePosted(
-        channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread_ts
-    )
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name} {argument}".strip(), thread_ts=thread_ts)
     return parent.deliver(event, Command(name=name, argument=argument))
 
 
 def press(parent: Parent, card: Post, moment: str, thread_ts: str = "100.1") -> None:
     button = card.blocks[1]["elements"][0]
     assert button["action_id"] == "codebutler.undo"
-    click = ButtonClicked(
+    click = clicked(
         channel=CHANNEL, user=USER, message_ts="9000.9", action_id=button["action_id"], value=button["value"],
         action_ts=moment, thread_ts=thread_ts,
     )  # fmt: skip
@@ -145,7 +144,7 @@ async def test_a_long_difference_is_a_file_and_for_one_alone_a_summary(repo: Pat
             "100.1",
             5000,
         )
-        event = SlashCommand(channel=CHANNEL, user=USER, command="/butler", text="diff", trigger_id="t1")
+        event = slashed(channel=CHANNEL, user=USER, command="/butler", text="diff", trigger_id="t1")
         parent.deliver(event, Command(name="diff"))
         assert (await parent.post_with("as a file")).only_for == USER
         assert sum(isinstance(each, Upload) for each in parent.operations) == 1
@@ -153,14 +152,14 @@ async def test_a_long_difference_is_a_file_and_for_one_alone_a_summary(repo: Pat
 
 async def test_checks_are_a_turn_that_runs_the_repositorys_command(repo: Path) -> None:
     async with worker(settings(repo)) as parent:
-        event = MessagePosted(channel=CHANNEL, ts="100.1", user=USER, text="!checks")
+        event = posted(channel=CHANNEL, ts="100.1", user=USER, text="!checks")
         parent.deliver(event, Prompt(text="checks", prefix="checks"))
         await parent.post_with("set `checks.command`")
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         (repo / "Makefile").write_text("test:\n\ttrue\n")
         parent.says("work", "200.1")
         await parent.run(0)
-        event = MessagePosted(channel=CHANNEL, ts="300.1", user=USER, text="!checks")
+        event = posted(channel=CHANNEL, ts="300.1", user=USER, text="!checks")
         await parent.stored(parent.deliver(event, Prompt(text="checks", prefix="checks")))
         # A tree that is being written is not checked.
         await parent.until(lambda: parent.reactions("300.1") == ["hourglass_flowing_sand"], flow=True)

@@ -7,15 +7,16 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import CommandRule
-from codebutler.model import ButtonClicked, Command, MessagePosted, Post
+from codebutler.model import ButtonClicked, Command, Post
 from codebutler_worker.agents.backend import Finished, Started
+from tests.events import clicked, posted
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 MARK = "[sent earlier; your run was stopped before you read it]"
 
 
 async def command(parent: Parent, name: str, ts: str) -> None:
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name}", thread_ts="100.1")
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name}", thread_ts="100.1")
     await parent.stored(parent.deliver(event, Command(name=name)))
 
 
@@ -27,7 +28,7 @@ def retry(card: Post) -> ButtonClicked:
         for element in block.get("elements", [])
         if element.get("action_id") == "codebutler.retry"
     ]
-    return ButtonClicked(
+    return clicked(
         channel=CHANNEL,
         user=USER,
         message_ts="9000.1",

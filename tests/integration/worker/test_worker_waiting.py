@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.model import ButtonClicked, Post
+from codebutler.model import Post
 from codebutler.protocol.messages import Doing, Heartbeat, Send
 from codebutler_worker.agents.backend import Approval, Question, Started
+from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 ASKED = Approval("req-1", "Bash", "make", {"command": "make"})
@@ -28,7 +29,7 @@ async def allow(parent: Parent) -> None:
     card = await parent.post_with("Permission needed")
     value = card.blocks[-1]["elements"][0]["value"]
     parent.deliver(
-        ButtonClicked(
+        clicked(
             channel=CHANNEL,
             user=USER,
             message_ts="9000.000001",

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, MessagePosted
+from codebutler.model import Command
+from tests.events import posted
 from tests.programs import require
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
@@ -26,7 +27,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None) -> None:
-    event = MessagePosted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name}", thread_ts=thread_ts)
+    event = posted(channel=CHANNEL, ts=ts, user=USER, text=f"!{name}", thread_ts=thread_ts)
     parent.deliver(event, Command(name=name, argument=""))
 
 

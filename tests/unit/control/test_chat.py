@@ -12,6 +12,7 @@ import pytest
 
 from codebutler.chat.port import Page
 from codebutler.chat.slack.metadata import operation_metadata
+from codebutler.clock import ManualClock
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, SlackSection
 from codebutler.control.chat import Chat, Mouth
@@ -47,6 +48,7 @@ from codebutler.model import (
 )
 from codebutler.protocol.messages import Live
 from codebutler.repos import Served
+from tests.events import posted
 
 SERVED = Served(
     entry=RepoEntry(name="shop", path="/srv/shop"),
@@ -71,9 +73,7 @@ OVERHEARD: tuple[tuple[str | None, str, Origin], ...] = (
 
 def entry(thread_ts: str | None, user: str, origin: Origin) -> Entry:
     """Something that was let in."""
-    event = MessagePosted(
-        channel="C1", ts="9.0", user=user, text="me too", thread_ts=thread_ts, origin=origin
-    )
+    event = posted(channel="C1", ts="9.0", user=user, text="me too", thread_ts=thread_ts, origin=origin)
     return Entry(
         seq=1, channel="C1", event=event, request=NoRequest(), received_at=datetime(2026, 1, 1, tzinfo=UTC)
     )
@@ -104,9 +104,9 @@ class Around:
         return f"{len(self.said)}.0"
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
-        assert (channel, thread_ts, oldest) == ("C1", "0.5", "")
+        assert (channel, thread_ts, since_s) == ("C1", "0.5", 0.0)
         if self.refusal is not None:
             raise self.refusal
         at = int(cursor or 0)
@@ -127,7 +127,7 @@ class Terminal:
     def __init__(self, around: Around, request: ChatRequest, patience_s: float = 3600) -> None:
         self.listeners = Listeners(redact=lambda text: text.replace("hunter2", "[redacted]"))
         self._wishes: asyncio.Queue[Wish | None] = asyncio.Queue()
-        mouth = Mouth(around, around, around)
+        mouth = Mouth(around, around, around, ManualClock())
         chat = Chat(SERVED, request, mouth, self.listeners, patience_s=patience_s)
         self.replies = chat.replies(self._wished())
 
@@ -197,10 +197,10 @@ async def test_a_press_is_the_operators(around: Around) -> None:
         await terminal.hear(1)
         for _ in range(2):
             terminal.wish(Press(ts="7.000001", action_id="codebutler.allow", value="a1", picked=("a1:0",)))
-        terminal.wish(Press(ts="seven", action_id="codebutler.allow", value="a1"))
         terminal.wish(Press(ts="7.000001", action_id="codebutler.deny_reason", value="a1"))
-        told = await terminal.hear(2)
-        assert [said.text[:2] for said in told if isinstance(said, Said)] == ["⚠️", "⚠️"]
+        (told,) = await terminal.hear(1)
+        assert isinstance(told, Said)
+        assert told.text.startswith("⚠️")
         clicks = [event for event in around.taken if isinstance(event, ButtonClicked)]
         assert {(c.user, c.origin, c.thread_ts, c.picked) for c in clicks} == {
             (OPERATOR, "local", "0.5", ("a1:0",))
@@ -283,7 +283,7 @@ async def test_a_wish_that_cannot_be_read_ends_the_chat(around: Around) -> None:
         raise CodeButlerError("unreadable wish")
         yield Say(text="")
 
-    chat = Chat(SERVED, ChatRequest(repo="shop"), Mouth(around, around, around), Listeners())
+    chat = Chat(SERVED, ChatRequest(repo="shop"), Mouth(around, around, around, ManualClock()), Listeners())
     with pytest.raises(CodeButlerError, match="unreadable wish"):
         async with asyncio.timeout(30):
             _ = [reply async for reply in chat.replies(broken())]

@@ -21,6 +21,7 @@ from codebutler_worker.inbox import Inbox
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from tests.events import clicked
 
 RETRY, DROP, STOP = "codebutler.retry", "codebutler.drop", "codebutler.stop"
 # (state, reason, button) -> (state afterwards, new turns, what is to be stopped); all else changes nothing.
@@ -52,9 +53,7 @@ def turn(state: TurnState, reason: str = "") -> TurnRow:
 
 
 def click(button: str) -> ButtonClicked:
-    return ButtonClicked(
-        channel="C1", user="U1", message_ts="2.1", action_id=button, value="t1", action_ts="3.1"
-    )
+    return clicked(channel="C1", user="U1", message_ts="2.1", action_id=button, value="t1", action_ts="3.1")
 
 
 @pytest.mark.parametrize("button", [RETRY, DROP, STOP])

@@ -9,17 +9,18 @@ from datetime import UTC, datetime
 from codebutler.clock import ManualClock, settle
 from codebutler.dispatch.audit import RETRY_S, AuditFirst
 from codebutler.intake.entry import Entry
-from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request
+from codebutler.model import Command, NoRequest, Prompt, Request
 from codebutler.observe.acts import Act
 from codebutler.process.tasks import beside
+from tests.events import deleted, posted
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def entry(seq: int, request: Request, channel: str = "C1") -> Entry:
     if isinstance(request, NoRequest):
-        return Entry(seq, channel, MessageDeleted(channel=channel, ts="0.1", user="U1"), request, NOW)
-    event = MessagePosted(channel=channel, ts=f"{seq}.0", user="U1", text=f"text {seq}")
+        return Entry(seq, channel, deleted(channel=channel, ts="0.1", user="U1"), request, NOW)
+    event = posted(channel=channel, ts=f"{seq}.0", user="U1", text=f"text {seq}")
     return Entry(seq, channel, event, request, NOW)
 
 

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 from codebutler.dispatch.dispatcher import Dispatcher, GoOn, let_pass
 from codebutler.intake.entry import Entry
-from codebutler.model import MessagePosted, NoRequest
+from codebutler.model import NoRequest
+from tests.events import posted
 
 
 def entry(seq: int) -> Entry:
-    event = MessagePosted(channel="D1", ts=f"{seq}.0", user="U1", text="x")
+    event = posted(channel="D1", ts=f"{seq}.0", user="U1", text="x")
     return Entry(seq, "D1", event, NoRequest(), datetime(2026, 1, 1, tzinfo=UTC))
 
 

@@ -16,8 +16,8 @@ def at(minutes: float) -> datetime:
     return NOON + timedelta(minutes=minutes)
 
 
-def ts(minutes: float) -> str:
-    return f"{at(minutes).timestamp():.6f}"
+def sent(minutes: float) -> float:
+    return at(minutes).timestamp()
 
 
 def away(*spans: tuple[float, float]) -> Absence:
@@ -25,51 +25,56 @@ def away(*spans: tuple[float, float]) -> Absence:
 
 
 FOUR = away((0, 4))
-MEANWHILE = Arrival(ts(2), at(4.1))
+MEANWHILE = Arrival(sent(2), at(4.1))
 
 
 @pytest.mark.parametrize(
-    ("absence", "arrivals", "newest_ts", "expected"),
+    ("absence", "arrivals", "newest_s", "expected"),
     [
-        (FOUR, [MEANWHILE] * 3, "", "👋 Back after 4 min: 3 messages that came meanwhile are answered late."),
-        (FOUR, [MEANWHILE], "", "👋 Back after 4 min: 1 message that came meanwhile is answered late."),
+        (
+            FOUR,
+            [MEANWHILE] * 3,
+            0.0,
+            "👋 Back after 4 min: 3 messages that came meanwhile are answered late.",
+        ),
+        (FOUR, [MEANWHILE], 0.0, "👋 Back after 4 min: 1 message that came meanwhile is answered late."),
         (
             with_interrupted(FOUR, "C1"),
             [MEANWHILE],
-            "",
+            0.0,
             "👋 Back after 4 min: 1 message that came meanwhile is answered late, "
             "1 interrupted run asks in its thread how to go on.",
         ),
-        (with_interrupted(FOUR, "C2"), [], "", ""),
-        (FOUR, [], "", ""),
-        (FOUR, [], ts(-5), "👋 Back after 4 min: nothing was missed."),
-        (FOUR, [], ts(-45), ""),
-        (away((0, 0.5)), [], ts(-5), ""),
-        (away((0, 0.5)), [Arrival(ts(0.2), at(0.6))], "", None),
-        (replace(FOUR, told=("C1",)), [MEANWHILE], ts(-5), ""),
+        (with_interrupted(FOUR, "C2"), [], 0.0, ""),
+        (FOUR, [], 0.0, ""),
+        (FOUR, [], sent(-5), "👋 Back after 4 min: nothing was missed."),
+        (FOUR, [], sent(-45), ""),
+        (away((0, 0.5)), [], sent(-5), ""),
+        (away((0, 0.5)), [Arrival(sent(0.2), at(0.6))], 0.0, None),
+        (replace(FOUR, told=("C1",)), [MEANWHILE], sent(-5), ""),
     ],
 )
 def test_only_where_something_happened(
-    absence: Absence, arrivals: list[Arrival], newest_ts: str, expected: str | None
+    absence: Absence, arrivals: list[Arrival], newest_s: float, expected: str | None
 ) -> None:
-    told = line(absence, "C1", arrivals, newest_ts)
+    told = line(absence, "C1", arrivals, newest_s)
     assert told.startswith("👋 Back after 30 s") if expected is None else told == expected
 
 
 def test_late_is_what_was_written_meanwhile_and_came_afterwards() -> None:
     absence = away((0, 4), (6, 9))
-    in_time = [Arrival(ts(-1), at(-1)), Arrival(ts(5), at(5)), Arrival(ts(10), at(10))]
+    in_time = [Arrival(sent(-1), at(-1)), Arrival(sent(5), at(5)), Arrival(sent(10), at(10))]
     # The beginning is not known exactly: what came before the death may lie after it.
-    just_before = [Arrival(ts(0.1), at(0.1))]
-    afterwards = [Arrival(ts(1), at(4.1)), Arrival(ts(7), at(9.1))]
+    just_before = [Arrival(sent(0.1), at(0.1))]
+    afterwards = [Arrival(sent(1), at(4.1)), Arrival(sent(7), at(9.1))]
     assert late(absence, in_time + just_before) == 0
     assert late(absence, in_time + just_before + afterwards) == 2
 
 
 def test_what_slack_held_back_and_brought_with_the_connection_is_late() -> None:
     absence = away((0, 4))
-    held_back, just_said = Arrival(ts(1), at(3.995)), Arrival(ts(3.99), at(3.995))
-    long_before = Arrival(ts(0.5), at(0.6))
+    held_back, just_said = Arrival(sent(1), at(3.995)), Arrival(sent(3.99), at(3.995))
+    long_before = Arrival(sent(0.5), at(0.6))
     assert late(absence, [held_back]) == 1
     assert late(absence, [just_said, long_before]) == 0
 
@@ -82,9 +87,9 @@ def test_in_a_loop_of_crashes_a_channel_is_told_once(*, done: bool) -> None:
         absence = replace(merged(absence, latest), done=done)
     assert absence.told == ("C1",)
     assert len(absence.spans) <= 20
-    arrivals = [Arrival(ts(398.5), at(399.1))]
-    assert line(absence, "C1", arrivals, "") == ""
-    assert line(absence, "C2", arrivals, "") != ""
+    arrivals = [Arrival(sent(398.5), at(399.1))]
+    assert line(absence, "C1", arrivals, 0.0) == ""
+    assert line(absence, "C2", arrivals, 0.0) != ""
 
 
 def test_what_was_not_told_any_more_is_told_by_the_next_life() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from codebutler.model import ButtonClicked, MessagePosted
 from codebutler.observe.acts import TEXT_CHARS, Act, act_of, shortened
+from tests.events import clicked, posted
 
-PRESS = ButtonClicked(
+PRESS = clicked(
     channel="C1",
     user="U1",
     message_ts="5.4",
@@ -25,7 +25,7 @@ def test_a_reason_from_a_form_is_kept() -> None:
 
 
 def test_a_message_is_kept_with_its_thread_or_itself() -> None:
-    act = act_of(MessagePosted(channel="C1", ts="1.1", user="U1", text="hello"), "prompt", "allowed")
+    act = act_of(posted(channel="C1", ts="1.1", user="U1", text="hello"), "prompt", "allowed")
     assert (act.thread, act.text) == ("1.1", "hello")
 
 

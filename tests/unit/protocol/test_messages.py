@@ -12,18 +12,13 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.errors import ProtocolError
 from codebutler.model import (
     Asked,
-    ButtonClicked,
     Command,
     File,
-    MessageDeleted,
-    MessageEdited,
-    MessagePosted,
     NoRequest,
     Post,
     Prompt,
     Quoted,
     React,
-    SlashCommand,
     TurnNote,
     Update,
     Upload,
@@ -62,10 +57,11 @@ from codebutler.protocol.messages import (
     TurnStarted,
     UploadPiece,
 )
+from tests.events import clicked, deleted, edited, posted, slashed
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "protocol"
 
-POSTED = MessagePosted(
+POSTED = posted(
     channel="C01",
     ts="1700000000.000100",
     user="U01",
@@ -74,11 +70,11 @@ POSTED = MessagePosted(
     files=(File(id="F01", name="a.png", mimetype="image/png", size_bytes=3, url="https://files.example/a"),),
     mentioned=True,
 )
-EDITED = MessageEdited(channel="C01", ts="1.0", user="U01", text="no", edited_ts="2.0")
-CLICKED = ButtonClicked(
+EDITED = edited(channel="C01", ts="1.0", user="U01", text="no", edited_ts="2.0")
+CLICKED = clicked(
     channel="C01", user="U01", message_ts="1.0", action_id="codebutler.stop", value="turn", action_ts="2.0"
 )
-SLASH = SlashCommand(channel="C01", user="U01", command="/butler", text="status", trigger_id="7.8")
+SLASH = slashed(channel="C01", user="U01", command="/butler", text="status", trigger_id="7.8")
 
 TO_WORKER: dict[str, object] = {
     "configure": Configure(
@@ -92,9 +88,7 @@ TO_WORKER: dict[str, object] = {
     ),
     "deliver": Deliver(seq=7, event=POSTED, request=Prompt(text='fix "it"', prefix="claude")),
     "deliver-edit": Deliver(seq=8, event=EDITED, request=Prompt(text="no")),
-    "deliver-delete": Deliver(
-        seq=9, event=MessageDeleted(channel="C01", ts="1.0", user="U01"), request=NoRequest()
-    ),
+    "deliver-delete": Deliver(seq=9, event=deleted(channel="C01", ts="1.0", user="U01"), request=NoRequest()),
     "deliver-click": Deliver(seq=10, event=CLICKED, request=NoRequest()),
     "deliver-slash": Deliver(seq=11, event=SLASH, request=Command(name="status", argument="-v")),
     "sent": Sent(op_id="op-1", ts="1700000000.000200"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.clock import ManualClock
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.intake import Outcome
 from codebutler.model import OPERATOR, Event, MessagePosted, Post
@@ -65,7 +66,7 @@ class World:
         return self.outcome
 
     def desk(self) -> HookDesk:
-        return HookDesk(self, self, self)
+        return HookDesk(self, self, self, ManualClock())
 
 
 async def test_a_call_is_said_and_handed_in_as_the_operators_wish() -> None:

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request, SlashCommand
+from codebutler.model import Command, NoRequest, Prompt, Request
 from codebutler.text.requests import request_of, slash_request, text_request
+from tests import events
+from tests.events import posted, slashed
 
 PREFIXES = {"claude", "kimi", "agent", "run", "gemini"}
 
@@ -70,15 +72,15 @@ def test_a_slash_commands_first_word_is_the_command(text: str, request_: Request
 
 
 def test_an_event_without_text_asks_for_nothing() -> None:
-    deleted = MessageDeleted(channel="C1", ts="1.1", user="U1")
-    slash = SlashCommand(channel="C1", user="U1", command="/butler", text="ping", trigger_id="1")
+    deleted = events.deleted(channel="C1", ts="1.1", user="U1")
+    slash = slashed(channel="C1", user="U1", command="/butler", text="ping", trigger_id="1")
     assert request_of(deleted, PREFIXES) == NoRequest()
     assert request_of(slash, PREFIXES) == Command(name="ping")
 
 
 @given(st.text())
 def test_no_text_is_refused_and_no_prompt_is_altered(text: str) -> None:
-    event = MessagePosted(channel="C1", ts="1.1", user="U1", text=text)
+    event = posted(channel="C1", ts="1.1", user="U1", text=text)
     request = request_of(event, PREFIXES)
     if isinstance(request, Prompt) and request.prefix is None:
         assert request.text == text

@@ -48,5 +48,5 @@ def _of_turn() -> Select[Any]:
         select(files)
         .join(messages, messages.c.id == files.c.message_id)
         .where(messages.c.turn_id == given("turn_id"))
-        .order_by(messages.c.platform_msg_id, messages.c.id, files.c.position)
+        .order_by(messages.c.order, messages.c.id, files.c.position)
     )

@@ -44,7 +44,7 @@ class Messages:
         return None if found is None else _plain(found)
 
     def of_turn(self, turn_id: str) -> list[MessageRow]:
-        """The messages a turn answers, oldest first by ts."""
+        """The messages a turn answers, oldest first."""
         found = every(self._connection, _messages_of_turn(), MessageRow, turn_id=turn_id)
         return [_plain(row) for row in found]
 
@@ -155,7 +155,7 @@ def _accept() -> Insert:
 @cache
 def _messages_of_turn() -> Select[Any]:
     columns = tables.messages.c
-    return matching(tables.messages, "turn_id").order_by(columns.platform_msg_id, columns.id)
+    return matching(tables.messages, "turn_id").order_by(columns.order, columns.id)
 
 
 @cache

@@ -23,8 +23,9 @@ def message_id(channel_id: str, ts: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRow:
-    """A person's message. ``agent`` is the prefix that was typed (None = the default agent), ``late`` that it
-    was fetched from history. Rows of the WhatsApp era have no thread and no turn."""
+    """A person's message; ``order`` sorts as text among those of its channel. ``agent`` is the prefix that was typed
+    (None = the default agent), ``late`` that it was fetched from history. Rows of the WhatsApp era have no thread and
+    no turn."""
 
     id: str
     from_id: str
@@ -34,6 +35,7 @@ class MessageRow:
     is_voice: bool = False
     acked: bool = False
     platform_msg_id: str = ""
+    order: str = ""
     thread_ts: str = ""
     turn_id: str | None = None
     agent: str | None = None

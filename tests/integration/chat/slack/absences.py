@@ -21,6 +21,7 @@ from codebutler.intake.intake import Intake, Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import Event, MessagePosted
 from codebutler.permission import Decision
+from tests.events import posted
 
 OWNER = "U0OWNER"
 
@@ -69,7 +70,7 @@ class Life:
     async def caught_up(self) -> None:
         """Wait until no gap is left and all was looked at; the clock runs meanwhile."""
         async with asyncio.timeout(DEADLINE_S):
-            while await self.journal.gap("C1", self.clock.now()) is not None or self.catch_up.is_busy:
+            while await self.journal.gap("C1") is not None or self.catch_up.is_busy:
                 await self.clock.advance(5)
         await settle()
 
@@ -120,7 +121,7 @@ class World:
     def live(self, ts: str) -> MessagePosted:
         """The message as the socket brings it."""
         message = next(m for m in self.chat.messages("C1") if m["ts"] == ts)
-        return MessagePosted(
+        return posted(
             channel="C1",
             ts=ts,
             user=message["user"],

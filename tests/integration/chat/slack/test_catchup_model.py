@@ -17,6 +17,7 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import ME, MemoryChat
 from codebutler.chat.port import Page
 from codebutler.chat.slack.catchup import CatchUp, Shelf
+from codebutler.chat.slack.fields import ts_at
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import AgentSection, Config, SlackSection
 from codebutler.dispatch.held import HeldBack
@@ -24,6 +25,7 @@ from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted
+from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS = ("C1", "C2")
@@ -57,17 +59,17 @@ class CutChat(MemoryChat):
     left = 1_000_000
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         if self.left == 0:
             await asyncio.Event().wait()
         self.left -= 1
-        page = await super().history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
+        page = await super().history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)
         if thread_ts is not None:
             return page
         # A reply that was sent to the channel too stands among its messages.
-        end = min([m["ts"] for m in page.messages], default="") if page.next_cursor else oldest
-        also = [m for m in self.messages(channel) if m.get("subtype") and m["ts"] > max(end, oldest)]
+        end = min([m["ts"] for m in page.messages], default="") if page.next_cursor else ts_at(since_s)
+        also = [m for m in self.messages(channel) if m.get("subtype") and m["ts"] > max(end, ts_at(since_s))]
         return Page(messages=(*page.messages, *also), next_cursor=page.next_cursor)
 
 
@@ -103,7 +105,7 @@ class Town:
             firsts.append(ts)
         elif said.broadcast:
             self.chat.find(ts)["subtype"] = "thread_broadcast"
-        return MessagePosted(channel=said.channel, ts=ts, user=OWNER, text="x", thread_ts=root)
+        return posted(channel=said.channel, ts=ts, user=OWNER, text="x", thread_ts=root)
 
     async def listen(self, calls: int, live: list[Said]) -> list[MessagePosted]:
         """A life in which history answers ``calls`` times; ``live`` is said as soon as it listens again."""

@@ -19,6 +19,7 @@ from codebutler.dispatch.held import HeldBack
 from codebutler.intake.intake import Repo
 from codebutler.intake.journal import Journal
 from codebutler.model import MessageEdited, MessagePosted
+from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 
 CHANNELS, THREADS = 20, 8
@@ -40,7 +41,7 @@ class Busy:
         """Somebody writes; returns the message as the socket would bring it."""
         ts = f"{self.clock.now().timestamp() + len(self.chat.messages(channel)) / 1000:.6f}"
         self.chat.say(channel, OWNER, f"message {ts}", thread_ts=root, ts=ts)
-        return MessagePosted(channel=channel, ts=ts, user=OWNER, text=f"message {ts}", thread_ts=root)
+        return posted(channel=channel, ts=ts, user=OWNER, text=f"message {ts}", thread_ts=root)
 
     async def until_routed(self, keys: set[str]) -> float:
         """The clock runs until then; returns the seconds it took."""
@@ -60,7 +61,7 @@ class Busy:
         began_s = self.clock.monotonic()
         async with asyncio.timeout(DEADLINE_S):
             for channel in self.life.repos:
-                while await self.life.journal.gap(channel, self.clock.now()) is not None:
+                while await self.life.journal.gap(channel) is not None:
                     await self.clock.advance(5)
         await self.until(lambda: not self.catch_up.is_busy)
         return self.clock.monotonic() - began_s
@@ -157,7 +158,7 @@ async def test_a_moment_costs_a_call_a_channel_and_what_hides_in_old_threads_is_
             chat.say(channel, OWNER, "x", ts=ts)
             # What the journal knows of those in between decides nothing here.
             if number == 0 or number > 1930:
-                message = MessagePosted(channel=channel, ts=ts, user=OWNER, text="x")
+                message = posted(channel=channel, ts=ts, user=OWNER, text="x")
                 assert await b.life.intake.accept(message) == "accepted"
         hidden = b.said("C7", f"{began_s + 30 * 60:.6f}").key
         for _ in range(3):
@@ -209,8 +210,8 @@ class Pages(MemoryChat):
         self._chat = chat
 
     async def history(
-        self, channel: str, *, thread_ts: str | None = None, oldest: str = "", cursor: str = ""
+        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         if thread_ts is None:
             self.read.append((channel, cursor))
-        return await self._chat.history(channel, thread_ts=thread_ts, oldest=oldest, cursor=cursor)
+        return await self._chat.history(channel, thread_ts=thread_ts, since_s=since_s, cursor=cursor)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.door import Door
+from codebutler.chat.slack.connection import EventHandler
 from codebutler.chat.slack.forms import Placed, packed, reason_form
 from codebutler.chat.slack.frames import Envelope
 from codebutler.chat.slack.interactive import FormAsked, PressedInVain
@@ -50,7 +50,7 @@ class Scene:
         self.in_vain: list[PressedInVain] = []
         self.homes: list[str] = []
         self.reasons = Reasons(self.chat, intake, self.notice, self.tasks, self.in_vain.append)
-        self.door = Door(intake, self.chat.me, lambda notice: self.press(notice))
+        self.door = EventHandler(intake, self.chat.me, lambda notice: self.press(notice))
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         self.refusals.append(event.user)

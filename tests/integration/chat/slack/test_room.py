@@ -133,7 +133,7 @@ async def test_what_was_said_while_nobody_listened_is_in_the_history() -> None:
         await p.server.until(lambda: p.heard or None)
         await p.client.stop()
         missed = [p.server.say("general", f"missed {n}") for n in range(3)]
-        page = await p.api.history(p.channel, oldest=before)
+        page = await p.api.history(p.channel, since_s=float(before))
         events = [from_history(message, p.channel, p.server_me) for message in reversed(page.messages)]
         posted = [event for event in events if isinstance(event, MessagePosted)]
         assert [event.ts for event in posted] == missed

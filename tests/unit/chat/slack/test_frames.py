@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from codebutler.chat.slack.backoff import full_jitter_s
 from codebutler.chat.slack.endpoint import check_app_token, check_bot_token, is_loopback, proxy_for
 from codebutler.chat.slack.frames import Disconnect, Envelope, Hello, encode_ack, parse_frame
 from codebutler.chat.slack.outcomes import Call, refusal, retry_after_s
@@ -18,6 +17,7 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.process.waiting import full_jitter_s
 
 WRITE = Call("chat.postMessage", write=True)
 READ = Call("conversations.history")

@@ -11,6 +11,7 @@ from codebutler.chat.slack.fields import Ignored, PayloadError
 from codebutler.chat.slack.forms import Placed, packed, reason_form
 from codebutler.chat.slack.interactive import FormAsked, interaction
 from codebutler.model import ButtonClicked
+from tests.events import clicked
 
 PLACE = Placed(channel="C1", message_ts="5.4", thread_ts="5.1", value="r1")
 
@@ -28,7 +29,7 @@ def click(**changes: Any) -> ButtonClicked | FormAsked | Ignored:
 
 
 def test_click() -> None:
-    assert click() == ButtonClicked(
+    assert click() == clicked(
         channel="C1",
         user="U1",
         message_ts="5.4",
@@ -80,7 +81,7 @@ def from_home(action_id: str = "codebutler.allow", value: str = "", **changes: A
 
 def test_a_button_in_app_home_is_the_one_in_the_thread() -> None:
     pressed = from_home()
-    assert pressed == ButtonClicked(
+    assert pressed == clicked(
         channel="C1",
         user="U1",
         message_ts="5.4",
@@ -132,7 +133,7 @@ def sent(words: object = "the disk is precious", **changes: Any) -> object:
 
 def test_a_form_that_is_sent_is_a_no_with_words() -> None:
     first = sent()
-    assert first == ButtonClicked(
+    assert first == clicked(
         channel="C1",
         user="U1",
         message_ts="5.4",

@@ -21,11 +21,11 @@ from codebutler.chat.slack.payloads import (
 from codebutler.model import (
     Event,
     File,
-    MessageDeleted,
     MessageEdited,
     MessagePosted,
-    SlashCommand,
 )
+from tests import events
+from tests.events import slashed
 
 ME = Identity(user_id="UBOT", bot_id="BBOT", team_id="T1")
 PLAIN: dict[str, Any] = {
@@ -59,11 +59,11 @@ def changed(message: dict[str, Any], previous: dict[str, Any] | None) -> Event |
 
 
 def test_plain() -> None:
-    assert event() == MessagePosted(channel="C1", ts="1.1", user="U1", text="hi")
+    assert event() == events.posted(channel="C1", ts="1.1", user="U1", text="hi")
 
 
 def test_thread_reply() -> None:
-    assert event(ts="1.2", thread_ts="1.1", parent_user_id="U9") == MessagePosted(
+    assert event(ts="1.2", thread_ts="1.1", parent_user_id="U9") == events.posted(
         channel="C1", ts="1.2", user="U1", text="hi", thread_ts="1.1"
     )
 
@@ -165,7 +165,7 @@ def test_not_for_us(changes: dict[str, Any]) -> None:
 
 def test_edit() -> None:
     message = PLAIN | {"text": "new", "edited": {"user": "U1", "ts": "1.3"}, "thread_ts": "1.0"}
-    assert changed(message, PLAIN) == MessageEdited(
+    assert changed(message, PLAIN) == events.edited(
         channel="C1", ts="1.1", user="U1", text="new", edited_ts="1.3", thread_ts="1.0"
     )
 
@@ -187,12 +187,12 @@ def test_our_own_edit_is_ignored() -> None:
 
 def test_deletion() -> None:
     deleted = event(subtype="message_deleted", deleted_ts="1.1", ts="1.9", previous_message=PLAIN)
-    assert deleted == MessageDeleted(channel="C1", ts="1.1", user="U1")
+    assert deleted == events.deleted(channel="C1", ts="1.1", user="U1")
 
 
 def test_emptied_first_message_of_a_thread_is_a_deletion() -> None:
     tomb = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "ts": "1.1", "thread_ts": "1.1"}
-    assert changed(tomb, PLAIN) == MessageDeleted(channel="C1", ts="1.1", user="U1")
+    assert changed(tomb, PLAIN) == events.deleted(channel="C1", ts="1.1", user="U1")
 
 
 @pytest.mark.parametrize("previous", [None, PLAIN | {"user": "UBOT"}, PLAIN | {"bot_id": "B2"}])
@@ -209,7 +209,7 @@ def test_slash_command() -> None:
         "text": " run ls &gt; x ",
         "trigger_id": "1.2.x",
     }
-    assert parse_envelope("slash_commands", payload, ME) == SlashCommand(
+    assert parse_envelope("slash_commands", payload, ME) == slashed(
         channel="C1", user="U1", command="/butler", text="run ls > x", trigger_id="1.2.x"
     )
 

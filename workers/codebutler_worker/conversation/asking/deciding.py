@@ -180,7 +180,7 @@ def _is_about(draft: Draft, event: MessagePosted, row: ApprovalRow) -> bool:
     card = draft.uow.outbox.get(row.message_op_id or "")
     if card is None or not card.ts:
         return False
-    return float(event.ts) > float(card.ts) and (not event.seen_ts or float(event.seen_ts) >= float(card.ts))
+    return event.order > card.ts and (not event.seen_ts or event.seen_ts >= card.ts)
 
 
 def _may(draft: Draft, config: Config, user: str, turn: TurnRow) -> bool:

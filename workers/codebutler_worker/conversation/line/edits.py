@@ -71,6 +71,7 @@ def _asked(draft: Draft, config: Config, event: ButtonClicked, turn: TurnRow, me
     said = Incoming(
         channel=event.channel,
         ts=ts,
+        order=message.order,
         thread_ts=None if message.thread_ts == ts else message.thread_ts,
         user=event.user,
         text=message.content,

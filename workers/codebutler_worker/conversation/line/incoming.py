@@ -14,7 +14,8 @@ MAX_FILES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """Words for an agent. ``ts`` is "" where Slack shows no message (a slash command)."""
+    """Words for an agent. ``ts`` is "" where Slack shows no message (a slash command). ``order`` as in the event; ""
+    where a message of ours stands for them, whose ts is its order."""
 
     channel: str
     ts: str
@@ -25,6 +26,7 @@ class Incoming:
     late: bool = False
     handled: bool = False
     conversation: str | None = None
+    order: str = ""
     files: tuple[File, ...] = ()
     job: str = ""
 
@@ -51,6 +53,7 @@ def keep_message(draft: Draft, said: Incoming, turn_id: str | None) -> None:
         content=said.text,
         timestamp=draft.stamp,
         platform_msg_id=said.ts,
+        order=said.order or said.ts,
         thread_ts=said.root_ts,
         turn_id=turn_id,
         agent=said.prefix,

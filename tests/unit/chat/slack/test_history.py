@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.threads import MOST, read_thread
+from codebutler.chat.slack.history import MOST_QUOTED, read_thread
 from codebutler.errors import ChatError
 from codebutler.model import Post
 
@@ -56,10 +56,10 @@ async def test_a_long_thread_keeps_its_beginning_and_its_end() -> None:
     for number in range(100):
         chat.say(CHANNEL, ANA, f"reply {number} " + "x" * 9_000, thread_ts=root)
     said, left_out = await read(chat, root)
-    assert len(said) == MOST
+    assert len(said) == MOST_QUOTED
     assert said[0].text == "the question"
     assert said[-1].text.startswith("reply 99 ")
-    assert left_out == 101 - MOST
+    assert left_out == 101 - MOST_QUOTED
     assert max(len(one.text) for one in said) == 4_000
 
 

@@ -16,12 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.slack.link import cancel
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.absence import Absence, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
 from codebutler.model import Post
+from codebutler.process.tasks import cancel
 
 ABSENCE, ALIVE = "absence", "alive"
 # How exactly the beginning of an absence is known after a crash.
@@ -32,10 +32,10 @@ LOOK_S = 1.0
 # So long a catch-up is waited for; what it finds later is late all the same, and says so itself.
 PATIENCE_S = 60.0
 
-log = logging.getLogger("codebutler.chat.slack.homecoming")
+log = logging.getLogger("codebutler.intake.absence_notice")
 
 
-class Homecoming:
+class AbsenceNotice:
     """``lost`` when nobody listens any more, ``back`` when somebody does; ``run`` does the rest.
 
     ``channels`` are those that may be told; ``is_busy``: what was missed is still being fetched,
@@ -90,7 +90,7 @@ class Homecoming:
         helpers: set[asyncio.Task[None]] = set()
         try:
             await self._remember()
-            helpers.add(asyncio.create_task(self._pulse(), name="homecoming-pulse"))
+            helpers.add(asyncio.create_task(self._pulse(), name="absence-pulse"))
             telling: asyncio.Task[None] | None = None
             while True:
                 await self._back.wait()
@@ -98,7 +98,7 @@ class Homecoming:
                 if telling is not None:
                     # Lost again while it was being told: then it is one absence.
                     await cancel({telling})
-                telling = asyncio.create_task(self._come_home(), name="homecoming-tell")
+                telling = asyncio.create_task(self._tell_all(), name="absence-tell")
                 helpers = {each for each in helpers if not each.done()} | {telling}
         finally:
             await cancel(helpers)
@@ -130,7 +130,7 @@ class Homecoming:
         except StoreError as error:
             log.debug("a sign of life could not be noted: %s", error)
 
-    async def _come_home(self) -> None:
+    async def _tell_all(self) -> None:
         since, self._away_since = self._away_since, None
         now = self._back_at or self._clock.now()
         latest = Absence(id=uuid4().hex, spans=((min(since or now, now), now),))
@@ -159,7 +159,7 @@ class Homecoming:
         await self._clock.sleep(SETTLE_S)
 
     async def _tell(self, absence: Absence, channel: str) -> Absence:
-        arrivals = await self._journal.arrivals(channel)
+        arrivals = await self._journal.arrivals(channel, absence.since)
         text = line(absence, channel, arrivals, await self._journal.newest_before(channel, absence.since))
         if not text:
             return absence

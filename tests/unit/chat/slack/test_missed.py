@@ -9,31 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.intake.catchup import (
-    Gap,
-    Seen,
-    Shown,
-    dated,
-    earlier,
-    missed,
-    stamp,
-    threads,
-    unsettled,
-    window,
-)
+from codebutler.chat.slack.fields import seconds_of, ts_at
+from codebutler.chat.slack.missed import Shown, earlier, missed, threads, unsettled, window
+from codebutler.intake.entry import Gap, Seen
+from codebutler.intake.intake import dated
 from codebutler.model import Event, MessageDeleted, MessageEdited, MessagePosted
+from tests import events
+from tests.events import deleted, edited
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(hours=2)
-FLOOR = stamp(START.timestamp() - 86400)
+FLOOR = ts_at(START.timestamp() - 86400)
 
 
 def at(minute: float) -> str:
-    return stamp(START.timestamp() + minute * 60)
+    return ts_at(START.timestamp() + minute * 60)
 
 
 def posted(ts: str, text: str = "hello", thread_ts: str | None = None) -> MessagePosted:
-    return MessagePosted(channel="C1", ts=ts, user="U1", text=text, thread_ts=thread_ts)
+    return events.posted(channel="C1", ts=ts, user="U1", text=text, thread_ts=thread_ts)
 
 
 def show(ts: str, thread_ts: str | None = None, **more: str) -> Shown:
@@ -41,11 +35,12 @@ def show(ts: str, thread_ts: str | None = None, **more: str) -> Shown:
 
 
 def seen(ts: str, root_ts: str = "", *, taken: bool = True) -> Seen:
-    return Seen(ts, root_ts or ts, "U1", taken)
+    return Seen(ts, root_ts or ts, "U1", taken, seconds_of(ts))
 
 
 def gap(*known: Seen, since: str = at(0), floor: str = FLOOR) -> Gap:
-    return Gap("C1", since, floor, known, min((each.root_ts for each in known), default=""), known)
+    first_s = (seconds_of(since), seconds_of(floor))
+    return Gap("C1", *first_s, known, min((each.root_ts for each in known), default=""), known)
 
 
 def latest(shown: list[Shown]) -> dict[str, str]:
@@ -99,7 +94,7 @@ def test_an_edit_of_a_known_message_is_told_and_one_of_a_new_one_is_its_text() -
     hole = gap(seen(at(-1)))
     events = proved(hole, [show(at(-1), edited_ts=at(4)), show(at(2), edited_ts=at(3))], {None})
     assert events == [
-        MessageEdited(channel="C1", ts=at(-1), user="U1", text="hello", edited_ts=at(4)),
+        edited(channel="C1", ts=at(-1), user="U1", text="hello", edited_ts=at(4)),
         posted(at(2)),
     ]
 
@@ -109,15 +104,15 @@ def test_absence_is_deletion_only_where_everything_was_read() -> None:
     hole = gap(root, reply, other)
     gone = [Shown(ts=at(-9), gone=True)]
     top = [
-        MessageDeleted(channel="C1", ts=at(-9), user="U1"),
-        MessageDeleted(channel="C1", ts=at(-7), user="U1"),
+        deleted(channel="C1", ts=at(-9), user="U1"),
+        deleted(channel="C1", ts=at(-7), user="U1"),
     ]
     assert proved(hole, gone, set()) == []
     assert proved(hole, gone, {None}) == top
     whole = proved(hole, gone, {None, at(-9)})
     assert whole == [
         top[0],
-        MessageDeleted(channel="C1", ts=at(-8), user="U1", thread_ts=at(-9)),
+        deleted(channel="C1", ts=at(-8), user="U1", thread_ts=at(-9)),
         top[1],
     ]
 
@@ -129,13 +124,13 @@ def test_what_lies_before_the_window_is_not_called_deleted() -> None:
 def test_the_window_holds_the_first_message_of_every_living_thread() -> None:
     hole = gap(seen(at(-60 * 24 * 2), at(-60 * 24 * 3)), seen(at(-60 * 24), at(-60 * 24 * 3)))
     frame = window(hole, NOW)
-    assert frame.oldest_ts < at(-60 * 24 * 3)
-    assert frame.look_ts == at(-60)
+    assert frame.oldest_s < seconds_of(at(-60 * 24 * 3))
+    assert frame.look_s == seconds_of(at(-60))
 
 
 def test_after_a_very_long_time_only_the_last_days_are_looked_at() -> None:
     frame = window(gap(), NOW + timedelta(days=30))
-    assert frame.oldest_ts == frame.look_ts == stamp((NOW + timedelta(days=23)).timestamp())
+    assert frame.oldest_s == frame.look_s == (NOW + timedelta(days=23)).timestamp()
 
 
 def test_threads_are_read_where_somebody_wrote_and_then_where_something_may_still_wait() -> None:
@@ -156,29 +151,6 @@ def test_a_thread_written_in_before_the_gap_may_hold_what_never_came() -> None:
     shown = [show(root.ts, latest_reply=at(-20)), show(old, latest_reply=at(-200)), show(at(-1))]
     assert threads(hole, frame, shown) == []
     assert earlier(hole, frame, latest(shown)) == [root.ts]
-
-
-@pytest.mark.parametrize(
-    ("age", "away", "late", "stale"),
-    [
-        (timedelta(seconds=5), timedelta(hours=1), False, False),
-        (timedelta(seconds=5), timedelta(seconds=1), True, False),
-        (timedelta(minutes=5), timedelta(hours=1), True, False),
-        (timedelta(hours=12), timedelta(hours=1), True, False),
-        (timedelta(hours=13), timedelta(hours=20), True, True),
-    ],
-)
-def test_lateness(age: timedelta, away: timedelta, late: bool, stale: bool) -> None:
-    event = posted(stamp((NOW - age).timestamp()))
-    told = dated(event, NOW, NOW - away, 12)
-    assert isinstance(told, MessagePosted)
-    assert (told.late, told.stale) == (late, stale)
-
-
-def test_only_what_slack_says_can_be_late() -> None:
-    local = MessagePosted(channel="C1", ts="local", user="U1", text="x", origin="local")
-    edit = MessageEdited(channel="C1", ts=at(0), user="U1", text="x", edited_ts=at(1))
-    assert [dated(each, NOW, NOW, 12) for each in (local, edit)] == [local, edit]
 
 
 # One message's fate: when it was written, in which thread, and what became of it while nobody listened.
@@ -219,7 +191,7 @@ def test_the_events_lead_from_what_was_known_to_what_is_there(
             )
         )
     known = tuple(seen(ts, thread_ts or ts) for ts, (thread_ts, _) in sorted(before.items()))
-    hole = Gap("C1", max(before, default=at(0)), FLOOR, known)
+    hole = Gap("C1", seconds_of(max(before, default=at(0))), seconds_of(FLOOR), known)
     events = proved(hole, shown, {None, *(at(minute) for minute in minutes)})
     order = [event.ts for event in events if isinstance(event, MessagePosted | MessageEdited)]
     assert order == sorted(order)

@@ -12,11 +12,12 @@ import pytest
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
-from codebutler.chat.slack.homecoming import Homecoming
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatOutcomeUnknownError
+from codebutler.intake.absence_notice import AbsenceNotice
 from codebutler.intake.journal import Journal
-from codebutler.model import MessagePosted, Post, Prompt
+from codebutler.model import Post, Prompt
+from tests.events import posted
 
 DEADLINE_S = 20.0
 
@@ -33,13 +34,13 @@ class World:
         self.journal: Journal | None = None
 
     @asynccontextmanager
-    async def life(self) -> AsyncIterator[tuple[Homecoming, Journal]]:
+    async def life(self) -> AsyncIterator[tuple[AbsenceNotice, Journal]]:
         """One supervisor; at its end it has simply vanished, without a last word."""
         async with (
             Journal.open(self.path, self.clock) as journal,
             Sender(self.chat, self.clock, str) as sender,
         ):
-            home = Homecoming(sender, journal, self.clock, lambda: self.channels, lambda: self.busy)
+            home = AbsenceNotice(sender, journal, self.clock, lambda: self.channels, lambda: self.busy)
             home.lost()
             running = asyncio.create_task(home.run())
             self.journal = journal
@@ -63,7 +64,7 @@ class World:
     async def accept(self, journal: Journal, channel: str, written_at_s: float) -> None:
         """A message that was written then is on disk now."""
         moment = f"{self.clock.now().timestamp() - self.clock.monotonic() + written_at_s:.6f}"
-        event = MessagePosted(channel=channel, ts=moment, user="U1", text="hi")
+        event = posted(channel=channel, ts=moment, user="U1", text="hi")
         await journal.append(event, Prompt(text="hi"))
 
     def told(self, channel: str = "C1") -> list[str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
+from codebutler.chat.slack.fields import seconds_of, ts_at, written
+from codebutler.intake.entry import Gap, Seen
 from codebutler.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 
 # How far before the gap is looked: for what came out of order, and for edits and deletions.
@@ -25,35 +27,6 @@ LIVE_THREAD_S = 7 * 86400.0
 OLDEST_S = 7 * 86400.0
 # Our reactions on a message whose turn has ended.
 FINAL_MARKS = frozenset({"white_check_mark", "x", "octagonal_sign"})
-# An event that took longer than this to reach us was written while we were away.
-LATE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A message that came in. ``taken``: it was accepted; else it was passed over (a stranger's)."""
-
-    ts: str
-    root_ts: str
-    user: str
-    taken: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What may have been missed in a channel: messages after ``since_ts``, and what became of those ``known`` from
-    shortly before on. Nothing up to ``floor_ts`` is ours: it was said before we first listened.
-
-    ``first_root`` began the oldest thread that is alive; ``beyond`` are the last messages of those threads that began
-    before what is read of history.
-    """
-
-    channel: str
-    since_ts: str
-    floor_ts: str
-    known: tuple[Seen, ...]
-    first_root: str = ""
-    beyond: tuple[Seen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +44,34 @@ class Shown:
     marks: frozenset[str] = frozenset()
     replied: bool = False
 
+    @property
+    def sent_at(self) -> float:
+        """When it was written."""
+        return seconds_of(self.ts)
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is to be fetched: messages after ``oldest_ts``. Replies and new messages count after ``look_ts``;
-    those up to ``near_ts`` came, as far as is known."""
+    """What is to be fetched: messages after ``oldest_s``. Replies and new messages count after ``look_s``;
+    those up to ``near_s`` came, as far as is known."""
 
-    oldest_ts: str
-    look_ts: str
-    near_ts: str = ""
+    oldest_s: float
+    look_s: float
+    near_s: float = 0.0
+
+
+def old_root(now: datetime) -> str:
+    """The threads that began up to it do not show in what is fetched."""
+    return ts_at(now.timestamp() - OLDEST_S)
 
 
 def window(gap: Gap, now: datetime) -> Window:
     """Wide enough to hold the first messages of the threads that are alive."""
-    since_s, limit_s = float(gap.since_ts), now.timestamp() - OLDEST_S
-    look_s = max(since_s - LOOK_BACK_S, float(gap.floor_ts or 0), limit_s)
+    limit_s = now.timestamp() - OLDEST_S
+    look_s = max(gap.since_s - LOOK_BACK_S, gap.floor_s, limit_s)
     # Just before the first of the threads: history tells what is newer than ``oldest``.
-    oldest_s = min(look_s, float(gap.first_root) - 0.000001) if gap.first_root else look_s
-    return Window(stamp(max(oldest_s, limit_s)), stamp(look_s), stamp(since_s - OVERLAP_S))
+    oldest_s = min(look_s, seconds_of(gap.first_root) - 0.000001) if gap.first_root else look_s
+    return Window(max(oldest_s, limit_s), look_s, gap.since_s - OVERLAP_S)
 
 
 def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
@@ -97,35 +80,37 @@ def threads(gap: Gap, frame: Window, shown: Iterable[Shown]) -> list[str]:
     History tells of a first message when its thread was last written in, and nothing of a thread that began
     before the fetched window: there we have to look.
     """
-    since_s = float(gap.since_ts)
-    wanted: dict[str, str] = {}
+    wanted: dict[str, float] = {}
     for each in shown:
-        if _is_after(each.latest_reply, since_s):
-            wanted[each.ts] = each.latest_reply
-        elif each.event is not None and each.event.thread_ts and each.ts > frame.look_ts:
+        if _is_after(each.latest_reply, gap.since_s):
+            wanted[each.ts] = seconds_of(each.latest_reply)
+        elif each.event is not None and each.event.thread_ts and each.sent_at > frame.look_s:
             # A reply that was sent to the channel too.
-            wanted[each.event.thread_ts] = max(each.ts, wanted.get(each.event.thread_ts, ""))
+            wanted[each.event.thread_ts] = max(each.sent_at, wanted.get(each.event.thread_ts, 0.0))
     for seen in gap.beyond:
-        if float(seen.ts) > since_s - LIVE_THREAD_S and seen.root_ts <= frame.oldest_ts:
-            wanted[seen.root_ts] = max(seen.ts, wanted.get(seen.root_ts, ""))
+        if seen.sent_at > gap.since_s - LIVE_THREAD_S and seconds_of(seen.root_ts) <= frame.oldest_s:
+            wanted[seen.root_ts] = max(seen.sent_at, wanted.get(seen.root_ts, 0.0))
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
 def earlier(gap: Gap, frame: Window, latest: Mapping[str, str]) -> list[str]:
     """The same for threads that were written in some time before the gap: an event that Slack had given up by
     then, while others came, left a hole there. ``latest``: by first message, when its thread was last written in."""
-    since_s, look_s = float(gap.since_ts), float(frame.look_ts)
-    found = [root for root, ts in latest.items() if float(ts) > look_s and not _is_after(ts, since_s)]
+    found = [
+        root
+        for root, ts in latest.items()
+        if seconds_of(ts) > frame.look_s and not _is_after(ts, gap.since_s)
+    ]
     return sorted(found, key=lambda root: latest[root], reverse=True)
 
 
 def unsettled(gap: Gap, frame: Window) -> list[str]:
     """The same for threads of which a reply may still wait, and so may have been edited or deleted: history
     does not tell that of replies."""
-    wanted: dict[str, str] = {}
+    wanted: dict[str, float] = {}
     for seen in gap.known:
         if seen.root_ts != seen.ts and _may_wait(seen, frame):
-            wanted[seen.root_ts] = max(seen.ts, wanted.get(seen.root_ts, ""))
+            wanted[seen.root_ts] = max(seen.sent_at, wanted.get(seen.root_ts, 0.0))
     return sorted(wanted, key=lambda root: wanted[root], reverse=True)
 
 
@@ -139,7 +124,7 @@ def missed(gap: Gap, frame: Window, shown: Iterable[Shown], complete: Collection
     present = {each.ts: each for each in shown if not each.gone}
     found: list[tuple[str, str, Event]] = []
     for ts, each in present.items():
-        if each.event is not None and ts > frame.look_ts:
+        if each.event is not None and each.sent_at > frame.look_s:
             if ts not in known:
                 found.append((ts, "", replace(each.event, handled=handled(each))))
             elif known[ts].taken and each.edited_ts:
@@ -159,33 +144,17 @@ def handled(shown: Shown) -> Handled:
     return "maybe" if shown.marks or shown.replied else "no"
 
 
-def dated(event: Event, now: datetime, away_until: datetime, max_age_hours: float) -> Event:
-    """The event, marked if it was written while we were away (before ``away_until``, or long before it
-    reached us), and marked as stale if that is longer ago than ``max_age_hours``, or if it may be done with."""
-    if not isinstance(event, MessagePosted) or event.origin != "slack":
-        return event
-    age = now.timestamp() - float(event.ts)
-    late = age > LATE_S or float(event.ts) < away_until.timestamp()
-    too_old = late and age > timedelta(hours=max_age_hours).total_seconds()
-    return replace(event, late=late, stale=too_old or event.handled == "maybe")
-
-
-def stamp(moment_s: float) -> str:
-    """Seconds since the epoch as Slack writes them."""
-    return f"{max(0.0, moment_s):017.6f}"
-
-
 def _is_after(ts: str, since_s: float) -> bool:
-    return bool(ts) and float(ts) > since_s - OVERLAP_S
+    return bool(ts) and seconds_of(ts) > since_s - OVERLAP_S
 
 
 def _may_wait(seen: Seen, frame: Window) -> bool:
-    return seen.taken and seen.ts > frame.look_ts
+    return seen.taken and seen.sent_at > frame.look_s
 
 
 def _edit(shown: Shown, event: MessagePosted) -> MessageEdited:
     return MessageEdited(
-        channel=event.channel,
+        **written(event.channel, shown.edited_ts),
         ts=event.ts,
         user=shown.edited_by or event.user,
         text=event.text,
@@ -196,7 +165,7 @@ def _edit(shown: Shown, event: MessagePosted) -> MessageEdited:
 
 def _deletion(channel: str, seen: Seen) -> MessageDeleted:
     return MessageDeleted(
-        channel=channel,
+        **written(channel, seen.ts),
         ts=seen.ts,
         user=seen.user,
         thread_ts=None if seen.root_ts == seen.ts else seen.root_ts,

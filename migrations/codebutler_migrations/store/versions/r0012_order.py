@@ -1,0 +1,21 @@
+"""What a message sorts by among those of its channel, apart from what names it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("messages", sa.Column("order", sa.Text, nullable=False, server_default=sa.text("''")))
+    # Until now a message's own name was what it sorted by.
+    op.execute("UPDATE messages SET \"order\" = coalesce(platform_msg_id, '')")
+
+
+def downgrade() -> None:
+    op.drop_column("messages", "order")

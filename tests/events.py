@@ -1,0 +1,33 @@
+"""Events as Slack's adapter makes them: what a ts and a channel tell stands beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from codebutler.chat.slack.fields import is_direct, written
+from codebutler.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
+
+
+def posted(*, channel: str, ts: str, **rest: Any) -> MessagePosted:
+    """Somebody wrote."""
+    return MessagePosted(**{**written(channel, ts), "ts": ts, **rest})
+
+
+def edited(*, channel: str, edited_ts: str, **rest: Any) -> MessageEdited:
+    """Somebody changed what they wrote."""
+    return MessageEdited(**written(channel, edited_ts), edited_ts=edited_ts, **rest)
+
+
+def deleted(*, channel: str, ts: str, **rest: Any) -> MessageDeleted:
+    """Somebody took back what they wrote."""
+    return MessageDeleted(**written(channel, ts), ts=ts, **rest)
+
+
+def clicked(*, channel: str, **rest: Any) -> ButtonClicked:
+    """Somebody pressed a button."""
+    return ButtonClicked(channel=channel, is_direct=is_direct(channel), **rest)
+
+
+def slashed(*, channel: str, **rest: Any) -> SlashCommand:
+    """Somebody typed a slash command."""
+    return SlashCommand(channel=channel, is_direct=is_direct(channel), **rest)
