@@ -18,7 +18,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import Limits
 from tests.modelserver.server import Call, ModelServer
 from tests.walls import NoWalls
 

@@ -30,8 +30,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
-from codebutler_worker.agents.running import BUSY
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import BUSY, Limits
 from codebutler_worker.tools.plan import PlanStep
 from tests.turns import end, heard, undecided
 from tests.walls import NoWalls

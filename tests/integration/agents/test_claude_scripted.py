@@ -18,7 +18,7 @@ from codebutler.config.schema import ClaudeSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import Limits
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.turns import end
 from tests.walls import NoWalls

@@ -5,11 +5,83 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from codebutler.clock import Clock
-from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest
+from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest, Usage
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.egress.gauge import Gauge
+
+# What an agent has used, by its own word and by what passed the proxy.
+
+ERRANDS_TOKENS = 50_000
+"""So many a program may use for errands of its own (titles, summaries), which it does not count."""
+TOO_MUCH = 2
+"""From so many times its own figure on, something else has asked its model."""
+
+
+def metered(usage: Usage, gauge: Gauge | None) -> Usage:
+    """``usage``, unless far more passed the proxy: then what passed, at the price of what was told."""
+    told = usage.input_tokens + usage.output_tokens
+    if gauge is None or gauge.total < told * TOO_MUCH + ERRANDS_TOKENS * (told < ERRANDS_TOKENS):
+        return usage
+    cost = usage.cost_usd
+    if cost is not None and told:
+        cost *= gauge.total / told
+    return replace(usage, input_tokens=gauge.input, output_tokens=gauge.output, cost_usd=cost)
+
+
+# What has lasted how long in a turn.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a turn may take, in seconds; waiting for a person counts for nothing.
+
+    ``start_s``: until the agent gives its first sign of life. ``stall_s``: silence while no tool runs (Claude Code's
+    own watchdog takes 300 s). ``stop_s``: how long a turn that was asked to stop has to end by itself.
+    ``background_s``: how long the answer waits for commands left in the background, by an agent that tells of them.
+    """
+
+    timeout_s: float
+    start_s: float = 60.0
+    stall_s: float = 600.0
+    stop_s: float = 2.0
+    background_s: float = 60.0
+
+
+class Watch:
+    """One turn's."""
+
+    def __init__(self, now: float, limits: Limits) -> None:
+        self.silent_s = 0.0
+        self._last = now
+        self._limits = limits
+        self._spent_s = 0.0
+        self._stall_s = min(limits.start_s, limits.stall_s)
+
+    def heard(self) -> None:
+        """The agent gave a sign of life."""
+        self._stall_s = self._limits.stall_s
+        self.silent_s = 0.0
+
+    def pass_time(self, now: float, *, asking: bool) -> float:
+        """Account for the time since the last call, and return it; ``asking``: a person is waited for."""
+        passed_s, self._last = now - self._last, now
+        if not asking:
+            self._spent_s += passed_s
+            self.silent_s += passed_s
+        return passed_s
+
+    def due(self, *, busy: bool) -> Reason | None:
+        """Why the turn must end now; ``busy``: a tool runs, which is silent work."""
+        if self._spent_s >= self._limits.timeout_s:
+            return "timeout"
+        if self.silent_s >= self._stall_s and not busy:
+            return "stalled"
+        return None
+
 
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 

@@ -17,12 +17,18 @@ from typing import TYPE_CHECKING
 from codebutler.clock import Clock
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.acp.kind import Account, Kind
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
-from codebutler_worker.agents.metered import metered
+from codebutler_worker.agents.backend import (
+    STOPPED,
+    AgentEvent,
+    Answer,
+    Finished,
+    Started,
+    TurnRequest,
+    Usage,
+    Verdict,
+)
 from codebutler_worker.agents.record import SessionLog, SessionLogs
-from codebutler_worker.agents.running import RunningTurns
-from codebutler_worker.agents.verdict import STOPPED, Verdict
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import Limits, RunningTurns, metered
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.port import Sandbox

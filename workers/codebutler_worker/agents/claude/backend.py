@@ -18,18 +18,22 @@ from codebutler.clock import Clock
 from codebutler.config.schema import ClaudeSection
 from codebutler.errors import CodeButlerError
 from codebutler.process.lookup import path_of
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest, Usage
-from codebutler_worker.agents.claude import access, command
+from codebutler_worker.agents.backend import (
+    STOPPED,
+    AgentEvent,
+    Answer,
+    Finished,
+    TurnRequest,
+    Usage,
+    Verdict,
+)
+from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.probe import find_binary, probe
-from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.claude.turn import Turn
+from codebutler_worker.agents.claude.turn import LiveSession, Turn
 from codebutler_worker.agents.instructions import repository_says
-from codebutler_worker.agents.metered import metered
 from codebutler_worker.agents.record import SessionLog, SessionLogs
-from codebutler_worker.agents.running import RunningTurns
-from codebutler_worker.agents.verdict import STOPPED, Verdict
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import Limits, RunningTurns, metered
 from codebutler_worker.egress.outlet import Outlet, noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.person import make_directories
@@ -180,11 +184,11 @@ class ClaudeBackend:
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
         parts = (request.system_prompt, self.outlet.told(), instructions)
-        service = access.service_of(self._agent_env, new_token())
-        needed = () if service else access.LOGIN_HOSTS
+        service = command.service_of(self._agent_env, new_token())
+        needed = () if service else command.LOGIN_HOSTS
         way = await self.outlet.open(request.workdir, service, needed)
         try:
-            env = {**access.environment(self._agent_env, service, way.port), **way.env}
+            env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
             launch = self._launch(around, request, session_id, way.network, env)
             session = await LiveSession.open(launch, "\n\n".join(filter(None, parts)), record.write)
         except BaseException:  # a stop too: the way is nobody's then

@@ -8,11 +8,11 @@ from codebutler.clock import Clock
 from codebutler.config.programs import CHECKS
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.process.lookup import path_of
+from codebutler_worker.agents.instructions import instructions
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
-from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.sandbox.port import Sandbox
 
