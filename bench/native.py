@@ -27,7 +27,7 @@ from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
-from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.sandbox.select import NoSandbox
 from codebutler_worker.tools.port import Context, Described, Kind, Result
 from codebutler_worker.tools.programs import tool_policy
 from codebutler_worker.tools.read_files import ReadFiles, ReadFilesArguments

@@ -26,10 +26,9 @@ from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.person import ensure_home
+from codebutler_worker.sandbox.person import ensure_home, identity
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.whoami import identity
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing

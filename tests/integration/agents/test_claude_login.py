@@ -15,7 +15,7 @@ from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection, SandboxSection
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.hosts import Dialer, Streams
 from codebutler_worker.egress.outlet import Outlet, for_agents
 from codebutler_worker.egress.relay import both_ways
 from codebutler_worker.egress.way import Egress

@@ -18,11 +18,9 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.cgroups import Bounds, Group
+from codebutler_worker.sandbox.cgroups import PREFIX, Bounds, Group, Slot, find_slots, own_slots
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.owners import PREFIX
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
-from codebutler_worker.sandbox.slots import Slot, find_slots, own_slots
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away
 from tests.programs import require

@@ -10,7 +10,7 @@ from codebutler.clock import ManualClock, settle
 from codebutler.dispatch.audit import RETRY_S, AuditFirst
 from codebutler.intake.entry import Entry
 from codebutler.model import Command, MessageDeleted, MessagePosted, NoRequest, Prompt, Request
-from codebutler.observe.acts import Act
+from codebutler.observe.chain import Act
 from codebutler.process.tasks import beside
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from codebutler.model import ButtonClicked, MessagePosted
-from codebutler.observe.acts import TEXT_CHARS, Act, act_of, shortened
+from codebutler.observe.chain import TEXT_CHARS, Act, act_of, shortened
 
 PRESS = ButtonClicked(
     channel="C1",

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest, Usage
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
-from codebutler_worker.egress.gauge import Gauge
+from codebutler_worker.egress.service import Gauge
 
 # What an agent has used, by its own word and by what passed the proxy.
 

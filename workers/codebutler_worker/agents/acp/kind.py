@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from codebutler_worker.agents.backend import TurnRequest, Verdict
-from codebutler_worker.egress.gauge import Gauge
-from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.service import Gauge, Service
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox
 

@@ -27,8 +27,8 @@ from codebutler_worker.agents.backend import (
     Text,
     Withdrawn,
 )
+from codebutler_worker.budget.rules import used_up_text
 from codebutler_worker.budget.watch import Watch
-from codebutler_worker.budget.wording import used_up_text
 from codebutler_worker.conversation.asking.asking import Asking
 from codebutler_worker.conversation.line.parking import others_than, resume_at
 from codebutler_worker.conversation.line.typing import GONE
