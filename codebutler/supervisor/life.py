@@ -147,7 +147,7 @@ class Life:
                     await self._quiet.wait()
         finally:
             self.settled.set()
-            self._sends.answer = None
+            self._sends.answer_to(None)
             self._link.kill(signal.SIGKILL)
             for task in tasks:
                 task.cancel()
@@ -309,7 +309,7 @@ class Life:
         self._greeted = True
         self._link.send(Configure(settings=self._repo))
         # Not sooner: the settings are the first thing a worker must hear.
-        self._sends.answer = self._link.send
+        self._sends.answer_to(self._link.send)
 
     def _become_ready(self) -> None:
         if not self.ready.is_set():

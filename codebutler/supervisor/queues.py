@@ -105,7 +105,7 @@ class Sends:
     """
 
     def __init__(self, services: Services, reports: Reports) -> None:
-        self.answer: Callable[[Answer], None] | None = None
+        self._answer: Callable[[Answer], None] | None = None
         self._services = services
         self._reports = reports
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -116,6 +116,10 @@ class Sends:
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    def answer_to(self, process: Callable[[Answer], None] | None) -> None:
+        """Whom to answer from now on; None while no process listens."""
+        self._answer = process
 
     def piece(self, message: UploadPiece) -> None:
         """Keep the next piece of a file: of one at a time. Raises ProtocolError."""
@@ -135,12 +139,14 @@ class Sends:
             if isinstance(message.operation, Post) and message.operation.outdated:
                 self._begin(repo, message, f"{message.op_id} outdated")
             return
-        size_bytes = weight_bytes(message.operation)
-        if size_bytes > OPERATION_BYTES + _content_bytes(message.operation):
+        operation = message.operation
+        size_bytes = weight_bytes(operation)
+        content_bytes = len(operation.content) if isinstance(operation, Upload) else 0
+        if size_bytes > OPERATION_BYTES + content_bytes:
             # Far beyond what Slack takes, and it would keep us busy before Slack could say so.
             self._tell(SendFailed(op_id=message.op_id, code="msg_too_long"))
             return
-        if isinstance(message.operation, Post | Update) and message.operation.blocks:
+        if isinstance(operation, Post | Update) and operation.blocks:
             size_bytes *= BLOCK_COST
         self._begin(repo, message, message.op_id, size_bytes)
         if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:
@@ -204,21 +210,16 @@ class Sends:
             self._tell(answer)
 
     def _tell(self, answer: Answer) -> None:
-        if self.answer is not None:
-            self.answer(answer)
+        if self._answer is not None:
+            self._answer(answer)
         reached("answer.after")
 
 
 def weight_bytes(operation: Operation) -> int:
     """How much an operation holds: a file's content as it is, all else as JSON."""
-    content_bytes = _content_bytes(operation)
     if isinstance(operation, Upload):
-        operation = structs.replace(operation, content=b"")
-    return content_bytes + len(json.encode(operation))
-
-
-def _content_bytes(operation: Operation) -> int:
-    return len(operation.content) if isinstance(operation, Upload) else 0
+        return len(operation.content) + len(json.encode(structs.replace(operation, content=b"")))
+    return len(json.encode(operation))
 
 
 # The files and threads one worker process asked for, on their way to it. They end with the process.

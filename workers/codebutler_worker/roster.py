@@ -18,6 +18,7 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.turn.undo_agent import UndoBackend
 from codebutler_worker.desk.naming import prefixes_of
@@ -180,16 +181,13 @@ class Roster:
 
 
 def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    backend = ClaudeBackend(settings.config.claude, sandbox, home, settings.agent_env, clock)
-    backend.outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
-    backend.logs = SessionLogs.of(settings)
-    return backend
+    outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
+    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)
 
 
 def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    backend = RehearsalBackend(sandbox, home, clock)
-    backend.logs = SessionLogs.of(settings)
-    return backend
+    return RehearsalBackend(AgentContext(sandbox, clock, logs=SessionLogs.of(settings)), home)
 
 
 def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:

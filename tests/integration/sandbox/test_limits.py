@@ -16,6 +16,7 @@ from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import PREFIX, Bounds, Group, Slot, find_slots, own_slots
@@ -257,7 +258,7 @@ class Cell:
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         sandbox = LimitedSandbox(BwrapSandbox(), grouped("memory", limits=limits))
         settings = ClaudeSection(binary=str(require("claude")))
-        self.backend = ClaudeBackend(settings, sandbox, home, env, SystemClock())
+        self.backend = ClaudeBackend(settings, AgentContext(sandbox, SystemClock()), home, env)
 
     async def run(self, repo: Path) -> tuple[list[str], Finished]:
         turn = TurnRequest(turn_id="t", conversation="c", prompt="go", workdir=repo)

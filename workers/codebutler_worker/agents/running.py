@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from codebutler.clock import Clock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest, Usage
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.service import Gauge
+from codebutler_worker.sandbox.port import Sandbox
 
 # What an agent has used, by its own word and by what passed the proxy.
 
@@ -83,6 +85,17 @@ class Watch:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """What every agent works with: the walls its programs run behind, how these reach their model and what else, and
+    where each turn's raw stream is kept (None = nowhere)."""
+
+    sandbox: Sandbox
+    clock: Clock
+    outlet: Outlet = field(default_factory=Outlet)
+    logs: SessionLogs | None = None
+
+
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
 T = TypeVar("T")
@@ -95,8 +108,9 @@ class RunningTurns(Generic[T]):
     it until its process is gone, which may be after its turn's answer.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, logs: SessionLogs | None = None) -> None:
         self._clock = clock
+        self._logs = logs
         self._closed = False
         self._active: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
         self._unwanted: set[str] = set()  # those of them that were asked to stop
@@ -108,7 +122,6 @@ class RunningTurns(Generic[T]):
     async def run(
         self,
         turn: TurnRequest,
-        logs: SessionLogs | None,
         work: Callable[[TurnRequest, SessionLog], AsyncGenerator[AgentEvent]],
     ) -> AsyncGenerator[AgentEvent]:
         """The events of ``work``, with what it came to in the turn's log. If the session has an owner, nothing runs."""
@@ -120,7 +133,7 @@ class RunningTurns(Generic[T]):
         self._active[turn.turn_id] = None
         try:
             async with (
-                recording(logs, turn.turn_id, self._clock) as log,
+                recording(self._logs, turn.turn_id, self._clock) as log,
                 aclosing(work(turn, log)) as events,
             ):
                 async for event in events:
