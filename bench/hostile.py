@@ -23,7 +23,7 @@ from codebutler.model import File
 from codebutler.observe.logs import Logs
 from codebutler.protocol.messages import LogTag
 from codebutler.supervisor.forkserver import ForkServer
-from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from tests.workers.services import RecordingServices, entry, repo
 
@@ -131,7 +131,7 @@ async def _watched(deed: str, seconds: float, place: Path) -> Told:
     fork_server.start()
     with Logs(place / "codebutler.log", "info", str, stream=None) as logs:
         services = Parent(logs)
-        async with Supervisor(Kit(fork_server, services, SystemClock(), random.random)) as supervisor:
+        async with Supervisor(Shared(fork_server, services, SystemClock(), random.random)) as supervisor:
             supervisor.add(repo("bad", "C01"))
             supervisor.start()
             await supervisor.wait_started()

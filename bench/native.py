@@ -19,7 +19,7 @@ from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
-from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
+from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.dialect import Dialect
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.model import Assistant, Call, Prompt, Reply, Tokens, Waiting
@@ -27,7 +27,10 @@ from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.record import SessionLogs
-from codebutler_worker.sandbox.none import NoSandbox
+from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.select import NoSandbox
 from codebutler_worker.tools.port import Context, Described, Kind, Result
 from codebutler_worker.tools.programs import tool_policy
 from codebutler_worker.tools.read_files import ReadFiles, ReadFilesArguments
@@ -92,12 +95,14 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
 
 
 def _agent(repo: Path, model: Metronome) -> NativeBackend:
-    walls = Walls(NoSandbox(), lambda workdir, chat: tool_policy(workdir, repo, os.defpath, {}, chat))
+    context = AgentContext(NoSandbox(), SystemClock(), Outlet("none"), SessionLogs(repo, 30))
+
+    def policy(workdir: Path, chat: str) -> SandboxPolicy:
+        return tool_policy(workdir, repo, os.defpath, {}, chat)
+
     thinker = Thinker(model=model, context=10_000_000, cost=lambda _: None)
     habits = Habits(limits=Limits(most_turns=STEPS + 1))
-    agent = NativeBackend(thinker, (Told(),), walls, Sessions(repo, 30), habits, SystemClock())
-    agent.logs = SessionLogs(repo, 30)
-    return agent
+    return NativeBackend(thinker, (Told(),), context, policy, Sessions(repo, 30), habits)
 
 
 async def _turn(agent: NativeBackend, repo: Path, number: int) -> list[float]:

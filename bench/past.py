@@ -18,8 +18,8 @@ import msgspec
 
 from bench.scene import Scene
 from codebutler.clock import SystemClock
-from codebutler.observe.acts import Act
 from codebutler.observe.audit import AuditLog
+from codebutler.observe.chain import Act
 from codebutler.workspace.records import Channel, Message
 
 # History is compared for a week: all of the past is younger.

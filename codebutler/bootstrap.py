@@ -75,11 +75,9 @@ from codebutler.schedule.sources import job_sources
 from codebutler.schedule.voice import Voice
 from codebutler.schedule.watch import Watchers
 from codebutler.service.search_path import login_shell, supervisors_path
-from codebutler.supervisor.forkserver import ForkServer
-from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.forkserver import ForkServer, kill_orphans
 from codebutler.supervisor.lock import SupervisorLock
-from codebutler.supervisor.orphans import kill_orphans
-from codebutler.supervisor.places import Places
+from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.web.front import Front
 from codebutler.web.hooks import Hooks
@@ -186,8 +184,8 @@ async def _way_out(parts: Parts, spawner: ForkServer, stack: AsyncExitStack) -> 
         await journal.open_gaps(parts.repos.by_channel(), parts.restored.taken_at)
         services.restored(parts.restored, parts.repos.by_channel())
     places = Places(parts.given.descriptors.workers)
-    kit = Kit(spawner, services, clock, random.random, places=places)
-    supervisor = await stack.enter_async_context(Supervisor(kit))
+    shared = Shared(spawner, services, clock, random.random, places=places)
+    supervisor = await stack.enter_async_context(Supervisor(shared))
     cards = Cards(parts, supervisor, sender.channels, services.budgets)
     return Out(sender=sender, services=services, supervisor=supervisor, cards=cards)
 

@@ -18,7 +18,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import AgentContext, Limits
 from tests.modelserver.server import Call, ModelServer
 from tests.walls import NoWalls
 
@@ -44,7 +44,7 @@ class Desk:
 
     def with_settings(self, settings: ClaudeSection, limits: Limits | None = None) -> Desk:
         env = agent_env(self.model)
-        backend = ClaudeBackend(settings, NoWalls(), self.home, env, SystemClock(), limits)
+        backend = ClaudeBackend(settings, AgentContext(NoWalls(), SystemClock()), self.home, env, limits)
         return replace(self, backend=backend)
 
 

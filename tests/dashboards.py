@@ -19,8 +19,7 @@ from codebutler.dashboard.dashboard import Dashboard, Sources
 from codebutler.dashboard.keys import Keys
 from codebutler.intake.intake import Outcome
 from codebutler.model import TurnNote
-from codebutler.observe.format import LineFormatter
-from codebutler.observe.ring import Ring
+from codebutler.observe.ring import LineFormatter, Ring
 from codebutler.process.tasks import beside
 from codebutler.schedule.hooks import Hook
 from codebutler.text.redact import Redactor

@@ -27,8 +27,8 @@ from codebutler.permission import Decision
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, ToParent, TurnEnded, TurnStarted
-from codebutler.supervisor.kit import Kit
-from codebutler.supervisor.restart import Policy
+from codebutler.supervisor.lifecycle import Policy
+from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler_worker.bootstrap import serve
 from tests.worker_kit import CHANNEL, USER, OneAgent, Run, ScriptedBackend
@@ -200,8 +200,8 @@ class World:
         self._sender = await self._stack.enter_async_context(sender)
         books = Books(sender, self.journal)
         self.books.append(books)
-        kit = Kit(self, books, self.clock, lambda: 0.0, policy=RESILIENT)
-        supervisor = await self._stack.enter_async_context(Supervisor(kit))
+        shared = Shared(self, books, self.clock, lambda: 0.0, policy=RESILIENT)
+        supervisor = await self._stack.enter_async_context(Supervisor(shared))
         supervisor.add(self._settings)
         supervisor.start()
         self._intake = Intake(

@@ -10,8 +10,7 @@ import msgspec
 
 from codebutler.clock import Clock
 from codebutler.dashboard.view import Page, line_view
-from codebutler.observe.format import LEVELS, level_of
-from codebutler.observe.ring import Line, Ring
+from codebutler.observe.ring import LEVELS, Line, Ring, level_of
 from codebutler.process.waiting import wait_for
 
 PACE_S = 1.0

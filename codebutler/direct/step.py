@@ -39,7 +39,7 @@ from codebutler.model import (
     Post,
     SlashCommand,
 )
-from codebutler.observe.acts import kind_of
+from codebutler.observe.chain import kind_of
 from codebutler.permission import decided
 from codebutler.process.tasks import Tasks
 from codebutler.text.requests import request_of

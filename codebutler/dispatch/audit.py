@@ -11,7 +11,7 @@ from codebutler.clock import Clock
 from codebutler.dispatch.dispatcher import GoOn
 from codebutler.intake.entry import Entry
 from codebutler.model import Command, Prompt
-from codebutler.observe.acts import Act, act_of, kind_of
+from codebutler.observe.chain import Act, act_of, kind_of
 
 RETRY_S = 5.0
 

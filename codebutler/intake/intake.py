@@ -19,7 +19,7 @@ from codebutler.errors import StoreFullError
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
 from codebutler.model import ButtonClicked, Command, Event, MessageEdited, MessagePosted, Prompt, Request
-from codebutler.observe.acts import kind_of
+from codebutler.observe.chain import kind_of
 from codebutler.permission import Decision, decided
 from codebutler.process.killpoints import reached
 from codebutler.text.requests import request_of

@@ -17,7 +17,7 @@ from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.entry import Entry
 from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
-from codebutler.observe.acts import Act, act_of
+from codebutler.observe.chain import Act, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Decision, Person, Where, may

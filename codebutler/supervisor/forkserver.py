@@ -16,18 +16,105 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
 from codebutler.process import allocator, descriptors, killpoints
 from codebutler.process.lookup import TERMINAL_PATH
+from codebutler.process.table import pid_namespace, pids, seen, variable_of
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_parent_codec
 from codebutler.protocol.messages import ToParent
 from codebutler.supervisor import entry
-from codebutler.supervisor.orphans import MARK, own_mark
-from codebutler.supervisor.output import Output
+
+# What a worker prints, line by line and bounded.
+
+CHUNK_BYTES = 2**14
+LINE_BYTES = 2**13
+
+
+class Output:
+    """The reading end of a pipe that a worker has as its stdout and stderr."""
+
+    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
+        self._reader = reader
+        self._transport = transport
+
+    @classmethod
+    async def over(cls, fd: int) -> Output:
+        """Take over ``fd``."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", buffering=0)
+        )
+        return cls(reader, transport)
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Every line that is not blank, until end of file; one that is too long comes in pieces."""
+        rest = b""
+        while chunk := await self._reader.read(CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > LINE_BYTES:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                if text := line.decode(errors="replace").rstrip():
+                    yield text
+        if text := rest.decode(errors="replace").rstrip():
+            yield text
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._transport.close()
+
+
+# The processes of a supervisor that is no more. A worker ends when its pipe does, unless it hangs or is stopped:
+# then it would keep its repository's lock for ever, and nobody could work there.
+
+MARK = "CODEBUTLER_SUPERVISOR_ID"
+"""In the environment of the fork server and of all that it starts; agents never see it."""
+
+GONE_S = 2.0
+
+
+def own_mark() -> str:
+    """Names this process: its pid, its start time (a pid is used again), its pid namespace."""
+    return f"{os.getpid()}-{_started(os.getpid())}-{pid_namespace()}"
+
+
+def kill_orphans() -> int:
+    """Kill what dead supervisors left and see it gone; returns how many processes that were. Blocks shortly.
+
+    Only where /proc shows environments (Linux).
+    """
+    if sys.platform != "linux":
+        return 0
+    found = {pid: _started(pid) for pid in pids() if _ownerless(variable_of(pid, MARK))}
+    deadline_s = time.monotonic() + GONE_S
+    while remaining := [pid for pid, started in found.items() if started and _started(pid) == started]:
+        for pid in remaining:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= deadline_s:
+            break
+        time.sleep(0.01)
+    return len(found)
+
+
+def _ownerless(mark: str) -> bool:
+    """The mark names a process of our namespace that is no more."""
+    owner, _, rest = mark.partition("-")
+    started, _, namespace = rest.partition("-")
+    return owner.isdigit() and namespace == str(pid_namespace()) and started != _started(int(owner))
+
+
+def _started(pid: int) -> str:
+    """When the process began; "" if there is none."""
+    found = seen(pid)
+    return found.started if found else ""
+
 
 WORKER_TARGET = "codebutler_worker.bootstrap:main"
 WORKER_PRELOAD = ("codebutler_worker.preload",)

@@ -9,14 +9,20 @@ from codebutler.intake.entry import Entry
 from codebutler.process.descriptors import is_shortage
 from codebutler.process.waiting import first_of
 from codebutler.protocol.messages import Heartbeat, LogTag
-from codebutler.supervisor.deliveries import Deliveries
-from codebutler.supervisor.kit import Kit
 from codebutler.supervisor.life import Death, Duty, Life
-from codebutler.supervisor.port import WorkerLink
-from codebutler.supervisor.restart import Again, GiveUp, Quarantine, Record, after_death, describe
-from codebutler.supervisor.sends import Sends
-from codebutler.supervisor.states import WorkerState, move
-from codebutler.supervisor.testimony import Testimony
+from codebutler.supervisor.lifecycle import (
+    Again,
+    GiveUp,
+    Quarantine,
+    Record,
+    WorkerState,
+    after_death,
+    describe,
+    move,
+)
+from codebutler.supervisor.port import Shared, WorkerLink
+from codebutler.supervisor.queues import Deliveries, Sends
+from codebutler.supervisor.reports import Reports
 
 NOT_STARTED = 255
 ROOM = "it waits until another worker sleeps: the limit of open files allows no more workers at once"
@@ -25,16 +31,16 @@ ROOM = "it waits until another worker sleeps: the limit of open files allows no 
 class WorkerHandle:
     """``run`` is the worker's whole supervision, one task until ``close``; all else is for any time."""
 
-    def __init__(self, repo: RepoSettings, kit: Kit) -> None:
+    def __init__(self, repo: RepoSettings, shared: Shared) -> None:
         self.repo = repo
         self.state: WorkerState = "stopped"
         self.restarts = 0
         self.problem = ""
         self.settled = asyncio.Event()
-        self._kit = kit
+        self._shared = shared
         self._deliveries = Deliveries()
-        self._testimony = Testimony(repo.name, kit.services, kit.clock)
-        self._sends = Sends(kit.services, self._testimony)
+        self._reports = Reports(repo.name, shared.services, shared.clock)
+        self._sends = Sends(shared.services, self._reports)
         self._life: Life | None = None
         self._record = Record()
         self._wake = asyncio.Event()
@@ -85,7 +91,7 @@ class WorkerHandle:
         """Let ``run`` end: the worker finishes within ``grace_s`` seconds (0: is killed). May be repeated."""
         self._closing = True
         self._wake.set()
-        self._kit.places.withdraw(self)
+        self._shared.places.withdraw(self)
         if self._life:
             self._life.shutdown("shutdown", grace_s)
 
@@ -111,7 +117,7 @@ class WorkerHandle:
         if delay_s is None:
             await self._wake.wait()
         else:
-            await first_of(self._wake.wait(), self._kit.clock.sleep(delay_s))
+            await first_of(self._wake.wait(), self._shared.clock.sleep(delay_s))
         self._wake.clear()
 
     async def _live(self) -> Death:
@@ -119,26 +125,26 @@ class WorkerHandle:
         if not await self._take_place():
             return Death(None, 0.0, "shutdown")
         try:
-            async with asyncio.TaskGroup() as tasks, self._kit.slots:
+            async with asyncio.TaskGroup() as tasks, self._shared.slots:
                 try:
-                    link = await self._kit.spawner.spawn(self.repo.name)
+                    link = await self._shared.spawner.spawn(self.repo.name)
                 except (OSError, EOFError) as error:
                     code = None if is_shortage(error) else NOT_STARTED
                     return Death(code, 0.0, None, f"no process could be started: {error}")
                 life = self._begin(link)
                 running = tasks.create_task(life.run(), name=f"worker:{self.repo.name}")
                 # A hanging start must not keep the other workers from starting.
-                await first_of(life.settled.wait(), self._kit.clock.sleep(self._kit.timing.slot_s))
+                await first_of(life.settled.wait(), self._shared.clock.sleep(self._shared.timing.slot_s))
             return running.result()
         except Exception as error:  # noqa: BLE001 - one worker's supervision must not end the others'
             return Death(NOT_STARTED, 0.0, None, f"supervision failed: {error!r}")
         finally:
-            self._kit.places.give_back(self._life)
+            self._shared.places.give_back(self._life)
             self._life = None
 
     async def _take_place(self) -> bool:
         """False if ``close`` came first."""
-        places = self._kit.places
+        places = self._shared.places
         if places.full:
             self.problem = ROOM
             # Who waits for its turn does not keep the supervisor from being ready.
@@ -147,7 +153,7 @@ class WorkerHandle:
 
     def _begin(self, link: WorkerLink) -> Life:
         life = Life(
-            link, Duty(self.repo, self._deliveries, self._sends, self._testimony, self._moved), self._kit
+            link, Duty(self.repo, self._deliveries, self._sends, self._reports, self._moved), self._shared
         )
         self._life = life
         if self._closing:
@@ -183,12 +189,12 @@ class WorkerHandle:
 
     def _after_fault(self, death: Death) -> float | None:
         self._record, verdict = after_death(
-            self._kit.policy,
+            self._shared.policy,
             self._record,
-            now_s=self._kit.clock.monotonic(),
+            now_s=self._shared.clock.monotonic(),
             lived_s=death.lived_s,
             exit_code=death.exit_code,
-            rng=self._kit.rng,
+            rng=self._shared.rng,
         )
         reason = f"the worker {describe(death.exit_code)}" + (f" ({death.why})" if death.why else "")
         self.problem = reason
@@ -214,7 +220,7 @@ class WorkerHandle:
                 return None
 
     def _log(self, tag: LogTag, text: str) -> None:
-        self._kit.services.log(self.repo.name, tag, text)
+        self._shared.services.log(self.repo.name, tag, text)
 
     def _tell(self, why: str) -> None:
         task = asyncio.create_task(self._notice(why), name=f"notice:{self.repo.name}")
@@ -223,6 +229,6 @@ class WorkerHandle:
 
     async def _notice(self, why: str) -> None:
         try:
-            await self._kit.services.quarantined(self.repo, why)
+            await self._shared.services.quarantined(self.repo, why)
         except Exception as error:  # noqa: BLE001 - an untold notice must not end the supervision
             self._log("ERR", f"the notice could not be posted: {error!r}")

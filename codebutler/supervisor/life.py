@@ -39,23 +39,20 @@ from codebutler.protocol.messages import (
     TurnStarted,
     UploadPiece,
 )
-from codebutler.supervisor.deliveries import Deliveries
-from codebutler.supervisor.fetches import Fetches
-from codebutler.supervisor.kit import Kit
-from codebutler.supervisor.limits import (
+from codebutler.supervisor.lifecycle import Vitals, WorkerState
+from codebutler.supervisor.port import Shared, WorkerLink
+from codebutler.supervisor.queues import Deliveries, Fetches, Sends
+from codebutler.supervisor.reports import (
     BYTES_BURST,
     BYTES_PER_S,
+    ERROR_CHARS,
     FRAMES_PER_S,
     PRINTED_PER_S,
     UNREAD_BYTES,
+    Reports,
     TokenBucket,
     shorten,
 )
-from codebutler.supervisor.port import WorkerLink
-from codebutler.supervisor.sends import Sends
-from codebutler.supervisor.states import WorkerState
-from codebutler.supervisor.testimony import ERROR_CHARS, Testimony
-from codebutler.supervisor.vitals import Vitals
 
 LAST_WORDS_S = 1.0
 BURIAL_S = 5.0
@@ -85,14 +82,14 @@ class Duty:
     repo: RepoSettings
     deliveries: Deliveries
     sends: Sends
-    testimony: Testimony
+    reports: Reports
     moved: Callable[[WorkerState], None]
 
 
 class Life:
     """``run`` once. ``settled`` is set when the process is ready or will never be."""
 
-    def __init__(self, link: WorkerLink, duty: Duty, kit: Kit) -> None:
+    def __init__(self, link: WorkerLink, duty: Duty, shared: Shared) -> None:
         self.ready = asyncio.Event()
         self.settled = asyncio.Event()
         self.load = Heartbeat()
@@ -101,17 +98,17 @@ class Life:
         self._link = link
         self._deliveries = duty.deliveries
         self._sends = duty.sends
-        self._fetches = Fetches(kit.services, duty.testimony, link.send, link.drain)
+        self._fetches = Fetches(shared.services, duty.reports, link.send, link.drain)
         self._endings: asyncio.Queue[TurnEnded] = asyncio.Queue(MOST_ENDINGS)
         self._moved = duty.moved
-        self._kit = kit
+        self._shared = shared
         self._greeted = False
         self._eof = asyncio.Event()
         self._quiet = asyncio.Event()
         self._why = ""
-        now_s = kit.clock.monotonic()
-        self._vitals = Vitals(kit.timing, duty.repo.config.worker.idle_sleep_minutes * 60, now_s)
-        self._testimony = duty.testimony
+        now_s = shared.clock.monotonic()
+        self._vitals = Vitals(shared.timing, duty.repo.config.worker.idle_sleep_minutes * 60, now_s)
+        self._reports = duty.reports
         self._kick = asyncio.Event()
         self._frames = TokenBucket.full(FRAMES_PER_S, FRAMES_PER_S, now_s)
         self._bytes = TokenBucket.full(BYTES_PER_S, BYTES_BURST, now_s)
@@ -141,7 +138,7 @@ class Life:
             asyncio.create_task(self._guard(part), name=f"worker:{self._repo.name}:{name}")
             for name, part in parts.items()
         ]
-        self._kit.places.entered(self, self._kick.set)
+        self._shared.places.entered(self, self._kick.set)
         try:
             code = await self._link.wait_dead()
             with contextlib.suppress(TimeoutError):
@@ -150,7 +147,7 @@ class Life:
                     await self._quiet.wait()
         finally:
             self.settled.set()
-            self._sends.answer = None
+            self._sends.answer_to(None)
             self._link.kill(signal.SIGKILL)
             for task in tasks:
                 task.cancel()
@@ -159,8 +156,8 @@ class Life:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BURIAL_S):
                     await self._link.wait_dead()
-        last_error = self._testimony.close()
-        lived_s = self._vitals.lived_s(self._kit.clock.monotonic())
+        last_error = self._reports.close()
+        lived_s = self._vitals.lived_s(self._shared.clock.monotonic())
         return Death(code, lived_s, self.asked, self._why or last_error)
 
     def shutdown(self, reason: StopReason, grace_s: float) -> None:
@@ -170,7 +167,7 @@ class Life:
         """
         if self.asked is None:
             self._moved("stopping")
-        self._vitals.ask(reason, self._kit.clock.monotonic() + grace_s)
+        self._vitals.ask(reason, self._shared.clock.monotonic() + grace_s)
         if grace_s <= 0:
             self._link.kill(signal.SIGKILL)
         else:
@@ -192,13 +189,13 @@ class Life:
 
     def _fail(self, why: str) -> None:
         self._why = self._why or shorten(why, ERROR_CHARS)
-        self._testimony.note("ERR", self._why)
+        self._reports.note("ERR", self._why)
         self._link.kill(signal.SIGKILL)
 
     # What it says
 
     async def _receive(self) -> None:
-        clock = self._kit.clock
+        clock = self._shared.clock
         try:
             async for message in self._link.messages(self._admit):
                 self._vitals.seen(clock.monotonic())
@@ -208,13 +205,13 @@ class Life:
                     self._greet(message)
         finally:
             self._eof.set()
-        await clock.sleep(self._kit.timing.eof_s)
+        await clock.sleep(self._shared.timing.eof_s)
         self._link.kill(signal.SIGKILL)
 
     async def _admit(self, size_bytes: int) -> None:
         """Before the next message is read: it may not say more than we can bear, nor more than it hears.
         Raises ProtocolError."""
-        clock = self._kit.clock
+        clock = self._shared.clock
         now_s = clock.monotonic()
         if wait_s := max(self._frames.owe(now_s), self._bytes.owe(now_s, size_bytes)):
             await clock.sleep(wait_s)
@@ -223,8 +220,8 @@ class Life:
 
     async def _be_heard(self) -> None:
         self._unheard = True
-        longest_s = self._kit.timing.silence_s
-        await first_of(self._link.drain(), self._kit.clock.sleep(longest_s))
+        longest_s = self._shared.timing.silence_s
+        await first_of(self._link.drain(), self._shared.clock.sleep(longest_s))
         if self._link.unread_bytes > UNREAD_BYTES:
             raise ProtocolError(f"the worker has not read what it was told for {longest_s:g} s")
         self._unheard = False
@@ -232,9 +229,9 @@ class Life:
     async def _printed(self) -> None:
         try:
             async for line in self._link.printed():
-                if wait_s := self._lines.owe(self._kit.clock.monotonic()):
-                    await self._kit.clock.sleep(wait_s)
-                self._testimony.record(Log(tag="ERR", text=line))
+                if wait_s := self._lines.owe(self._shared.clock.monotonic()):
+                    await self._shared.clock.sleep(wait_s)
+                self._reports.record(Log(tag="ERR", text=line))
         finally:
             self._quiet.set()
 
@@ -268,38 +265,38 @@ class Life:
         """One by one: a disk that is full holds up the next ending, and nothing else."""
         while True:
             ending = await self._endings.get()
-            await self._kit.services.turn_ended(self._repo, ending)
+            await self._shared.services.turn_ended(self._repo, ending)
             self._link.send(Sent(op_id=ending.op_id, ts=""))
 
     def _hear_load(self, load: Heartbeat) -> None:
         self.load = load
         # What it took up from an earlier life is in its first heartbeat.
-        if not self._has_told_load or self._kit.places.wanted:
+        if not self._has_told_load or self._shared.places.wanted:
             self._has_told_load = True
             self._kick.set()
 
     def _active(self) -> None:
-        self._vitals.active(self._kit.clock.monotonic())
-        self._kit.places.used(self)
+        self._vitals.active(self._shared.clock.monotonic())
+        self._shared.places.used(self)
 
     def _note(self, message: ToParent) -> None:
         match message:
             case Goodbye(reason=reason):
-                self._testimony.blame(reason)
+                self._reports.blame(reason)
             case TurnStarted():
-                self._kit.services.turn_started(self._repo, message)
+                self._shared.services.turn_started(self._repo, message)
             case Budget():
-                self._kit.services.budget(self._repo, message)
+                self._shared.services.budget(self._repo, message)
             case Overview(turns=turns):
-                self._kit.services.overview(self._repo, turns)
+                self._shared.services.overview(self._repo, turns)
             case Doing(thread_ts=thread_ts, text=text):
-                self._kit.services.doing(self._repo, thread_ts, text)
+                self._shared.services.doing(self._repo, thread_ts, text)
             case Live():
-                self._kit.services.live(self._repo, message)
+                self._shared.services.live(self._repo, message)
             case Log():
-                self._testimony.record(message)
+                self._reports.record(message)
             case Audit():
-                self._testimony.audit(self._repo, message)
+                self._reports.audit(self._repo, message)
 
     def _greet(self, message: ToParent) -> None:
         if not isinstance(message, Hello) or message.pid != self._link.pid:
@@ -312,11 +309,11 @@ class Life:
         self._greeted = True
         self._link.send(Configure(settings=self._repo))
         # Not sooner: the settings are the first thing a worker must hear.
-        self._sends.answer = self._link.send
+        self._sends.answer_to(self._link.send)
 
     def _become_ready(self) -> None:
         if not self.ready.is_set():
-            self._vitals.ready(self._kit.clock.monotonic())
+            self._vitals.ready(self._shared.clock.monotonic())
             self.ready.set()
             self.settled.set()
             self._kick.set()
@@ -333,10 +330,10 @@ class Life:
 
     async def _settle(self, seq: int) -> None:
         try:
-            await self._kit.services.settle(seq)
+            await self._shared.services.settle(seq)
         except CodeButlerError as error:
             # The journal offers it again at the next start, and the worker knows it by its key.
-            self._testimony.note("WRN", f"event {seq} stays in the journal: {error}")
+            self._reports.note("WRN", f"event {seq} stays in the journal: {error}")
 
     # What it is told
 
@@ -352,7 +349,7 @@ class Life:
                 reached("deliver.before")
                 self._link.send(Deliver(seq=entry.seq, event=entry.event, request=entry.request))
             except FrameTooLargeError as error:
-                self._testimony.note("ERR", f"event {entry.seq} cannot be delivered and is dropped: {error}")
+                self._reports.note("ERR", f"event {entry.seq} cannot be delivered and is dropped: {error}")
                 self._deliveries.settle(entry.seq)
                 await self._settle(entry.seq)
             await self._link.drain()
@@ -361,7 +358,7 @@ class Life:
     # Whether it lives
 
     async def _watch(self) -> None:
-        clock, timing = self._kit.clock, self._kit.timing
+        clock, timing = self._shared.clock, self._shared.timing
         while not (fault := self._vitals.fault(clock.monotonic(), held_up=self._sends.full or self._unheard)):
             self._maybe_sleep()
             before_s = clock.monotonic()
@@ -370,22 +367,22 @@ class Life:
                 # We were held up ourselves (a suspended machine): what it said meanwhile is still unread.
                 self._vitals.seen(clock.monotonic())
         self._why = self._why or fault
-        self._testimony.note("ERR", f"{fault}: killing it")
+        self._reports.note("ERR", f"{fault}: killing it")
         self._link.kill(signal.SIGABRT)
         await clock.sleep(timing.abort_s)
         self._link.kill(signal.SIGKILL)
 
     async def _nap(self, longest_s: float) -> None:
         """Sleep until the next deadline, for ``longest_s`` at most, or until something moved a deadline."""
-        now_s = self._kit.clock.monotonic()
+        now_s = self._shared.clock.monotonic()
         wait_s = min(longest_s, max(0.01, self._vitals.deadline_s() - now_s))
         self._kick.clear()
-        await first_of(self._kit.clock.sleep(wait_s), self._kick.wait())
+        await first_of(self._shared.clock.sleep(wait_s), self._kick.wait())
 
     def _maybe_sleep(self) -> None:
         load = self.load
         busy = any((load.running, load.queued, load.waiting, load.outbox)) or self._deliveries or self._sends
-        wanted = self._kit.places.wanted and self._has_told_load
-        if self._vitals.may_sleep(self._kit.clock.monotonic(), busy=bool(busy), wanted=wanted):
-            self._kit.places.leaving(self)
-            self.shutdown("sleep", self._kit.timing.sleep_grace_s)
+        wanted = self._shared.places.wanted and self._has_told_load
+        if self._vitals.may_sleep(self._shared.clock.monotonic(), busy=bool(busy), wanted=wanted):
+            self._shared.places.leaving(self)
+            self.shutdown("sleep", self._shared.timing.sleep_grace_s)

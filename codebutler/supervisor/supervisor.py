@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import TracebackType
 
 from msgspec import Struct, structs
@@ -12,9 +13,23 @@ from codebutler.errors import RegistryError
 from codebutler.intake.entry import Entry
 from codebutler.process.table import below
 from codebutler.supervisor.handle import WorkerHandle
-from codebutler.supervisor.kit import Kit
-from codebutler.supervisor.memory import pss_bytes
-from codebutler.supervisor.states import PublicState, public
+from codebutler.supervisor.lifecycle import PublicState, public
+from codebutler.supervisor.port import Shared
+
+# How much memory a process really costs.
+
+
+def pss_bytes(pid: int) -> int | None:
+    """The proportional set size (Linux, /proc/PID/smaps_rollup); None where it cannot be known."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return None
+
 
 RESTART_GRACE_S = 30.0
 
@@ -54,10 +69,10 @@ class RepoRow(Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """``async with Supervisor(kit) as supervisor``: leaving the block kills whatever still runs."""
+    """``async with Supervisor(shared) as supervisor``: leaving the block kills whatever still runs."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._handles: dict[str, WorkerHandle] = {}
         self._channels: dict[str, WorkerHandle] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -79,7 +94,7 @@ class Supervisor:
             raise RegistryError(
                 f"the channel of {repo.name} belongs to {self._channels[repo.channel_id].repo.name}"
             )
-        handle = WorkerHandle(repo, self._kit)
+        handle = WorkerHandle(repo, self._shared)
         self._handles[repo.name] = self._channels[repo.channel_id] = handle
         self._tasks[repo.name] = asyncio.create_task(handle.run(), name=f"supervise:{repo.name}")
         if self._started:

@@ -40,6 +40,7 @@ from codebutler_worker.agents.headless.backend import HeadlessBackend
 from codebutler_worker.agents.native.made import native_backend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
@@ -189,10 +190,12 @@ def _offline(agent: str, home: Path, repo: Path) -> Rig | None:
     if agent in ("run", "headless"):
         return ShellRig(_program(agent, home, repo))
     if agent == "rehearsal":
-        return RehearsalRig(RehearsalBackend(as_it_is(), home, SystemClock()))
+        return RehearsalRig(RehearsalBackend(AgentContext(as_it_is(), SystemClock()), home))
     if agent == "other":
         rule = CommandRule(prefix="other", binary=sys.executable, args=(str(ACP_AGENT), "plain"), mode="acp")
-        return OtherRig(AcpBackend(Other(rule, home, {}, timeout_minutes=30), NoWalls(), SystemClock()))
+        return OtherRig(
+            AcpBackend(Other(rule, home, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()))
+        )
     return None
 
 
@@ -201,18 +204,19 @@ def _asking(agent: str, binary: Path, home: Path, model: ModelServer) -> Rig:
     if agent == "kimi":
         kimi = KimiSection(binary=str(binary), api_key="sk-dummy", base_url=f"{model.url}/v1")
         kind = Kimi(kimi, home, {"PATH": path_with_node()})
-        return KimiRig(AcpBackend(kind, NoWalls(), SystemClock()), model)
+        return KimiRig(AcpBackend(kind, AgentContext(NoWalls(), SystemClock())), model)
     env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
     settings = ClaudeSection(binary=str(binary))
-    return ClaudeRig(ClaudeBackend(settings, NoWalls(), home, env, SystemClock()), model)
+    return ClaudeRig(ClaudeBackend(settings, AgentContext(NoWalls(), SystemClock()), home, env), model)
 
 
 def _program(agent: str, home: Path, repo: Path) -> AgentBackend:
     around = Surroundings(home, "/usr/bin:/bin")
     if agent == "headless":
         rule = CommandRule(prefix="x", binary="bash", args=("-c", 'eval "$0"'), mode="headless")
-        return HeadlessBackend(rule, as_it_is(), around, SystemClock(), 600)
-    return ShellBackend(RUN, as_it_is(), around, SessionLogs(repo, 30), SystemClock(), Pace(flush_s=0.3))
+        return HeadlessBackend(rule, AgentContext(as_it_is(), SystemClock()), around, 600)
+    context = AgentContext(as_it_is(), SystemClock(), logs=SessionLogs(repo, 30))
+    return ShellBackend(RUN, context, around, Pace(flush_s=0.3))
 
 
 def turn(repo: Path, prompt: str, name: str = "1", session_id: str | None = None) -> TurnRequest:

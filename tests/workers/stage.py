@@ -10,7 +10,7 @@ from codebutler.clock import ManualClock, settle
 from codebutler.protocol.messages import (
     Heartbeat,
 )
-from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from tests.workers.inprocess import FakeSpawner, FakeWorker
 from tests.workers.services import RecordingServices, repo
@@ -43,7 +43,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     services, clock = RecordingServices(), ManualClock()
     spawner = FakeSpawner(eager=eager, stubborn=stubborn)
-    async with Supervisor(Kit(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo(idle_min=idle_min))
         if start:
             supervisor.start()

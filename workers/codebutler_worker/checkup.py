@@ -28,8 +28,7 @@ from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.desk.naming import agent_name
-from codebutler_worker.egress.outlet import for_agents, summary
-from codebutler_worker.egress.trial import try_way_out
+from codebutler_worker.egress.outlet import for_agents, summary, try_way_out
 from codebutler_worker.memory.endpoint import memory_finding
 from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.bwrap import BwrapSandbox

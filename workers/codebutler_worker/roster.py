@@ -18,6 +18,7 @@ from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.image import ImageBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.turn.undo_agent import UndoBackend
 from codebutler_worker.desk.naming import prefixes_of
@@ -26,10 +27,9 @@ from codebutler_worker.media.service import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.sandbox.committing import CommittingSandbox
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.person import ensure_home
+from codebutler_worker.sandbox.person import ensure_home, identity
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.sandbox.whoami import identity
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
@@ -181,16 +181,13 @@ class Roster:
 
 
 def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    backend = ClaudeBackend(settings.config.claude, sandbox, home, settings.agent_env, clock)
-    backend.outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
-    backend.logs = SessionLogs.of(settings)
-    return backend
+    outlet = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
+    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)
 
 
 def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    backend = RehearsalBackend(sandbox, home, clock)
-    backend.logs = SessionLogs.of(settings)
-    return backend
+    return RehearsalBackend(AgentContext(sandbox, clock, logs=SessionLogs.of(settings)), home)
 
 
 def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:

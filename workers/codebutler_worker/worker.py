@@ -32,7 +32,7 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     ToWorker,
 )
-from codebutler_worker.budget.report import Reports
+from codebutler_worker.budget.watch import Reports
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.asking.reminding import Reminders
 from codebutler_worker.conversation.overview import Overviews

@@ -10,6 +10,7 @@ import pytest
 from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.running import AgentContext
 from tests.claude_desk import Desk, agent_env
 from tests.modelserver.server import ModelServer
 from tests.programs import require
@@ -24,6 +25,6 @@ async def desk(tmp_path: Path, git_repo: Path) -> AsyncIterator[Desk]:
     async with ModelServer() as model:
         env = agent_env(model)
         settings = ClaudeSection(binary=str(binary))
-        backend = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
+        backend = ClaudeBackend(settings, AgentContext(NoWalls(), SystemClock()), home, env)
         yield Desk(backend, model, git_repo, home)
         await backend.close()

@@ -30,8 +30,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
-from codebutler_worker.agents.running import BUSY
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import BUSY, AgentContext, Limits
 from codebutler_worker.tools.plan import PlanStep
 from tests.turns import end, heard, undecided
 from tests.walls import NoWalls
@@ -44,7 +43,9 @@ def backend(tmp_path: Path, temper: str, limits: Limits | None = None) -> AcpBac
     rule = CommandRule(
         prefix="other", binary=sys.executable, args=(str(AGENT), temper), mode="acp", description="The Other"
     )
-    return AcpBackend(Other(rule, tmp_path, {}, timeout_minutes=30), NoWalls(), SystemClock(), limits)
+    return AcpBackend(
+        Other(rule, tmp_path, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()), limits
+    )
 
 
 def turn(repo: Path, prompt: str = "go", session_id: str | None = None, **more: str) -> TurnRequest:
@@ -257,7 +258,7 @@ async def test_one_session_has_one_turn(tmp_path: Path, git_repo: Path) -> None:
 
 async def test_a_program_that_is_not_there_is_named(tmp_path: Path, git_repo: Path) -> None:
     rule = CommandRule(prefix="gone", binary="nowhere-to-be-found", mode="acp")
-    agent = AcpBackend(Other(rule, tmp_path, {}, timeout_minutes=30), NoWalls(), SystemClock())
+    agent = AcpBackend(Other(rule, tmp_path, {}, timeout_minutes=30), AgentContext(NoWalls(), SystemClock()))
     finished = end(await run(agent, turn(git_repo)))
     assert finished.reason == "unavailable"
     assert "nowhere-to-be-found is not installed" in finished.text

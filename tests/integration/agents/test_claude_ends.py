@@ -11,7 +11,7 @@ from codebutler_worker.agents.backend import (
     Text,
     ToolUse,
 )
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import Limits
 from tests.claude_desk import Desk, bash, last, replace_section, until
 from tests.modelserver.server import Call, Reply
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from codebutler_worker.agents.claude.session import LARGE_BYTES, QUEUE_LINES, EndOfStream, LiveSession
+from codebutler_worker.agents.claude.turn import LARGE_BYTES, QUEUE_LINES, EndOfStream, LiveSession
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Launch
 

@@ -14,6 +14,7 @@ from codebutler.config.committer import variables
 from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
 from codebutler_worker.agents.backend import Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.committing import CommittingSandbox
@@ -37,9 +38,8 @@ class Cell:
     def backend(self) -> ClaudeBackend:
         env = {"ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         settings = ClaudeSection(binary=str(self.binary))
-        backend = ClaudeBackend(settings, walled(), self.home, env, SystemClock())
-        backend.outlet = for_agents(self.section, "bwrap", env)
-        return backend
+        context = AgentContext(walled(), SystemClock(), for_agents(self.section, "bwrap", env))
+        return ClaudeBackend(settings, context, self.home, env)
 
     def turn(self, session_id: str | None = None) -> TurnRequest:
         return TurnRequest(
@@ -245,8 +245,8 @@ async def test_its_commits_are_the_owners(cell: Cell) -> None:
     sandbox = CommittingSandbox(walled())
     sandbox.committer = variables({"user.name": "Ann", "user.email": "ann@example.org"})
     env = {"ANTHROPIC_BASE_URL": cell.model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
-    backend = ClaudeBackend(ClaudeSection(binary=str(cell.binary)), sandbox, cell.home, env, SystemClock())
-    backend.outlet = for_agents(cell.section, "bwrap", env)
+    context = AgentContext(sandbox, SystemClock(), for_agents(cell.section, "bwrap", env))
+    backend = ClaudeBackend(ClaudeSection(binary=str(cell.binary)), context, cell.home, env)
     cell.shell("echo done > work.txt; git add work.txt; git commit -qm Work; git log -1 --format='%an <%ae>'")
     cell.model.play(Reply("Finished."))
     events = await heard(backend, cell.turn())

@@ -11,6 +11,7 @@ from codebutler.config.schema import ClaudeSection, SandboxSection
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.docker import DockerSandbox
 from tests.dockerd import made_by
@@ -30,8 +31,8 @@ async def test_it_works_reaches_its_model_only_and_leaves_nothing(
     sandbox = DockerSandbox(host=docker_host)
     async with ModelServer() as model:
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
-        backend = ClaudeBackend(ClaudeSection(binary=str(binary)), sandbox, home, env, SystemClock())
-        backend.outlet = for_agents(SandboxSection(), "docker", env)
+        context = AgentContext(sandbox, SystemClock(), for_agents(SandboxSection(), "docker", env))
+        backend = ClaudeBackend(ClaudeSection(binary=str(binary)), context, home, env)
         script = (
             f"echo done > work.txt; cat {home}/diary; id -u; env | grep -c 'sk-ant-dumm[y]';"
             f"setsid sleep 1000 > /dev/null 2>&1 & python3 -c 'import urllib.request as u; u.urlopen(\"{model.url}\")'"

@@ -15,7 +15,8 @@ from codebutler.clock import SystemClock
 from codebutler.config.schema import ClaudeSection, SandboxSection
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.egress.hosts import Dialer, Streams
 from codebutler_worker.egress.outlet import Outlet, for_agents
 from codebutler_worker.egress.relay import both_ways
 from codebutler_worker.egress.way import Egress
@@ -77,9 +78,11 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
 
         env = {**held, "NODE_EXTRA_CA_CERTS": str(shown)}
         settings = ClaudeSection(binary=str(binary))
-        backend = ClaudeBackend(settings, walled(), tmp_path / "home", env, SystemClock())
         chosen = for_agents(SandboxSection(), "bwrap", env)
-        backend.outlet = Outlet(chosen.kind, walls=True, egress=Egress(Dialer(env, resolve, connect)))
+        outlet = Outlet(chosen.kind, walls=True, egress=Egress(Dialer(env, resolve, connect)))
+        backend = ClaudeBackend(
+            settings, AgentContext(walled(), SystemClock(), outlet), tmp_path / "home", env
+        )
         model.play(Reply("Through."))
         turn = TurnRequest(turn_id="t", conversation="c", prompt="go", workdir=git_repo)
         async with server, asyncio.timeout(60):
@@ -88,7 +91,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         assert (last.ok, last.text) == (True, "Through.")
         assert set(asked) == {(dialled, 443)}
         assert set(model.keys) == keys
-        assert not backend.outlet.egress._told
+        assert not outlet.egress._told
         await backend.close()
         for end in open_ends:
             end.transport.abort()

@@ -25,6 +25,7 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.agents.claude.backend import ClaudeBackend
+from codebutler_worker.agents.running import AgentContext
 from tests.claude_desk import Desk, agent_env, bash, last, one, replace_section, until
 from tests.modelserver.server import Call, Reply
 from tests.walls import NoWalls
@@ -197,7 +198,7 @@ async def test_long_lines(desk: Desk) -> None:
 
 async def test_only_named_variables_reach_the_agent(desk: Desk) -> None:
     env = agent_env(desk.model) | {"SLACK_BOT_TOKEN": "xoxb-secret"}
-    backend = ClaudeBackend(desk.backend._settings, NoWalls(), desk.home, env, SystemClock())
+    backend = ClaudeBackend(desk.backend._settings, AgentContext(NoWalls(), SystemClock()), desk.home, env)
     desk.model.play(Reply("", (bash("env > seen.env"),)), Reply("ok"))
     assert last(await replace(desk, backend=backend).run("show")).ok
     assert "SLACK" not in (desk.repo / "seen.env").read_text()

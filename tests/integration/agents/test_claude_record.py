@@ -16,6 +16,7 @@ from codebutler.config.schema import ClaudeSection
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
@@ -53,8 +54,8 @@ async def rig(tmp_path: Path, git_repo: Path) -> AsyncIterator[Rig]:
     async with ModelServer() as model:
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         settings = ClaudeSection(binary=str(require("claude")))
-        backend = ClaudeBackend(settings, NoWalls(), home, env, SystemClock())
-        backend.logs = SessionLogs(git_repo, 30)
+        context = AgentContext(NoWalls(), SystemClock(), logs=SessionLogs(git_repo, 30))
+        backend = ClaudeBackend(settings, context, home, env)
         yield Rig(backend, model, git_repo)
         await backend.close()
 

@@ -13,6 +13,7 @@ from codebutler.config.schema import CommandRule
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.backend import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.store.state_dir import prepare_state_dir
 from tests.e2e.test_sessions import running
@@ -32,9 +33,8 @@ def backend_of(
     prepare_state_dir(repo)
     rule = CommandRule(prefix="ai", binary=binary, args=args, mode="headless", envelope=envelope)
     around = Surroundings(repo.parent, "/usr/local/bin:/usr/bin:/bin")
-    backend = HeadlessBackend(rule, as_it_is(), around, SystemClock(), limit_s)
-    backend.logs = SessionLogs(repo, 30)
-    return backend
+    context = AgentContext(as_it_is(), SystemClock(), logs=SessionLogs(repo, 30))
+    return HeadlessBackend(rule, context, around, limit_s)
 
 
 async def turn(backend: HeadlessBackend, repo: Path, prompt: str, session_id: str = "") -> list[AgentEvent]:
@@ -175,7 +175,7 @@ async def test_a_real_one_with_its_settings_in_the_home(tmp_path: Path, git_repo
             mode="headless",
             home_paths=(".kimi-code",),
         )
-        sandbox = walled()
-        backend = HeadlessBackend(rule, sandbox, Surroundings(home, path_with_node()), SystemClock(), 600)
+        context = AgentContext(walled(), SystemClock())
+        backend = HeadlessBackend(rule, context, Surroundings(home, path_with_node()), 600)
         events = await turn(backend, git_repo, "say hello")
     assert end(events) == Finished(ok=True, text="• Hello from the model.", reason="done")

@@ -28,6 +28,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Usage,
 )
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.committing import CommittingSandbox
@@ -42,6 +43,9 @@ KEY = "sk-kept-outside-0123456789abcdef"
 DEADLINE_S = 90
 
 
+WALLED = SandboxSection(mode="bwrap")
+
+
 @dataclass
 class Cell:
     binary: Path
@@ -49,7 +53,9 @@ class Cell:
     home: Path
     repo: Path
 
-    def backend(self, mode: PermissionMode = "bypassPermissions") -> AcpBackend:
+    def backend(
+        self, mode: PermissionMode = "bypassPermissions", section: SandboxSection = WALLED
+    ) -> AcpBackend:
         settings = KimiSection(
             binary=str(self.binary), api_key=KEY, base_url=f"{self.model.url}/v1", permission_mode=mode
         )
@@ -57,9 +63,7 @@ class Cell:
         kimi = Kimi(settings, self.home, {"PATH": path_with_node()}, prices)
         sandbox = CommittingSandbox(walled())
         sandbox.committer = variables({"user.name": "Ann", "user.email": "ann@example.org"})
-        backend = AcpBackend(kimi, sandbox, SystemClock())
-        backend.outlet = for_agents(SandboxSection(mode="bwrap"), "bwrap", {})
-        return backend
+        return AcpBackend(kimi, AgentContext(sandbox, SystemClock(), for_agents(section, "bwrap", {})))
 
     def turn(self, session_id: str | None = None, prompt: str = "go") -> TurnRequest:
         return TurnRequest(
@@ -270,8 +274,7 @@ async def test_what_it_has_used_is_known_while_it_works(cell: Cell) -> None:
 async def test_it_reaches_a_named_port_of_this_machine_and_no_other(cell: Cell) -> None:
     require("curl")
     async with listening() as named, listening() as other:
-        backend = cell.backend()
-        backend.outlet = for_agents(SandboxSection(hosts=(f"127.0.0.1:{named}",)), "bwrap", {})
+        backend = cell.backend(section=SandboxSection(hosts=(f"127.0.0.1:{named}",)))
         ask = f"curl -sS http://127.0.0.1:{named}/ http://localhost:{named}/; curl -sS http://127.0.0.1:{other}/"
         cell.model.play(shell(ask), Reply("Finished."))
         events = await run(backend, cell.turn())

@@ -13,6 +13,7 @@ from codebutler.config.schema import KimiSection
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import Finished, TurnRequest
+from codebutler_worker.agents.running import AgentContext
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import path_with_node, require
 from tests.walls import NoWalls
@@ -44,7 +45,9 @@ async def model() -> AsyncIterator[ModelServer]:
 
 async def finished(home: Path, repo: Path, model: str = "") -> Finished:
     settings = KimiSection(binary=str(require("kimi")), model=model)
-    backend = AcpBackend(Kimi(settings, home, {"PATH": path_with_node()}), NoWalls(), SystemClock())
+    backend = AcpBackend(
+        Kimi(settings, home, {"PATH": path_with_node()}), AgentContext(NoWalls(), SystemClock())
+    )
     async with asyncio.timeout(DEADLINE_S):
         request = TurnRequest(turn_id="t", conversation="c", prompt="go", workdir=repo)
         events = [event async for event in backend.start(request)]

@@ -13,6 +13,7 @@ from codebutler.config.programs import RUN
 from codebutler.config.schema import CommandRule
 from codebutler_worker.agents.backend import AgentEvent, Finished, Output, Text, TurnRequest
 from codebutler_worker.agents.record import SESSIONS, SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell import run as run_module
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
@@ -96,9 +97,8 @@ def backend_of(
 ) -> ShellBackend:
     prepare_state_dir(repo)
     around = Surroundings(repo.parent, "/usr/local/bin:/usr/bin:/bin", instructions=instructions)
-    return ShellBackend(
-        rule, as_it_is(), around, SessionLogs(repo, 30), SystemClock(), pace or Pace(flush_s=0.3)
-    )
+    context = AgentContext(as_it_is(), SystemClock(), logs=SessionLogs(repo, 30))
+    return ShellBackend(rule, context, around, pace or Pace(flush_s=0.3))
 
 
 async def run(repo: Path, command: str, pace: Pace | None = None) -> Told:

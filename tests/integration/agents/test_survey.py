@@ -7,8 +7,7 @@ from pathlib import Path
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
 from codebutler_worker.agents.claude.probe import TESTED
 from codebutler_worker.agents.rollcall import survey
-from codebutler_worker.agents.survey import Survey
-from codebutler_worker.agents.versions import dotted
+from codebutler_worker.agents.survey import Survey, dotted
 from tests.ordinary import give_away
 
 

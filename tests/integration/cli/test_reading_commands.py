@@ -10,8 +10,8 @@ import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.observe.acts import Act
 from codebutler.observe.audit import AuditLog
+from codebutler.observe.chain import Act
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import BOT_TOKEN
 from tests.programs import require

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.hosts import Dialer, Streams
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way

@@ -13,8 +13,7 @@ import pytest
 
 from codebutler.clock import ManualClock
 from codebutler.process.aborting import abort
-from codebutler_worker.egress.ahead import FRESH_S
-from codebutler_worker.egress.dial import Dialer, Streams
+from codebutler_worker.egress.hosts import FRESH_S, Dialer, Streams
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.relay import both_ways
 from codebutler_worker.egress.service import Service

@@ -6,8 +6,7 @@ import pytest
 
 from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.egress.outlet import for_agents
-from codebutler_worker.egress.trial import try_way_out
+from codebutler_worker.egress.outlet import for_agents, try_way_out
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.programs import require

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.egress.dial import Dialer
-from codebutler_worker.egress.hosts import Hosts
+from codebutler_worker.egress.hosts import Dialer, Hosts
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.way import HELD_AT_MOST, Egress

@@ -14,7 +14,7 @@ import pytest
 from codebutler.clock import SystemClock
 from codebutler.config.schema import Config, NativeSection
 from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRequest
-from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
+from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.made import tools
 from codebutler_worker.agents.native.model import Assistant, Call, Model, Reply, Tokens, Told
@@ -22,6 +22,7 @@ from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
@@ -65,11 +66,12 @@ class Studio:
         """The agent, made when first asked for."""
         if self.backend is None:
             thinker = Thinker(model=self.service or self.model, context=self.context, cost=self.cost)
-            walls = Walls(self.sandbox, lambda _workdir, _chat: self.policy(self), self.outlet)
+            context = AgentContext(self.sandbox, self.clock, self.outlet, SessionLogs(self.repo, 30))
             offered = tools(Config(native=self.section))
             sessions = Sessions(self.repo, 30)
-            self.backend = NativeBackend(thinker, offered, walls, sessions, self.habits, self.clock)
-            self.backend.logs = SessionLogs(self.repo, 30)
+            self.backend = NativeBackend(
+                thinker, offered, context, lambda _workdir, _chat: self.policy(self), sessions, self.habits
+            )
         return self.backend
 
     def request(self, prompt: str, session_id: str | None = None) -> TurnRequest:

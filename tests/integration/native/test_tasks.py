@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.text.redact import Redactor
+from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import AgentEvent
-from codebutler_worker.agents.cleaning import clean
 from codebutler_worker.agents.native.model import Assistant, Told
 from tests.integration.native.conftest import Studio
 from tests.integration.native.tasks import CANARY, TASKS, Task

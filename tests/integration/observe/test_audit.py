@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.observe.acts import Act
 from codebutler.observe.audit import FLUSH_S, HELD_CHARS, AuditLog, maintain
-from codebutler.observe.chain import Break, rotated, verify, verify_all
+from codebutler.observe.chain import Act, Break, rotated, verify, verify_all
 from codebutler.process.tasks import beside
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler.observe.acts import Act
 from codebutler.observe.audit import EXPIRE_S, AuditLog, maintain
-from codebutler.observe.chain import Break, rotated, verify_all
+from codebutler.observe.chain import Act, Break, rotated, verify_all
 from codebutler.process.tasks import beside
 
 DAY_S = 86400.0

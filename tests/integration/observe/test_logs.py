@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.observe.background import Background, private_file
-from codebutler.observe.logs import Logs
+from codebutler.observe.logs import Background, Logs, private_file
 
 LOGGER = logging.getLogger("codebutler.test")
 

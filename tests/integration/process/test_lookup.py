@@ -10,7 +10,7 @@ from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, loo
 from codebutler_worker.agents.acp import versions
 from codebutler_worker.agents.claude import probe
 from codebutler_worker.agents.claude.probe import INSTALL, find_binary
-from codebutler_worker.agents.versions import dotted
+from codebutler_worker.agents.survey import dotted
 
 
 def program(path: Path) -> Path:

@@ -26,6 +26,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.leftovers import descendants
 from codebutler_worker.sandbox.port import Sandbox
 from tests.turns import end, heard
@@ -41,7 +42,7 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 @pytest.fixture
 def backend(sandbox: Sandbox, tmp_path: Path) -> RehearsalBackend:
-    return RehearsalBackend(sandbox, tmp_path / "home", SystemClock())
+    return RehearsalBackend(AgentContext(sandbox, SystemClock()), tmp_path / "home")
 
 
 def turn(repo: Path, prompt: str, session_id: str | None = None, turn_id: str = "t1") -> TurnRequest:
@@ -167,7 +168,7 @@ async def test_a_review_follows_a_plan_at_a_pace_that_people_can_see(
     sandbox: Sandbox, tmp_path: Path, git_repo: Path
 ) -> None:
     clock = ManualClock()
-    backend = RehearsalBackend(sandbox, tmp_path / "home", clock)
+    backend = RehearsalBackend(AgentContext(sandbox, clock), tmp_path / "home")
     running = asyncio.create_task(heard(backend, turn(git_repo, "review this repository")))
     async with asyncio.timeout(30):
         while not running.done():
@@ -255,13 +256,13 @@ async def test_closing_the_stream_ends_the_turn(backend: RehearsalBackend, git_r
 
 
 async def test_without_walls_to_stand_behind_nothing_runs(sandbox: Sandbox, tmp_path: Path) -> None:
-    backend = RehearsalBackend(sandbox, tmp_path / "home", SystemClock())
+    backend = RehearsalBackend(AgentContext(sandbox, SystemClock()), tmp_path / "home")
     last = end(await heard(backend, turn(tmp_path / "gone", "list the files")))
     assert (last.ok, last.reason) == (False, "unavailable")
 
 
 def scripted(script: Script, clock: ManualClock, tmp_path: Path) -> RehearsalBackend:
-    return RehearsalBackend(as_it_is(), tmp_path, clock, script)
+    return RehearsalBackend(AgentContext(as_it_is(), clock), tmp_path, script)
 
 
 async def test_a_script_decides_what_happens(tmp_path: Path, git_repo: Path) -> None:

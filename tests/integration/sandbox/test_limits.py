@@ -16,13 +16,12 @@ from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.cgroups import Bounds, Group
+from codebutler_worker.sandbox.cgroups import PREFIX, Bounds, Group, Slot, find_slots, own_slots
 from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
-from codebutler_worker.sandbox.owners import PREFIX
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
-from codebutler_worker.sandbox.slots import Slot, find_slots, own_slots
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away
 from tests.programs import require
@@ -259,7 +258,7 @@ class Cell:
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-dummy"}
         sandbox = LimitedSandbox(BwrapSandbox(), grouped("memory", limits=limits))
         settings = ClaudeSection(binary=str(require("claude")))
-        self.backend = ClaudeBackend(settings, sandbox, home, env, SystemClock())
+        self.backend = ClaudeBackend(settings, AgentContext(sandbox, SystemClock()), home, env)
 
     async def run(self, repo: Path) -> tuple[list[str], Finished]:
         turn = TurnRequest(turn_id="t", conversation="c", prompt="go", workdir=repo)

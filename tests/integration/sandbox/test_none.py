@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.none import NoSandbox
 from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.select import NoSandbox
 from tests.containers import attack, open_directory
 from tests.ordinary import give_away
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.filterfile import FilterFile
 from codebutler_worker.sandbox.port import SandboxPolicy
-from codebutler_worker.sandbox.syscalls import TABLES, X86_64
+from codebutler_worker.sandbox.seccomp import TABLES, X86_64, FilterFile
 from tests.programs import require
 from tests.walls import ended
 

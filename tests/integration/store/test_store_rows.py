@@ -12,8 +12,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from codebutler.config.schema import BudgetSection, Limit
-from codebutler_worker.budget.rules import lines
-from codebutler_worker.budget.today import NOBODY
+from codebutler_worker.budget.rules import NOBODY, lines
 from codebutler_worker.store.rows import (
     Account,
     ApprovalRow,

@@ -19,8 +19,8 @@ import pytest
 from codebutler.clock import SystemClock
 from codebutler.model import Post
 from codebutler.supervisor.forkserver import ForkServer
-from codebutler.supervisor.kit import Kit, Timing
-from codebutler.supervisor.restart import Policy
+from codebutler.supervisor.lifecycle import Policy, Timing
+from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from tests.workers.services import RecordingServices, entry, repo
 
@@ -59,8 +59,8 @@ async def house(
     fork_server: ForkServer, timing: Timing = QUICK, policy: Policy = EAGER
 ) -> AsyncIterator[House]:
     services = RecordingServices()
-    kit = Kit(fork_server, services, SystemClock(), random.Random(1).random, timing, policy)
-    async with Supervisor(kit) as supervisor:
+    shared = Shared(fork_server, services, SystemClock(), random.Random(1).random, timing, policy)
+    async with Supervisor(shared) as supervisor:
         yield House(supervisor, services)
 
 

@@ -9,7 +9,7 @@ import pytest
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.ledger import account_of
 from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, judge_error
-from codebutler_worker.agents.watch import Limits, Watch
+from codebutler_worker.agents.running import Limits, Watch
 
 WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"
 TITLE, LOGIN = "Kimi Code", "log in."

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.agents.claude import access, command
+from codebutler_worker.agents.claude import command
 from codebutler_worker.egress.hosts import Place
 from codebutler_worker.egress.service import Service
 from codebutler_worker.sandbox.port import Door
@@ -19,14 +19,14 @@ SECRETS = {
 
 
 def service(**agent_env: str) -> Service:
-    found = access.service_of(agent_env, "codebutler-1")
+    found = command.service_of(agent_env, "codebutler-1")
     assert found is not None
     return found
 
 
 def test_no_key_is_inside() -> None:
-    served = access.service_of(SECRETS, "codebutler-1")
-    env = access.environment(SECRETS, served, 3128)
+    served = command.service_of(SECRETS, "codebutler-1")
+    env = command.model_environment(SECRETS, served, 3128)
     assert env == {
         "ANTHROPIC_API_KEY": "codebutler-1",
         "ANTHROPIC_AUTH_TOKEN": "codebutler-1",
@@ -41,20 +41,20 @@ def test_no_key_is_inside() -> None:
 
 def test_a_service_of_the_owners_keeps_its_path() -> None:
     given = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://10.0.0.5:4000/llm", "NO_PROXY": ".corp"}
-    env = access.environment(given, service(**given), 40000)
+    env = command.model_environment(given, service(**given), 40000)
     assert env["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:40000/llm"
     assert env["NO_PROXY"] == ".corp,localhost,127.0.0.1,::1"
 
 
 def test_a_login_of_its_own_stays_with_it() -> None:
-    assert access.service_of({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, "x") is None
-    assert access.environment({}, None, 3128) == {}
+    assert command.service_of({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, "x") is None
+    assert command.model_environment({}, None, 3128) == {}
     passed = service(ANTHROPIC_BASE_URL="https://gateway.example")
     assert passed.keys == ()
 
 
 def test_without_a_proxy_it_holds_its_keys_itself() -> None:
-    assert access.environment({**SECRETS, "OTHER": "x"}, service(**SECRETS), 0) == SECRETS
+    assert command.model_environment({**SECRETS, "OTHER": "x"}, service(**SECRETS), 0) == SECRETS
 
 
 @pytest.mark.parametrize("network", ["none", "open", Door(Path("/tmp/d"), 1)])

@@ -10,13 +10,13 @@ import pytest
 from codebutler.config.schema import ClaudeSection
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.patience import Patience
 from codebutler_worker.agents.claude.probe import judge_version
+from codebutler_worker.agents.claude.result import crash
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.claude.verdict import crash
-from codebutler_worker.agents.versions import version_in
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.claude.turn import Patience
+from codebutler_worker.agents.running import Limits
+from codebutler_worker.agents.survey import version_in
 
 BINARY = Path("/opt/claude/claude")
 

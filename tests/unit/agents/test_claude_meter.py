@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.agents.claude.meter import Meter, cost_difference
+from codebutler_worker.agents.claude.result import Meter, cost_difference
 from codebutler_worker.agents.claude.schema import ResultLine, StreamedMessage, StreamPart, TokenUsage
 
 START = StreamPart("message_start", StreamedMessage(TokenUsage(10, 1, 20, 30)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import Approval, Question, Text, ToolUse
-from codebutler_worker.agents.cleaning import clean
 
 
 def redact(text: str) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler_worker.agents.answer import FEWEST_CHARS, Growing
 from codebutler_worker.agents.backend import Text, Thinking, Writing
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.growing import FEWEST_CHARS, Growing
 
 
 @given(st.lists(st.text(max_size=60), max_size=60))

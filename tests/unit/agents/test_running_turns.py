@@ -43,7 +43,7 @@ class Agent:
         request = TurnRequest(
             turn_id=turn_id, conversation="c", prompt="", workdir=Path("/"), session_id=session_id
         )
-        return self.running.run(request, None, self.work)
+        return self.running.run(request, self.work)
 
 
 async def rest(events: AsyncGenerator[AgentEvent]) -> list[AgentEvent]:

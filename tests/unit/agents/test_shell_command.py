@@ -9,7 +9,7 @@ import pytest
 from codebutler.config.programs import RUN, is_session, program_names, program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.text.envelope import Envelope, parts_of
-from codebutler_worker.agents import teaching
+from codebutler_worker.agents.instructions import DEFAULT, instructions
 from codebutler_worker.agents.shell import command
 from codebutler_worker.egress.way import Way
 
@@ -72,17 +72,17 @@ def test_what_a_message_types(text: str, typed: bytes) -> None:
 
 
 def test_the_teaching_describes_the_marks_and_is_none_itself() -> None:
-    assert "three less-than signs, the word SLACK" in teaching.DEFAULT
-    assert [part for part in parts_of(teaching.DEFAULT) if isinstance(part, Envelope)] == []
+    assert "three less-than signs, the word SLACK" in DEFAULT
+    assert [part for part in parts_of(DEFAULT) if isinstance(part, Envelope)] == []
 
 
 def test_the_teaching_may_be_edited(tmp_path: Path) -> None:
     prompts = tmp_path / ".codebutler" / "prompts"
     prompts.mkdir(parents=True)
     (prompts / "mine.txt").write_text("  Mark what matters.\n")
-    assert teaching.instructions(tmp_path, "prompts/mine.txt") == "Mark what matters."
-    assert teaching.instructions(tmp_path, str(prompts / "mine.txt")) == "Mark what matters."
+    assert instructions(tmp_path, "prompts/mine.txt") == "Mark what matters."
+    assert instructions(tmp_path, str(prompts / "mine.txt")) == "Mark what matters."
     for wrong in ("", "prompts/none.txt", "../../etc/passwd"):
-        assert teaching.instructions(tmp_path, wrong) == teaching.DEFAULT
+        assert instructions(tmp_path, wrong) == DEFAULT
     (prompts / "link.txt").symlink_to("/etc/passwd")
-    assert teaching.instructions(tmp_path, "prompts/link.txt") == teaching.DEFAULT
+    assert instructions(tmp_path, "prompts/link.txt") == DEFAULT

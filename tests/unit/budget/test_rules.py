@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from codebutler.config.merge import BUILTIN_COMMANDS
 from codebutler.config.schema import BudgetSection, Config, Limit
-from codebutler_worker.budget.rules import SCOPES, counts, day_of, is_limited, lines, used_up
-from codebutler_worker.budget.wording import overview, used_up_text
+from codebutler_worker.budget.rules import (
+    SCOPES,
+    counts,
+    day_of,
+    is_limited,
+    lines,
+    overview,
+    used_up,
+    used_up_text,
+)
 from codebutler_worker.store.rows import Account, Spent, Used
 
 ANA = Account("U0ANA", "C1:1.1")

@@ -15,8 +15,7 @@ import pytest
 from codebutler.clock import ManualClock, settle
 from codebutler.dashboard.feed import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, Wish
 from codebutler.dashboard.view import Page, page_of
-from codebutler.observe.format import LineFormatter
-from codebutler.observe.ring import FOLLOWER_LINES, Ring
+from codebutler.observe.ring import FOLLOWER_LINES, LineFormatter, Ring
 from tests.unit.dashboard.test_view import facts, repo
 
 

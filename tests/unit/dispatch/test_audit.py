@@ -10,7 +10,7 @@ from codebutler.clock import ManualClock, settle
 from codebutler.dispatch.audit import RETRY_S, AuditFirst
 from codebutler.intake.entry import Entry
 from codebutler.model import Command, NoRequest, Prompt, Request
-from codebutler.observe.acts import Act
+from codebutler.observe.chain import Act
 from codebutler.process.tasks import beside
 from tests.events import deleted, posted
 

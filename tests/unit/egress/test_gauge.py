@@ -7,8 +7,8 @@ import json
 import pytest
 
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.agents.metered import metered
-from codebutler_worker.egress.gauge import Gauge
+from codebutler_worker.agents.running import metered
+from codebutler_worker.egress.service import Gauge
 
 STREAM = b"".join(
     b"data: " + json.dumps(event).encode() + b"\n\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from codebutler.observe.acts import TEXT_CHARS, Act, act_of, shortened
+from codebutler.observe.chain import TEXT_CHARS, Act, act_of, shortened
 from tests.events import clicked, posted
 
 PRESS = clicked(

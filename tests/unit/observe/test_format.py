@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.observe.format import LineFormatter, escape_controls, level_of
+from codebutler.observe.ring import LineFormatter, escape_controls, level_of
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INF|WRN|ERR|DBG|MSG|CLD|RSP|MEM)  .*")
 

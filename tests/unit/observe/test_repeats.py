@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from codebutler.observe import repeats
-from codebutler.observe.acts import Act
-from codebutler.observe.repeats import COUNTED_S, Repeats
+from codebutler.observe.audit import COUNTED_S, MOST, Repeats
+from codebutler.observe.chain import Act
 
 
 def act(text: str = "hm", **changes: str) -> Act:
@@ -38,9 +37,9 @@ def test_another_person_place_or_way_is_counted_by_itself() -> None:
 
 def test_memory_is_bounded_whoever_comes() -> None:
     counted = Repeats()
-    for number in range(repeats.MOST):
+    for number in range(MOST):
         assert counted.over(0) == []
         assert counted.is_first(act(user=f"U{number}"), 0)
         assert not counted.is_first(act(user=f"U{number}"), 0)
-    assert len(counted.over(0)) == repeats.MOST
+    assert len(counted.over(0)) == MOST
     assert counted.over(0) == []

@@ -13,7 +13,7 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.docker import container_limits
 from codebutler_worker.sandbox.docker_argv import AGENT, Identity, run_options, words
-from codebutler_worker.sandbox.layout import Inside
+from codebutler_worker.sandbox.view import Inside
 
 PROMISED = (
     "--read-only --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=128 --cpus=1 --memory=512m "

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from codebutler_worker.sandbox.docker_filter import MODES, OPENING, profile
-from codebutler_worker.sandbox.seccomp import SETGID, SETUID
-from codebutler_worker.sandbox.syscalls import AARCH64, X86_64
+from codebutler_worker.sandbox.seccomp import AARCH64, SETGID, SETUID, X86_64
 
 
 def rules(*, shared: bool = False) -> list[dict[str, Any]]:

@@ -10,9 +10,10 @@ import pytest
 
 from codebutler.config.ownership import Owner
 from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.bwrap import bwrap_argv
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.layout import Inside, bwrap_argv
 from codebutler_worker.sandbox.system import System
+from codebutler_worker.sandbox.view import Inside
 
 REPO = Path("/home/ann/repo")
 SYSTEM = System(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
 from codebutler.config.trust import is_guarded
-from codebutler_worker.sandbox.cgroups import Bounds
+from codebutler_worker.sandbox.cgroups import Bounds, Slot, own_slots
 from codebutler_worker.sandbox.limits import Limiter, Limits, explain, inner, outer
-from codebutler_worker.sandbox.slots import Slot, own_slots
 
 MOUNT = "30 23 0:29 {root} {where} rw,relatime shared:9 - {kind} cgroup rw,{options}"
 BOUNDS = Bounds(memory_bytes=1000, processes=7, cpus=0.5)

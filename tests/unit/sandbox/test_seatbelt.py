@@ -14,11 +14,10 @@ from codebutler.config.ownership import Owner
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.checkup import walls_finding
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.port import Door, SandboxPolicy
-from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox
-from codebutler_worker.sandbox.seatbelt_profile import quoted, seatbelt_profile
+from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox, quoted, seatbelt_profile
 from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.sandbox.view import Inside
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sandbox" / "seatbelt.sb"
 HOME = Path("/Users/ana")

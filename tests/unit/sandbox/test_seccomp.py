@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler_worker.sandbox import seccomp
-from codebutler_worker.sandbox.seccomp import ALLOW, ENOSYS, EPERM, KILL
-from codebutler_worker.sandbox.syscalls import AARCH64, LAST, TABLES, X86_64
+from codebutler_worker.sandbox.seccomp import AARCH64, ALLOW, ENOSYS, EPERM, KILL, LAST, TABLES, X86_64
 
 PROGRAMS = {machine: list(struct.iter_unpack("<HBBI", seccomp.program(machine))) for machine in TABLES}
 I386, ARM = 0x40000003, 0x40000028

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.sandbox.whoami import identity
+from codebutler_worker.sandbox.person import identity
 
 
 @pytest.mark.parametrize(

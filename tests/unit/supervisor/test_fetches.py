@@ -15,8 +15,8 @@ from codebutler.protocol.messages import (
     FileTranscript,
     ThreadFetched,
 )
-from codebutler.supervisor import testimony
-from codebutler.supervisor.fetches import AT_ONCE, MOST_WAITING, Fetches
+from codebutler.supervisor.queues import AT_ONCE, MOST_WAITING, Fetches
+from codebutler.supervisor.reports import Reports
 from tests.workers.services import RecordingServices, repo
 
 
@@ -28,8 +28,8 @@ class Worker:
         self.reading = asyncio.Event()
         self.reading.set()
         self.services = RecordingServices()
-        self.testimony = testimony.Testimony("shop", self.services, ManualClock())
-        self.fetches = Fetches(self.services, self.testimony, self.heard.append, self.drain)
+        self.reports = Reports("shop", self.services, ManualClock())
+        self.fetches = Fetches(self.services, self.reports, self.heard.append, self.drain)
 
     async def drain(self) -> None:
         await self.reading.wait()
@@ -105,7 +105,7 @@ async def test_a_fault_of_ours_is_told_without_its_details() -> None:
         raise OSError("xoxb-secret")
 
     worker.services.files["F1"] = (b"x",)
-    worker.fetches = Fetches(worker.services, worker.testimony, worker.heard.append, broken)
+    worker.fetches = Fetches(worker.services, worker.reports, worker.heard.append, broken)
     worker.ask("r1", "F1")
     await settle(10)
     assert worker.of("r1")[-1] == FetchFailed(request_id="r1", code="internal_error")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.supervisor.limits import DAY_S, LOG_BURST, LOG_BYTES_PER_DAY, LogGate, TokenBucket, shorten
+from codebutler.supervisor.reports import DAY_S, LOG_BURST, LOG_BYTES_PER_DAY, LogGate, TokenBucket, shorten
 
 
 @given(st.lists(st.floats(0, 5), max_size=200))

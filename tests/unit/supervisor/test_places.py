@@ -7,8 +7,7 @@ import errno
 
 from codebutler.clock import ManualClock, settle
 from codebutler.protocol.messages import Heartbeat
-from codebutler.supervisor.kit import Kit
-from codebutler.supervisor.places import Places
+from codebutler.supervisor.port import Places, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from tests.workers.inprocess import FakeSpawner
 from tests.workers.services import RecordingServices, entry, repo
@@ -21,8 +20,8 @@ class Crowd:
         self.names = names
         self.spawner = FakeSpawner()
         self.clock = ManualClock()
-        kit = Kit(self.spawner, RecordingServices(), self.clock, lambda: 0.0, places=Places(count))
-        self.supervisor = Supervisor(kit)
+        shared = Shared(self.spawner, RecordingServices(), self.clock, lambda: 0.0, places=Places(count))
+        self.supervisor = Supervisor(shared)
 
     async def start(self) -> None:
         for name in self.names:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.errors import EXIT_IOERR
-from codebutler.supervisor.restart import (
+from codebutler.supervisor.lifecycle import (
     Again,
     GiveUp,
     Policy,

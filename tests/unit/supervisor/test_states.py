@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from codebutler.supervisor.states import MOVES, STATES, PublicState, WorkerState, move, public
+from codebutler.supervisor.lifecycle import MOVES, STATES, PublicState, WorkerState, move, public
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(STATES, STATES)))

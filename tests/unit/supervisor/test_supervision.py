@@ -32,7 +32,7 @@ from codebutler.protocol.messages import (
     Shutdown,
     TurnEnded,
 )
-from codebutler.supervisor.kit import Kit
+from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from tests.workers.inprocess import FakeSpawner
 from tests.workers.services import RecordingServices, entry, repo
@@ -246,7 +246,7 @@ async def test_what_a_worker_says_is_on_its_way_before_what_it_notes() -> None:
                 self.under_way = len(self.sent)
 
     services, clock, spawner = Watched(), ManualClock(), FakeSpawner()
-    async with Supervisor(Kit(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo())
         supervisor.start()
         await settle()
@@ -267,7 +267,7 @@ async def test_the_end_of_a_turn_is_answered_when_it_is_kept_and_holds_up_nothin
             await super().turn_ended(repo, ended)
 
     services, clock, spawner = SlowDisk(), ManualClock(), FakeSpawner()
-    async with Supervisor(Kit(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo())
         supervisor.start()
         await settle()
@@ -287,7 +287,7 @@ async def test_an_audit_that_cannot_be_written_stops_the_worker() -> None:
             raise OSError(28, "No space left on device")
 
     services, clock, spawner = FullDisk(), ManualClock(), FakeSpawner()
-    async with Supervisor(Kit(spawner, services, clock, lambda: 0.0)) as supervisor:
+    async with Supervisor(Shared(spawner, services, clock, lambda: 0.0)) as supervisor:
         supervisor.add(repo())
         supervisor.start()
         await settle()

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from codebutler.supervisor.kit import Timing
-from codebutler.supervisor.vitals import Vitals
+from codebutler.supervisor.lifecycle import Timing, Vitals
 
 TIMING = Timing(start_s=30, heartbeat_s=5, missed=3)
 

@@ -1,12 +1,31 @@
-"""What of an agent's words is its answer: all it said since the last tool that worked on something. Pure.
-
-An update of its plan or a question in between cuts nothing off, and parts that the model's service cut at its length
-limit are one text again.
-"""
+"""What an agent says: its answer, the prose that grows, and all of it without secrets. Pure."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+from codebutler.text.begun import CUT
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Approval,
+    Finished,
+    Limit,
+    Plan,
+    Question,
+    Started,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Writing,
+)
+
+# What of an agent's words is its answer: all it said since the last tool that worked on something.
+#
+# An update of its plan or a question in between cuts nothing off, and parts that the model's service cut at its length
+# limit are one text again.
 
 MOST_CHARS = 2_000_000
 """An agent may be mad: what it says is not kept without bounds."""
@@ -83,3 +102,76 @@ def _repeated(before: str, after: str) -> int:
     """How many characters of the end of ``before`` the beginning of ``after`` says once more."""
     most = min(len(before), len(after), OVERLAP_CHARS)
     return next((size for size in range(most, FEWEST_SAME - 1, -1) if before.endswith(after[:size])), 0)
+
+
+# Prose that an agent says in pieces: kept until it is whole, and told now and then while it grows.
+
+FEWEST_CHARS = 40
+SHARE = 8
+"""It is told again once it has grown by an eighth: all the telling together is a few times its length, not its
+square."""
+
+
+class Growing:
+    """One block of prose, up to ``most_chars``; what comes beyond is left out."""
+
+    def __init__(self, most_chars: float = math.inf) -> None:
+        self._most_chars = most_chars
+        self._parts: list[str] = []
+        self._chars = 0
+        self._told = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the block has come."""
+        return not self._chars
+
+    def add(self, text: str) -> list[Writing]:
+        """One more piece; what there is so far, if that is worth telling."""
+        if self._chars >= self._most_chars:
+            return []
+        part = (
+            text
+            if self._chars + len(text) <= self._most_chars
+            else text[: int(self._most_chars) - self._chars]
+        )
+        self._parts.append(part)
+        self._chars += len(part)
+        if self._chars - self._told < max(FEWEST_CHARS, self._told // SHARE):
+            return []
+        self._told = self._chars
+        return [Writing("".join(self._parts))]
+
+    def take(self) -> str:
+        """All of it, as it came; then it begins anew."""
+        text = "".join(self._parts)
+        self._parts.clear()
+        self._chars = self._told = 0
+        return text
+
+
+# What an agent says, without secrets, before any of it is cut or split: half a key does not look like one.
+
+Redact = Callable[[str], str]
+
+
+def clean(event: AgentEvent, redact: Redact) -> AgentEvent:
+    """The event with every text that people see passed through ``redact``. What is asked leave for stays as it is: the
+    decision is about exactly that."""
+    match event:
+        case Text() | Thinking() | Limit() | ToolResult() | Finished():
+            return replace(event, text=redact(event.text))
+        case Writing():
+            # Its end may be the beginning of a key.
+            return Writing(redact(f"{event.text}{CUT}"))
+        case Started():
+            return replace(event, model=redact(event.model))
+        case ToolUse() | Approval():
+            return replace(event, summary=redact(event.summary))
+        case Plan():
+            return Plan(tuple(replace(step, text=redact(step.text)) for step in event.steps))
+        case Question():
+            options = tuple(redact(option) for option in event.options)
+            details = tuple(redact(detail) for detail in event.details)
+            return replace(event, text=redact(event.text), options=options, details=details)
+    return event

@@ -5,11 +5,96 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from codebutler.clock import Clock
-from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest
+from codebutler_worker.agents.backend import AgentEvent, Finished, Reason, TurnRequest, Usage
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.egress.outlet import Outlet
+from codebutler_worker.egress.service import Gauge
+from codebutler_worker.sandbox.port import Sandbox
+
+# What an agent has used, by its own word and by what passed the proxy.
+
+ERRANDS_TOKENS = 50_000
+"""So many a program may use for errands of its own (titles, summaries), which it does not count."""
+TOO_MUCH = 2
+"""From so many times its own figure on, something else has asked its model."""
+
+
+def metered(usage: Usage, gauge: Gauge | None) -> Usage:
+    """``usage``, unless far more passed the proxy: then what passed, at the price of what was told."""
+    told = usage.input_tokens + usage.output_tokens
+    if gauge is None or gauge.total < told * TOO_MUCH + ERRANDS_TOKENS * (told < ERRANDS_TOKENS):
+        return usage
+    cost = usage.cost_usd
+    if cost is not None and told:
+        cost *= gauge.total / told
+    return replace(usage, input_tokens=gauge.input, output_tokens=gauge.output, cost_usd=cost)
+
+
+# What has lasted how long in a turn.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a turn may take, in seconds; waiting for a person counts for nothing.
+
+    ``start_s``: until the agent gives its first sign of life. ``stall_s``: silence while no tool runs (Claude Code's
+    own watchdog takes 300 s). ``stop_s``: how long a turn that was asked to stop has to end by itself.
+    ``background_s``: how long the answer waits for commands left in the background, by an agent that tells of them.
+    """
+
+    timeout_s: float
+    start_s: float = 60.0
+    stall_s: float = 600.0
+    stop_s: float = 2.0
+    background_s: float = 60.0
+
+
+class Watch:
+    """One turn's."""
+
+    def __init__(self, now: float, limits: Limits) -> None:
+        self.silent_s = 0.0
+        self._last = now
+        self._limits = limits
+        self._spent_s = 0.0
+        self._stall_s = min(limits.start_s, limits.stall_s)
+
+    def heard(self) -> None:
+        """The agent gave a sign of life."""
+        self._stall_s = self._limits.stall_s
+        self.silent_s = 0.0
+
+    def pass_time(self, now: float, *, asking: bool) -> float:
+        """Account for the time since the last call, and return it; ``asking``: a person is waited for."""
+        passed_s, self._last = now - self._last, now
+        if not asking:
+            self._spent_s += passed_s
+            self.silent_s += passed_s
+        return passed_s
+
+    def due(self, *, busy: bool) -> Reason | None:
+        """Why the turn must end now; ``busy``: a tool runs, which is silent work."""
+        if self._spent_s >= self._limits.timeout_s:
+            return "timeout"
+        if self.silent_s >= self._stall_s and not busy:
+            return "stalled"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """What every agent works with: the walls its programs run behind, how these reach their model and what else, and
+    where each turn's raw stream is kept (None = nowhere)."""
+
+    sandbox: Sandbox
+    clock: Clock
+    outlet: Outlet = field(default_factory=Outlet)
+    logs: SessionLogs | None = None
+
 
 BUSY = "This agent session is already at work on another message: wait for it, or start a new conversation."
 
@@ -23,8 +108,9 @@ class RunningTurns(Generic[T]):
     it until its process is gone, which may be after its turn's answer.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, logs: SessionLogs | None = None) -> None:
         self._clock = clock
+        self._logs = logs
         self._closed = False
         self._active: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
         self._unwanted: set[str] = set()  # those of them that were asked to stop
@@ -36,7 +122,6 @@ class RunningTurns(Generic[T]):
     async def run(
         self,
         turn: TurnRequest,
-        logs: SessionLogs | None,
         work: Callable[[TurnRequest, SessionLog], AsyncGenerator[AgentEvent]],
     ) -> AsyncGenerator[AgentEvent]:
         """The events of ``work``, with what it came to in the turn's log. If the session has an owner, nothing runs."""
@@ -48,7 +133,7 @@ class RunningTurns(Generic[T]):
         self._active[turn.turn_id] = None
         try:
             async with (
-                recording(logs, turn.turn_id, self._clock) as log,
+                recording(self._logs, turn.turn_id, self._clock) as log,
                 aclosing(work(turn, log)) as events,
             ):
                 async for event in events:

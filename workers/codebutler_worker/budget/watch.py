@@ -1,20 +1,35 @@
-"""While a turn runs: what it uses is written down, and it is ended when a limit is met."""
+"""While a turn runs: what it uses is written down and told to the parent, and it is ended when a limit is met."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
+from codebutler.config.schema import BudgetSection
 from codebutler.config.zones import zone_of
 from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
+from codebutler.protocol.messages import Budget, LimitUse, ToParent
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.budget.rules import Line, counts, day_of, is_limited, lines, used_up
-from codebutler_worker.budget.today import account_of
+from codebutler_worker.budget.rules import (
+    NOBODY,
+    Line,
+    account_of,
+    counts,
+    day_of,
+    is_limited,
+    lines,
+    spent_today,
+    used_up,
+)
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso
 from codebutler_worker.store.rows import Spent, TurnRow, Used
+from codebutler_worker.store.unit_of_work import UnitOfWork
+
+# While a turn runs: what it uses is written down, and it is ended when a limit is met.
 
 KEEP_S = 5.0
 """So much of a turn's use, at most, is forgotten when its worker is killed."""
@@ -104,3 +119,52 @@ class Watch:
         began = self._turn.started_at
         moment = datetime.fromisoformat(began) if began else self._desk.clock.now()
         return day_of(moment, zone_of(self._desk.settings.config.budget.timezone))
+
+
+# Tells the parent what is used today, and of which of the repository's own limits, when that may have changed.
+
+SETTLE_S = 0.5
+"""What changes together is told once."""
+
+
+class Reports:
+    """``run`` is its life: it tells at the start, and an idle worker reads nothing more."""
+
+    def __init__(self, desk: Desk, send: Callable[[ToParent], None]) -> None:
+        budget = desk.settings.config.budget
+        self._desk = desk
+        self._send = send
+        self._budget = BudgetSection(timezone=budget.timezone, repo=budget.repo)
+        self._load = (0, 0, 0)
+        self._told: Budget | None = None
+        self._changed = asyncio.Event()
+        # Nobody else knows what an earlier life used today.
+        self._changed.set()
+
+    def look(self, load: tuple[int, int, int]) -> None:
+        """There are so many turns running, queued and waiting: look again if these are others than before, or if one
+        that runs writes down what it uses."""
+        if load != self._load or (load[0] and is_limited(self._desk.settings.config.budget)):
+            self._load = load
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._changed.wait()
+            await self._desk.clock.sleep(SETTLE_S)
+            self._changed.clear()
+            now = self._desk.clock.now()
+            told = await self._desk.store.run(partial(self._used, now=now))
+            if told != self._told:
+                self._told = told
+                self._send(told)
+
+    def _used(self, uow: UnitOfWork, now: datetime) -> Budget:
+        today = spent_today(uow, now, self._desk.settings.config)
+        found = lines(self._budget, today.spent, NOBODY)
+        return Budget(
+            limits=tuple(LimitUse(unit=line.unit, used=line.used, limit=line.limit) for line in found),
+            until=iso(today.until),
+            used=today.used,
+        )

@@ -9,9 +9,7 @@ import msgspec
 
 from codebutler.config.schema import Config
 from codebutler.text.amounts import load, today
-from codebutler_worker.budget.rules import lines
-from codebutler_worker.budget.today import NOBODY, spent_today, used_today
-from codebutler_worker.budget.wording import overview
+from codebutler_worker.budget.rules import NOBODY, lines, overview, spent_today, used_today
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.desk.draft import Draft

@@ -1,10 +1,28 @@
-"""Which hosts a program may reach: a list of names. Pure."""
+"""Which hosts a program may reach, and how they are connected to: looked up once, each address checked, and connected
+to exactly what was checked.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import contextlib
 import ipaddress
 import re
-from dataclasses import dataclass
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from codebutler.clock import Clock
+from codebutler.process.aborting import abort
+from codebutler_worker.egress.heads import MAX_HEAD_BYTES
+from codebutler_worker.internet.addresses import is_public
+from codebutler_worker.internet.proxy import proxy_of
+
+# Which hosts a program may reach: a list of names.
 
 PORTS = (80, 443)
 """What a name without a port stands for."""
@@ -78,3 +96,202 @@ def _fits(entry: str, wanted: Place) -> bool:
     if named is None or wanted.port not in ((named.port,) if place(bare) else PORTS):
         return False
     return wanted.host.endswith(f".{named.host}") if bare != entry else wanted.host == named.host
+
+
+# Connecting to a host by name: looked up once, each address checked, and connected to exactly what was checked.
+
+if TYPE_CHECKING:
+    import ssl
+
+CONNECT_S = 15.0
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
+"""The addresses of a host. Raises OSError if it has none."""
+Connect = Callable[..., Awaitable[Streams]]
+"""asyncio.open_connection; tests, which have no internet, bring their own."""
+
+
+class UnreachableError(Exception):
+    """There is no connection to be had; one line that says why."""
+
+
+async def system_resolve(host: str, port: int) -> tuple[str, ...]:
+    """What this machine's resolver says. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # With its scope an IPv6 address is a neighbour's.
+    told = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
+    return tuple(dict.fromkeys(told))
+
+
+@dataclass(slots=True)
+class Dialer:
+    """``env`` may name a proxy that stands before the internet (HTTPS_PROXY, NO_PROXY) and authorities to trust
+    (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    resolve: Resolve = system_resolve
+    connect: Connect = asyncio.open_connection
+    _tls: ssl.SSLContext | None = None
+
+    async def public(self, wanted: Place) -> Streams:
+        """A connection to a host on the public internet, or to an address that the configuration names as such.
+
+        Raises UnreachableError.
+        """
+        if proxy := self._proxy(wanted):
+            # It alone knows addresses: ours may not even resolve names.
+            return await self._through(proxy, wanted)
+        return await self._open(await self._checked(wanted), wanted.port)
+
+    async def local(self, wanted: Place) -> Streams:
+        """A connection to this machine's own loopback, past every proxy. Raises UnreachableError."""
+        return await self._open(wanted.host, wanted.port)
+
+    async def service(self, wanted: Place, *, secure: bool) -> Streams:
+        """A connection to a service that trusted configuration names, wherever it is. Raises UnreachableError."""
+        proxy = self._proxy(wanted)
+        tls: dict[str, Any] = {}
+        if secure:
+            # Some hundred certificates: read once, and not in the loop.
+            self._tls = self._tls or await asyncio.to_thread(self._context)
+            tls = {"ssl": self._tls, "server_hostname": wanted.host}
+        if proxy is None:
+            return await self._open(wanted.host, wanted.port, **tls)
+        reader, writer = await self._through(proxy, wanted)
+        if secure:
+            try:
+                async with _closed_on_failure(writer), asyncio.timeout(CONNECT_S):
+                    await writer.start_tls(tls["ssl"], server_hostname=wanted.host)
+            except (OSError, TimeoutError) as error:
+                raise UnreachableError(f"{wanted.host} cannot be reached ({_why(error)})") from None
+        return reader, writer
+
+    async def _checked(self, wanted: Place) -> str:
+        try:
+            return str(ipaddress.ip_address(wanted.host))
+        except ValueError:
+            pass
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                addresses = await self.resolve(wanted.host, wanted.port)
+        except (OSError, UnicodeError, TimeoutError):
+            addresses = ()
+        if not addresses:
+            raise UnreachableError(f"no server is known by the name {wanted.host}")
+        if not all(is_public(address) for address in addresses):
+            raise UnreachableError(
+                f"{wanted.host} is not on the public internet: to open it, put its address into sandbox.hosts"
+            )
+        # IPv4 first: a machine without IPv6 would wait for an answer that cannot come.
+        return min(addresses, key=lambda address: ":" in address)
+
+    async def _open(self, host: str, port: int, **tls: Any) -> Streams:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await self.connect(host, port, limit=MAX_HEAD_BYTES, **tls)
+        except (OSError, TimeoutError) as error:
+            raise UnreachableError(f"{host} cannot be reached ({_why(error)})") from None
+
+    async def _through(self, proxy: str, wanted: Place) -> Streams:
+        parts = urlsplit(proxy)
+        before = place(parts.netloc.rpartition("@")[2], 80)
+        if parts.scheme != "http" or before is None:
+            raise UnreachableError("HTTPS_PROXY is not understood: it has to be http://HOST:PORT")
+        reader, writer = await self._open(before.host, before.port)
+        user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        secret = base64.b64encode(user.encode()).decode()
+        login = f"Proxy-Authorization: Basic {secret}\r\n" if parts.username else ""
+        name = wanted.authority
+        async with _closed_on_failure(writer):
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    writer.write(f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n{login}\r\n".encode("latin-1"))
+                    answer = await reader.readuntil(b"\r\n\r\n")
+            except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+                answer = b""
+            if answer[9:12] != b"200":
+                raise UnreachableError(f"the proxy {before.authority} does not connect to {wanted.host}")
+        return reader, writer
+
+    def _proxy(self, wanted: Place) -> str | None:
+        return proxy_of(f"https://{wanted.authority}", self.env)
+
+    def _context(self) -> ssl.SSLContext:
+        """What the machine trusts and what the CLIs bring themselves. Reads files."""
+        import ssl
+
+        import certifi
+
+        context = ssl.create_default_context(cafile=self.env.get("SSL_CERT_FILE") or None)
+        context.load_verify_locations(cafile=certifi.where())
+        if extra := self.env.get("NODE_EXTRA_CA_CERTS"):
+            context.load_verify_locations(cafile=extra)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+@asynccontextmanager
+async def _closed_on_failure(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Also when whoever waits is cancelled."""
+    try:
+        yield
+    except BaseException:
+        abort(writer.transport)
+        raise
+
+
+def _why(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+
+
+# A connection to a model's service, made before it is needed: nobody waits for its handshake.
+#
+# Each request still has a connection that carried nothing before, so that none can hide behind another.
+
+FRESH_S = 20.0
+"""Services close a connection that says nothing after a minute or so; ours is not used that long."""
+
+
+class Ahead:
+    """Holds one connection at most; nothing is made before ``prepare``."""
+
+    def __init__(self, dial: Callable[[], Awaitable[Streams]], clock: Clock) -> None:
+        self._dial = dial
+        self._clock = clock
+        self._begun_s = 0.0
+        self._next: asyncio.Task[Streams] | None = None
+
+    def prepare(self) -> None:
+        """Begin to make one, if there is none."""
+        if self._next is None:
+            self._begun_s = self._clock.monotonic()
+            self._next = asyncio.create_task(self._connect(), name="connection ahead")
+
+    async def take(self) -> Streams:
+        """A fresh connection. Raises UnreachableError."""
+        made, self._next = self._next, None
+        if made is not None:
+            if self._clock.monotonic() - self._begun_s < FRESH_S:
+                with contextlib.suppress(UnreachableError):
+                    streams = await made
+                    if not streams[0].at_eof() and not streams[1].is_closing():
+                        return streams
+            await _discard(made)
+        return await self._dial()
+
+    async def close(self) -> None:
+        """Give up what is there."""
+        made, self._next = self._next, None
+        if made is not None:
+            await _discard(made)
+
+    async def _connect(self) -> Streams:
+        return await self._dial()
+
+
+async def _discard(made: asyncio.Task[Streams]) -> None:
+    made.cancel()
+    await asyncio.wait({made})
+    if not made.cancelled() and made.exception() is None:
+        abort(made.result()[1].transport)

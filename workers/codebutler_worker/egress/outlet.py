@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.config.schema import SandboxSection
-from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.egress.dial import Dialer
-from codebutler_worker.egress.hosts import PORTS, Hosts, Place
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler_worker.egress.hosts import PORTS, Dialer, Hosts, Place
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import Service
 from codebutler_worker.egress.way import Egress, Way
-from codebutler_worker.sandbox import committing
+from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox import committing, trial
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 
 Kind = Literal["none", "hosts", "open"]
 
@@ -128,3 +130,32 @@ def _outlet(key: str, kind: Kind, section: SandboxSection, walls: str, env: Mapp
     if kind == "hosts" and walls not in WITH_DOORS:
         raise SandboxUnavailableError(NO_DOORS.format(key=key))
     return Outlet(kind, section.hosts, walls=True, egress=Egress(Dialer(env)))
+
+
+# Does the way out work here? Tried with a program that does nothing.
+
+TRIAL_S = 20.0
+PROGRAM = ("/bin/sh", "-c", "exit 42")
+
+
+async def try_way_out(sandbox: Sandbox, outlet: Outlet) -> None:
+    """Raises SandboxUnavailableError with what to do."""
+    with trial.ground() as ground:
+        workdir = ground.workdir
+        async with await outlet.open(workdir) as way:
+            env = {"PATH": "/usr/bin:/bin", **way.env}
+            policy = SandboxPolicy(workdir=workdir, home=ground.home, env=env, network=way.network)
+            try:
+                async with (
+                    asyncio.timeout(TRIAL_S),
+                    await AgentProcess.spawn(sandbox.wrap(PROGRAM, policy)) as process,
+                ):
+                    process.close_stdin()
+                    code, said = await process.wait(), process.stderr_tail.strip()
+            except (AgentUnavailableError, TimeoutError) as error:
+                code, said = -1, str(error) or f"nothing happened for {TRIAL_S:g} s"
+    if code != 42:
+        reason = said.splitlines()[-1] if said else f"exit code {code}"
+        raise SandboxUnavailableError(
+            f'agents have no way to their model ({reason}): reinstall perl, or set sandbox.network to "open"'
+        )

@@ -12,12 +12,9 @@ from urllib.parse import urlsplit
 from codebutler.clock import Clock, SystemClock
 from codebutler.process.aborting import abort
 from codebutler_worker.egress import relay
-from codebutler_worker.egress.ahead import Ahead
-from codebutler_worker.egress.dial import Dialer, Streams, UnreachableError
-from codebutler_worker.egress.gauge import Gauge, Reading
 from codebutler_worker.egress.heads import Head, MalformedError, closing, parse, refusal
-from codebutler_worker.egress.hosts import Hosts, Place, place
-from codebutler_worker.egress.service import ECHOES, Service, WrongKeyError
+from codebutler_worker.egress.hosts import Ahead, Dialer, Hosts, Place, Streams, UnreachableError, place
+from codebutler_worker.egress.service import ECHOES, Gauge, Reading, Service, WrongKeyError
 
 HEAD_S = 60.0
 AT_ONCE = 128

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 
 from codebutler.process.aborting import abort
-from codebutler_worker.egress.dial import Streams
 from codebutler_worker.egress.heads import MalformedError
+from codebutler_worker.egress.hosts import Streams
 
 PIECE_BYTES = 64 * 2**10
 # RFC 9112, 7.1: what int() takes besides (0x10, 1_0, +1), other readers take for something else.

@@ -21,11 +21,10 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.egress.dial import Dialer
-from codebutler_worker.egress.gauge import Gauge
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
-from codebutler_worker.egress.hosts import Place
+from codebutler_worker.egress.hosts import Dialer, Place
 from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
+from codebutler_worker.egress.service import Gauge
 from codebutler_worker.sandbox.port import Door, Network, SandboxPolicy
 
 PORT = 3128

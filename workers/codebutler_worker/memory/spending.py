@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from codebutler.config.zones import zone_of
-from codebutler_worker.budget.rules import Line, day_of, used_up
-from codebutler_worker.budget.today import used_today
+from codebutler_worker.budget.rules import Line, day_of, used_today, used_up
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.store.rows import Account, ExpenseRow

@@ -17,13 +17,19 @@ from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler.runner import RUNNER
-from codebutler_worker.sandbox.cgroups import AGAIN_S, EVENTS
+from codebutler_worker.sandbox.cgroups import (
+    AGAIN_S,
+    CONTROLLERS,
+    EVENTS,
+    count,
+    group_name,
+    members,
+    own_slots,
+    ownerless,
+)
 from codebutler_worker.sandbox.docker_argv import IDLE
 from codebutler_worker.sandbox.docker_client import Docker
-from codebutler_worker.sandbox.groupfiles import count, members
 from codebutler_worker.sandbox.mounts import Wanted, mismatch, question
-from codebutler_worker.sandbox.owners import group_name, ownerless
-from codebutler_worker.sandbox.slots import CONTROLLERS, own_slots
 from codebutler_worker.sandbox.strays import Strays, end_first_process
 
 GONE_S = 0.5

@@ -14,18 +14,17 @@ from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import trial
 from codebutler_worker.sandbox.checkout import inspect_checkout
+from codebutler_worker.sandbox.committing import with_tracked
 from codebutler_worker.sandbox.containers import Container, Containers, Recipe
 from codebutler_worker.sandbox.docker_argv import PLACE, WORKSPACE, Identity, exec_argv, run_options, words
 from codebutler_worker.sandbox.docker_client import Docker
-from codebutler_worker.sandbox.filterfile import ProfileFile
 from codebutler_worker.sandbox.handover import through
 from codebutler_worker.sandbox.limits import Limits, explain
 from codebutler_worker.sandbox.mounts import look
-from codebutler_worker.sandbox.none import environment
 from codebutler_worker.sandbox.pins import Pins, Watcher
-from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy
+from codebutler_worker.sandbox.port import Door, Enclosure, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.seccomp import ProfileFile
 from codebutler_worker.sandbox.system import find_program
-from codebutler_worker.sandbox.tracked import with_tracked
 from codebutler_worker.sandbox.view import View
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"

@@ -14,10 +14,10 @@ from codebutler.config.ownership import ROOTS_OWN
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.handover import INSIDE
-from codebutler_worker.sandbox.layout import Inside
 from codebutler_worker.sandbox.limits import Limits
 from codebutler_worker.sandbox.port import Door
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
+from codebutler_worker.sandbox.view import Inside
 
 WORKSPACE = Path("/workspace")
 # The image brings these; what is named elsewhere below /usr and /opt is this machine's own.

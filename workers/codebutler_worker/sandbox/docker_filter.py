@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from codebutler_worker.sandbox.seccomp import (
+    AARCH64,
     MAKING,
     NEW_NAMESPACES,
     NEW_TIME,
@@ -21,8 +22,8 @@ from codebutler_worker.sandbox.seccomp import (
     SETGID,
     SETUID,
     TERMINAL_INPUT,
+    X86_64,
 )
-from codebutler_worker.sandbox.syscalls import AARCH64, X86_64
 
 WORD = 0xFFFFFFFF
 """The kernel takes these arguments as 32 bits."""

@@ -1,13 +1,26 @@
-"""Git's configuration files: their syntax (git-config(1), config.c), and which of their values git starts. Pure.
+"""Git's configuration files: their syntax (git-config(1), config.c), which of their values git starts, and what they
+lead to in a repository.
 
 Not asked of git itself: that is a process for each start of a program, and one outside the sandbox.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import stat
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codebutler.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.destinations import (
+    UnsafePathError,
+    make_directory,
+    read_regular,
+    status_beneath,
+)
 
 ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 _SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:\\.|[^"\\\n])*)")?\]')
@@ -103,3 +116,172 @@ def words(value: str) -> Iterator[tuple[str, bool]]:
         else:
             yield word, first
             first = False
+
+
+# What git's configuration points at inside a checkout: whoever writes there has the owner's next `git commit` run it.
+#
+# `core.hooksPath=.husky` and a configuration file that lies in the work tree are as good as `.git/hooks` and
+# `.git/config`, and so is a script there that a filter, a pager or an alias names. Blocking.
+
+CONFIG_BYTES = 2**20
+FILES_AT_MOST = 200
+DIRECTORIES = ("core.hookspath", "init.templatedir")
+HUSKY = "_"
+"""husky has git look for hooks in `.husky/_`, which run the ones in `.husky`."""
+MISSING = (
+    "git's configuration ({key} in {file}) names {path}, which is not there: an agent could make it, and your git "
+    "would run it. Make it, or take that setting away"
+)
+TOO_WIDE = (
+    "git's configuration ({key} in {file}) names {path}, where agents work: name a directory of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value, and the file it stands in."""
+
+    file: Path
+    key: str
+    value: str
+
+
+@dataclass(slots=True)
+class Pointed:
+    """What is found in the work tree ``root`` and the git directory ``git``, and so must be ``fixed``. ``private``:
+    what agents do not see of the work tree; ``home``: of whoever uses git here."""
+
+    root: Path
+    git: Path
+    home: Path
+    private: Path
+    fixed: set[Path] = field(default_factory=set)
+    _read: set[Path] = field(default_factory=set)
+
+    def read_all(self) -> None:
+        """Every configuration that git reads here. Raises SandboxUnavailableError, UnsafePathError."""
+        usual = (Path("/etc/gitconfig"), self.home / ".config/git/config", self.home / ".gitconfig")
+        for file in (*usual, self.git / "config"):
+            self._file(file, self.root)
+        main = (self.root / ".git").is_dir()
+        self._file(self.git / "config.worktree", self.root if main else None)
+        for entry in sorted((self.git / "worktrees").glob("*/config.worktree")):
+            self._file(entry, None if main else self.root)
+
+    def _file(self, file: Path, base: Path | None) -> None:
+        """``base``: where what has a relative name lies; None = in another work tree."""
+        if file in self._read:
+            return
+        self._read.add(file)
+        if len(self._read) > FILES_AT_MOST:
+            raise SandboxUnavailableError(
+                f"git's configuration includes more than {FILES_AT_MOST} files: {file}"
+            )
+        try:
+            text = self._text(file)
+            found = [Setting(file, key, value) for key, value in settings(text)]
+        except MalformedError as error:
+            raise SandboxUnavailableError(f"git cannot read {file}: {error}") from error
+        for setting in found:
+            if not setting.value:
+                continue
+            if is_include(setting.key):
+                included = self._path(setting.value, file.parent)
+                self._pin(setting, included, required=True)
+                self._file(included, base)
+            elif setting.key in DIRECTORIES:
+                self._directory(setting, base)
+            elif is_program(setting.key, setting.value):
+                self._program(setting, base)
+
+    def _text(self, file: Path) -> str:
+        """What is there; "" where nothing is, or nothing that can be read: then git does not read it, either."""
+        area = self._area(file)
+        try:
+            if area is not None:
+                return read_regular(area, str(file.relative_to(area)), CONFIG_BYTES).decode(errors="replace")
+            real = os.path.realpath(file)
+            return read_regular(Path("/"), real.lstrip("/"), CONFIG_BYTES).decode(errors="replace")
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return ""
+
+    def _directory(self, setting: Setting, base: Path | None) -> None:
+        if (path := self._located(setting.value, base)) is None or (area := self._area(path)) is None:
+            return
+        if path.name == HUSKY and path.parent != area:
+            path = path.parent
+        if path == area:
+            raise SandboxUnavailableError(_said(TOO_WIDE, setting, path))
+        if self._hidden(setting, path):
+            return
+        found = self._made(setting, area, path)
+        self.fixed.add(path)
+        for entry in found:
+            if entry.is_symlink():
+                self._pin(setting, Path(os.path.realpath(entry)), required=True)
+
+    def _made(self, setting: Setting, area: Path, path: Path) -> list[Path]:
+        """What is in the directory, which is made if it is not there."""
+        try:
+            for step in (*reversed(path.relative_to(area).parents[:-1]), path.relative_to(area)):
+                if status_beneath(area, str(step)) is None:
+                    make_directory(area / step.parent, step.name, 0o755)
+            return sorted(path.iterdir())
+        except UnsafePathError:
+            raise
+        except OSError as error:
+            told = f"cannot be used as a directory ({error.strerror})"
+            raise SandboxUnavailableError(f"{path}, {setting.key} in {setting.file}, {told}") from error
+
+    def _program(self, setting: Setting, base: Path | None) -> None:
+        for word, first in words(setting.value):
+            named = word.partition("=")[2] if word.startswith("-") else word
+            # What a shell makes of a variable, nobody knows here.
+            if not named or (first and "/" not in named) or "$" in named or "`" in named:
+                continue
+            if (path := self._located(named, base)) is not None:
+                self._pin(setting, path, required=first)
+
+    def _pin(self, setting: Setting, path: Path, *, required: bool) -> None:
+        """``path`` is one file. Missing, it could be made; what goes through a link could be made another one."""
+        if (area := self._area(path)) is None or path == area or self._hidden(setting, path):
+            return
+        try:
+            found = status_beneath(area, str(path.relative_to(area)))
+        except UnsafePathError:
+            if required or path.is_file():
+                raise
+            return
+        except OSError:  # a file on the way, or a name that can be none
+            found = None
+        if found is None and required:
+            raise SandboxUnavailableError(_said(MISSING, setting, path))
+        if found is not None and stat.S_ISREG(found.st_mode):
+            self.fixed.add(path)
+
+    def _hidden(self, setting: Setting, path: Path) -> bool:
+        """Whether no agent sees it; what lies among the files that agents exchange with people can be no program."""
+        if not path.is_relative_to(self.private):
+            return False
+        if path.relative_to(self.private).parts[:1] in (("files",), ("images",)):
+            raise SandboxUnavailableError(_said(TOO_WIDE, setting, path))
+        return True
+
+    def _located(self, name: str, base: Path | None) -> Path | None:
+        if base is None and not name.startswith(("/", "~/")):
+            return None
+        return self._path(name, base or Path("/"))
+
+    def _path(self, name: str, base: Path) -> Path:
+        """Where git finds it. A link outside may lead in; one inside is left for whoever looks without links."""
+        named = self.home / name[2:] if name.startswith("~/") else base / name
+        path = Path(os.path.normpath(named))
+        return path if self._area(path) else Path(os.path.realpath(path))
+
+    def _area(self, path: Path) -> Path | None:
+        """The git directory or the work tree, where it lies in one of them."""
+        return next((area for area in (self.git, self.root) if path.is_relative_to(area)), None)
+
+
+def _said(text: str, setting: Setting, path: Path) -> str:
+    return text.format(key=setting.key, file=setting.file, path=path)

@@ -14,10 +14,8 @@ from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.cgroups import Bounds, Group, remove, stale
-from codebutler_worker.sandbox.owners import group_name
+from codebutler_worker.sandbox.cgroups import Bounds, Group, Slot, find_slots, group_name, remove, stale
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
-from codebutler_worker.sandbox.slots import Slot, find_slots
 
 SHELL = "/bin/sh"
 BLOCK_BYTES = 512  # POSIX: the unit of `ulimit -f`

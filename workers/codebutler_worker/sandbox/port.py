@@ -54,6 +54,11 @@ class SandboxPolicy:
     filling: bool = False
 
 
+def environment(policy: SandboxPolicy) -> dict[str, str]:
+    """The program's whole environment: what the policy gives, its HOME, and PWD, which bubblewrap sets too."""
+    return {**policy.env, "HOME": str(policy.home), "PWD": str(policy.workdir)}
+
+
 class Enclosure(Protocol):
     """The limits around one program, from before its start to after its end."""
 

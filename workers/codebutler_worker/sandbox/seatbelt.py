@@ -8,15 +8,194 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import trial
-from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.none import environment
-from codebutler_worker.sandbox.port import Launch, SandboxPolicy
-from codebutler_worker.sandbox.seatbelt_profile import seatbelt_profile
-from codebutler_worker.sandbox.view import View
+from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
+from codebutler_worker.sandbox.port import Door, Launch, SandboxPolicy, environment
+from codebutler_worker.sandbox.view import Inside, View
+
+# The walls as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: everything looked up comes in, a text comes out.
+#
+# Everything is denied but what is named here, and of two rules that fit the later one counts: the order below is the
+# policy. Unlike bubblewrap it hides no process and gives no /tmp of its own, and a hidden file's name may be asked for.
+# Written by the rules of Apple's own profiles (/System/Library/Sandbox/Profiles); no machine of ours has run it.
+
+SYSTEM_ROOTS = tuple(
+    Path(path)
+    for path in (
+        "/System",
+        "/Library/Apple",
+        "/Library/Developer",
+        "/Library/Frameworks",
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/opt",
+        "/nix",
+        "/private/etc",
+        "/private/var/db/timezone",
+        "/private/var/db/dyld",
+        "/private/var/select",
+    )
+)
+"""Readable. Homes, other volumes, /private/tmp and the rest of /private/var are not there."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/dtracehelper")
+TERMINALS = ("/dev/tty", "/dev/ptmx")
+# What a program asks of the system to start, to know its user and the time. No keychain, no window server, no events.
+SERVICES = (
+    "com.apple.bsd.dirhelper",
+    "com.apple.logd",
+    "com.apple.system.logger",
+    "com.apple.system.notification_center",
+    "com.apple.system.opendirectoryd.libinfo",
+    "com.apple.system.opendirectoryd.membership",
+)
+# Names and certificates.
+NETWORK_SERVICES = (
+    "com.apple.SystemConfiguration.configd",
+    "com.apple.SystemConfiguration.DNSConfiguration",
+    "com.apple.dnssd.service",
+    "com.apple.trustd.agent",
+)
+BASE = (
+    "(version 1)",
+    "(deny default)",
+    "(allow process-exec)",
+    "(allow process-fork)",
+    "(allow process-info* (target same-sandbox))",
+    "(allow signal (target same-sandbox))",
+    "(allow sysctl-read)",
+    "(allow ipc-posix-sem)",
+    "(allow file-map-executable)",
+)
+# To the internet, and no Unix socket: docker's and ssh-agent's would be a way out.
+OPEN_NETWORK = (
+    "(allow network-outbound (remote ip))",
+    "(allow network-bind (local ip))",
+    "(allow network-inbound (local ip))",
+    '(allow network-outbound (literal "/private/var/run/mDNSResponder"))',
+    "(allow system-socket)",
+)
+
+
+def seatbelt_profile(inside: Inside, checkout: Checkout, scratch: Path) -> str:
+    """The profile for a program in ``checkout``; ``scratch`` is its directory for temporary files.
+
+    Raises SandboxUnavailableError for a policy that these walls cannot keep.
+    """
+    if isinstance(inside.network, Door):
+        raise SandboxUnavailableError(
+            'seatbelt cannot let chosen hosts through: set sandbox.network to "open" or "none"'
+        )
+    _refuse_too_wide(inside, checkout)
+    rules = [
+        *BASE,
+        _services(SERVICES),
+        *_system(inside),
+        *_own(inside, checkout, scratch),
+        *_checkout(inside, checkout),
+        *_network(inside),
+    ]
+    return "\n".join(rules) + "\n"
+
+
+def _refuse_too_wide(inside: Inside, checkout: Checkout) -> None:
+    for path in (inside.home, *SYSTEM_ROOTS):
+        if path.is_relative_to(checkout.root):
+            raise SandboxUnavailableError(
+                f"{checkout.root} contains {path}: register a directory below it instead"
+            )
+    for path in inside.home_paths:
+        if checkout.root.is_relative_to(path):
+            raise SandboxUnavailableError(
+                f"{checkout.root} lies in the agent's own {path}: move it elsewhere"
+            )
+
+
+def _system(inside: Inside) -> list[str]:
+    terminals = TERMINALS if inside.own_terminal else ()
+    return [
+        '(allow file-read* (literal "/"))',
+        *(f"(allow file-read* {_below(root)})" for root in SYSTEM_ROOTS),
+        *(f"(allow file-read* file-write-data {_only(Path(path))})" for path in DEVICES),
+        *(f"(allow file-read* file-write-data file-ioctl {_only(Path(path))})" for path in terminals),
+        *(
+            (
+                "(allow pseudo-tty)",
+                '(allow file-read* file-write-data file-ioctl (regex #"^/dev/ttys[0-9]+$"))',
+            )
+            if inside.own_terminal
+            else ()
+        ),
+    ]
+
+
+def _own(inside: Inside, checkout: Checkout, scratch: Path) -> list[str]:
+    shown = [*inside.home_paths, *(real for _, real in inside.readable), checkout.root, scratch]
+    return [
+        # A path can only be followed through directories that may be looked up; none of them can be listed.
+        *(f"(allow file-read-metadata {_only(path)})" for path in _above([*shown, *_links(inside)])),
+        *(f"(allow file-read* {_below(real)})" for _, real in inside.readable),
+        *(f"(allow file-read* {_only(path)})" for path in _links(inside)),
+        *(f"(allow file-read* file-write* {_below(path)})" for path in (*inside.home_paths, scratch)),
+    ]
+
+
+def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
+    rules = [
+        f"(allow file-read* file-write* {_below(checkout.root)})",
+        f"(deny file-write-unlink {_only(checkout.root)})",
+        # To rename is to unlink.
+        *(f"(deny file-write-unlink {_only(path)})" for path in checkout.pinned),
+        *(f"(deny file-write* {_below(path)})" for path in checkout.fixed),
+    ]
+    if checkout.private:
+        rules += [
+            f"(deny file-read* file-write* {_below(checkout.private)})",
+            f"(allow file-read-metadata {_only(checkout.private)})",
+            *(f"(allow file-read* file-write* {_below(path)})" for path in checkout.shared),
+            *(f"(deny file-write-unlink {_only(path)})" for path in checkout.shared),
+        ]
+    return [*rules, *(f"(deny file-read* file-write* {_below(path)})" for path in inside.hidden)]
+
+
+def _network(inside: Inside) -> tuple[str, ...]:
+    return (*OPEN_NETWORK, _services(NETWORK_SERVICES)) if inside.network == "open" else ()
+
+
+def _services(names: Iterable[str]) -> str:
+    return f"(allow mach-lookup {' '.join(f'(global-name {quoted(name)})' for name in names)})"
+
+
+def _links(inside: Inside) -> list[Path]:
+    """Names of readable things that lead elsewhere."""
+    return [path for path, real in inside.readable if path != real]
+
+
+def _above(paths: Iterable[Path]) -> list[Path]:
+    """Every directory on the way to the paths, the root left out; each once, the upper ones first."""
+    found = {parent for path in paths for parent in path.parents if parent != Path("/")}
+    return sorted(found)
+
+
+def _below(path: Path) -> str:
+    return f"(subpath {quoted(str(path))})"
+
+
+def _only(path: Path) -> str:
+    return f"(literal {quoted(str(path))})"
+
+
+def quoted(text: str) -> str:
+    """As a string of the profile's language. Raises SandboxUnavailableError for what no path of ours holds."""
+    if any(ord(char) < 32 or ord(char) == 127 for char in text):
+        raise SandboxUnavailableError(f"{text!r} has a control character in its name: rename it")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
 UNTESTED = "seatbelt has been tested as text only, never on macOS: do not rely on it yet"

@@ -1,4 +1,4 @@
-"""The system calls that an agent and all it starts are refused, as a program for the kernel's filter. Pure.
+"""The system calls that an agent and all it starts are refused, as a program for the kernel's filter.
 
 Walls are as thin as the kernel behind them: what is refused here is what no program of an agent's needs, and what
 breaks out of namespaces have used. seccomp(2), bpf(2); the classic BPF of Linux's linux/filter.h, little endian.
@@ -7,10 +7,101 @@ breaks out of namespaces have used. seccomp(2), bpf(2); the classic BPF of Linux
 from __future__ import annotations
 
 import errno
+import fcntl
+import os
+import platform
 import struct
-from collections.abc import Iterable, Sequence
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
-from codebutler_worker.sandbox.syscalls import LAST, TABLES, Table
+# Numbers of system calls, by machine: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h
+# of Linux 6.18. From 424 on they are everywhere the same.
+
+LAST = 469
+"""file_setattr(2), the last call that was looked at when the list was made."""
+
+# Refused whatever their arguments.
+NEW = {
+    "io_uring_setup": 425,  # its operations pass by every filter
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "fspick": 433,
+    "pidfd_getfd": 438,
+    "process_madvise": 440,
+    "mount_setattr": 442,
+    "quotactl_fd": 443,
+    "open_tree_attr": 467,
+}
+X86_64 = {
+    "syslog": 103, "uselib": 134, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
+    "_sysctl": 156, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167,
+    "swapoff": 168, "reboot": 169, "iopl": 172, "ioperm": 173, "create_module": 174, "init_module": 175,
+    "delete_module": 176, "get_kernel_syms": 177, "query_module": 178, "quotactl": 179, "nfsservctl": 180,
+    "lookup_dcookie": 212, "clock_settime": 227, "kexec_load": 246, "add_key": 248, "request_key": 249,
+    "keyctl": 250, "migrate_pages": 256, "move_pages": 279, "perf_event_open": 298, "fanotify_init": 300,
+    "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310,
+    "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321,
+    "userfaultfd": 323, **NEW,
+}  # fmt: skip
+AARCH64 = {
+    "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42, "chroot": 51,
+    "vhangup": 58, "quotactl": 60, "acct": 89, "kexec_load": 104, "init_module": 105, "delete_module": 106,
+    "clock_settime": 112, "syslog": 116, "reboot": 142, "settimeofday": 170, "add_key": 217,
+    "request_key": 218, "keyctl": 219, "swapon": 224, "swapoff": 225, "migrate_pages": 238, "move_pages": 239,
+    "perf_event_open": 241, "fanotify_init": 262, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268,
+    "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280,
+    "userfaultfd": 282, "kexec_file_load": 294, **NEW,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``architecture``: what the kernel calls it (linux/audit.h); ``numbers``: of the calls whose arguments are
+    judged; ``refused``: those that are refused whatever theirs; ``modes``: which argument of a call is a file's mode;
+    ``opening``: which are the flags and, where they make a file, its mode; ``x32``: a second ABI shares the
+    architecture."""
+
+    architecture: int
+    numbers: Mapping[str, int]
+    refused: tuple[int, ...]
+    modes: Mapping[int, int]
+    opening: Mapping[int, tuple[int, int]]
+    x32: bool = False
+
+
+TABLES: Mapping[str, Table] = MappingProxyType(
+    {
+        "x86_64": Table(
+            0xC000003E,
+            {"ioctl": 16, "socket": 41, "socketpair": 53, "clone": 56, "ptrace": 101, "personality": 135,
+             "unshare": 272, "clone3": 435, "openat2": 437},
+            tuple(X86_64.values()),
+            # creat, chmod, fchmod, mknod, mknodat, fchmodat, fchmodat2; open, openat.
+            modes=MappingProxyType({85: 1, 90: 1, 91: 1, 133: 1, 259: 2, 268: 2, 452: 2}),
+            opening=MappingProxyType({2: (1, 2), 257: (2, 3)}),
+            x32=True,
+        ),
+        "aarch64": Table(
+            0xC00000B7,
+            {"ioctl": 29, "personality": 92, "unshare": 97, "ptrace": 117, "socket": 198, "socketpair": 199,
+             "clone": 220, "clone3": 435, "openat2": 437},
+            tuple(AARCH64.values()),
+            # mknodat, fchmod, fchmodat, fchmodat2; openat.
+            modes=MappingProxyType({33: 2, 52: 1, 53: 2, 452: 2}),
+            opening=MappingProxyType({56: (2, 3)}),
+        ),
+    }
+)  # fmt: skip
+
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000
@@ -136,3 +227,62 @@ def _sockets() -> Code:
         _op(EQUAL, NETLINK, no=len(of_netlink)), *of_netlink,
         _op(RETURN, EPERM),
     )  # fmt: skip
+
+
+# The filter of system calls where bubblewrap, or docker's client, can read it: in memory, sealed.
+
+FD = 9
+"""The descriptor that bubblewrap reads it from. Shells know only those of one digit."""
+# With the filter's path as $0: opened before anything of the agent's runs, closed by bubblewrap itself.
+OPEN = f'exec "$@" {FD}<"$0"'
+
+
+class FilterFile:
+    """Lives as long as this object. ``missing``: there is no filter for this machine."""
+
+    def __init__(self, machine: str | None = None) -> None:
+        machine = machine or platform.machine()
+        self.missing = machine not in machines()
+        self.machine = machine
+        self._paths: dict[bool, str] = {}
+
+    def before(self, argv: tuple[str, ...], *, shared: bool = False) -> tuple[str, ...]:
+        """``argv`` with the filter open as ``FD``; ``shared``: see ``seccomp.program``."""
+        return argv if self.missing else ("/bin/sh", "-c", OPEN, self._path(shared=shared), *argv)
+
+    def _path(self, *, shared: bool) -> str:
+        if shared not in self._paths:
+            self._paths[shared] = kept(self, program(self.machine, shared=shared))
+        return self._paths[shared]
+
+
+class ProfileFile:
+    """The same for docker's client. Lives as long as ``owner``, who starts containers later."""
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+        self._paths: dict[bool, str] = {}
+
+    def option(self, *, shared: bool = False) -> str:
+        """For `docker run`; ``shared``: see ``seccomp.program``."""
+        if shared not in self._paths:
+            from codebutler_worker.sandbox.docker_filter import profile  # most workers never need it
+
+            self._paths[shared] = kept(self._owner, profile(shared=shared))
+        return f"--security-opt=seccomp={self._paths[shared]}"
+
+
+def kept(owner: object, content: bytes) -> str:
+    """Where ``content`` can be read, and nobody can change it, as long as ``owner`` lives."""
+    if sys.platform == "linux":
+        fd = os.memfd_create("codebutler-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        weakref.finalize(owner, os.close, fd)
+        os.write(fd, content)
+        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+    fd, path = tempfile.mkstemp(prefix="codebutler-filter-")
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+    weakref.finalize(owner, os.unlink, path)
+    return path

@@ -11,8 +11,7 @@ from codebutler.config.ownership import Owner, barred
 from codebutler.config.schema import RepoSettings
 from codebutler.protocol.findings import Finding, fail, ok, warn
 from codebutler_worker.sandbox.committing import NAMING
-from codebutler_worker.sandbox.person import HOMES, home_of_agents
-from codebutler_worker.sandbox.whoami import identity
+from codebutler_worker.sandbox.person import HOMES, home_of_agents, identity
 
 NAME, EMAIL = "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL"
 

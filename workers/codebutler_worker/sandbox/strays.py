@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from codebutler.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.groupfiles import members
+from codebutler_worker.sandbox.cgroups import members
 
 AGAIN_S = 5.0
 

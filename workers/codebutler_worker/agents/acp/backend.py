@@ -14,18 +14,22 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from codebutler.clock import Clock
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.acp.kind import Account, Kind
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, TurnRequest, Usage
-from codebutler_worker.agents.metered import metered
+from codebutler_worker.agents.backend import (
+    STOPPED,
+    AgentEvent,
+    Answer,
+    Finished,
+    Started,
+    TurnRequest,
+    Usage,
+    Verdict,
+)
 from codebutler_worker.agents.record import SessionLog, SessionLogs
-from codebutler_worker.agents.running import RunningTurns
-from codebutler_worker.agents.verdict import STOPPED, Verdict
-from codebutler_worker.agents.watch import Limits
-from codebutler_worker.egress.outlet import Outlet, noted
+from codebutler_worker.agents.running import AgentContext, Limits, RunningTurns, metered
+from codebutler_worker.egress.outlet import noted
 from codebutler_worker.egress.way import new_token
-from codebutler_worker.sandbox.port import Sandbox
 
 if TYPE_CHECKING:
     from codebutler_worker.agents.acp.link import Link
@@ -43,19 +47,16 @@ class AcpBackend:
     logs: SessionLogs | None = None
     """Where each turn's raw stream is kept."""
 
-    def __init__(self, kind: Kind, sandbox: Sandbox, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(self, kind: Kind, context: AgentContext, limits: Limits | None = None) -> None:
         self.name = kind.name
         self._kind = kind
-        self._sandbox = sandbox
-        self._clock = clock
+        self._context = context
         self._limits = limits or Limits(kind.timeout_s, stop_s=STOP_S)
-        self.outlet = Outlet()
-        """How its processes reach their model, and what else."""
-        self._running: RunningTurns[Turn] = RunningTurns(clock)
+        self._running: RunningTurns[Turn] = RunningTurns(context.clock, context.logs)
 
     def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        return self._running.run(turn, self.logs, self._attempt)
+        return self._running.run(turn, self._attempt)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
@@ -107,9 +108,9 @@ class AcpBackend:
     async def _open(self, request: TurnRequest, record: SessionLog) -> Turn:
         """A process for the turn. Raises CodeButlerError if there can be none."""
         service = self._kind.service(new_token())
-        way = await self.outlet.open(request.workdir, service, () if service else self._kind.hosts)
+        way = await self._context.outlet.open(request.workdir, service, () if service else self._kind.hosts)
         try:
-            launch = await self._kind.launch(self._sandbox, request, way, service)
+            launch = await self._kind.launch(self._context.sandbox, request, way, service)
             await asyncio.to_thread(import_module, "acp")
             from codebutler_worker.agents.acp.link import Link
             from codebutler_worker.agents.acp.turn import Turn
@@ -119,9 +120,9 @@ class AcpBackend:
             await way.close()
             raise
         link.way = way
-        prompt = "\n\n".join(filter(None, (request.system_prompt, self.outlet.told())))
+        prompt = "\n\n".join(filter(None, (request.system_prompt, self._context.outlet.told())))
         request = replace(request, system_prompt=prompt)
-        return Turn(request, link, self._kind, self._clock, self._limits)
+        return Turn(request, link, self._kind, self._context.clock, self._limits)
 
     async def _recorded(self, request: TurnRequest, session_id: str) -> int:
         if not session_id:

@@ -22,8 +22,7 @@ from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.presets import KIMI, PRESETS
 from codebutler_worker.agents.native.prices import cost_usd, price_of
-from codebutler_worker.egress.gauge import Gauge
-from codebutler_worker.egress.service import BEARER, Service
+from codebutler_worker.egress.service import BEARER, Gauge, Service
 from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy

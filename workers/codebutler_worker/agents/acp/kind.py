@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.verdict import Verdict
-from codebutler_worker.egress.gauge import Gauge
-from codebutler_worker.egress.service import Service
+from codebutler_worker.agents.backend import TurnRequest, Verdict
+from codebutler_worker.egress.service import Gauge, Service
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox
 

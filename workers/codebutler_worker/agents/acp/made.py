@@ -12,6 +12,7 @@ from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.other import Other
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.port import Sandbox
 
@@ -25,10 +26,8 @@ def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path,
         if rule is None
         else Other(rule, home, settings.agent_env, config.session.timeout_minutes)
     )
-    backend = AcpBackend(kind, sandbox, clock)
-    backend.outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
-    backend.logs = SessionLogs.of(settings)
-    return backend
+    outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
+    return AcpBackend(kind, AgentContext(sandbox, clock, outlet, SessionLogs.of(settings)))
 
 
 def rule_of(config: Config, name: str) -> CommandRule | None:

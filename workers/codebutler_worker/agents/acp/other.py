@@ -10,8 +10,7 @@ from codebutler.process.lookup import look_up, missing_rule, path_of
 from codebutler_worker.agents.acp.kind import Account
 from codebutler_worker.agents.acp.programs import program
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.egress.gauge import Gauge
-from codebutler_worker.egress.service import Service
+from codebutler_worker.egress.service import Gauge, Service
 from codebutler_worker.egress.way import Way
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 

@@ -11,8 +11,7 @@ from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.made import kimi_of
 from codebutler_worker.agents.acp.probe import ask_version
 from codebutler_worker.agents.acp.versions import judge
-from codebutler_worker.agents.survey import Survey
-from codebutler_worker.agents.versions import dotted, version_in
+from codebutler_worker.agents.survey import Survey, dotted, version_in
 
 LOGIN = "not logged in: run `kimi login` on this machine, or `codebutler config set kimi.apiKey` for a key"
 

@@ -24,16 +24,17 @@ from codebutler_worker.agents.acp.link import Asked, Heard, Link, Pause
 from codebutler_worker.agents.acp.translate import Translator, is_choice, option_for, over_in
 from codebutler_worker.agents.acp.verdict import AUTH_REQUIRED, crash, judge_error, judge_stop, no_agent
 from codebutler_worker.agents.backend import (
+    STOPPED,
     AgentEvent,
     Answer,
     Reason,
     Started,
     TurnRequest,
     Usage,
+    Verdict,
     Withdrawn,
 )
-from codebutler_worker.agents.verdict import STOPPED, Verdict
-from codebutler_worker.agents.watch import Limits, Watch
+from codebutler_worker.agents.running import Limits, Watch
 
 TICK_S = 1.0
 log = logging.getLogger(__name__)

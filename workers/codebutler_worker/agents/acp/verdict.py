@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from codebutler_worker.agents.verdict import STOPPED, Verdict, one_line
+from codebutler_worker.agents.backend import STOPPED, Verdict, one_line
 
 AUTH_REQUIRED = -32000
 """ACP's own error code: the agent wants its user to log in first."""

@@ -6,7 +6,7 @@ import re
 
 from codebutler.errors import AgentUnavailableError
 from codebutler.process.lookup import KIMI_CODE
-from codebutler_worker.agents.versions import Known, dotted, version_in
+from codebutler_worker.agents.survey import Known, dotted, version_in
 
 FLOOR = (2, 0, 2)
 TESTED = (2, 1, 0)

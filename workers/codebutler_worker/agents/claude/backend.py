@@ -14,26 +14,29 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
-from codebutler.clock import Clock
 from codebutler.config.schema import ClaudeSection
 from codebutler.errors import CodeButlerError
 from codebutler.process.lookup import path_of
-from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest, Usage
-from codebutler_worker.agents.claude import access, command
+from codebutler_worker.agents.backend import (
+    STOPPED,
+    AgentEvent,
+    Answer,
+    Finished,
+    TurnRequest,
+    Usage,
+    Verdict,
+)
+from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.probe import find_binary, probe
-from codebutler_worker.agents.claude.session import LiveSession
 from codebutler_worker.agents.claude.translate import Translator
-from codebutler_worker.agents.claude.turn import Turn
+from codebutler_worker.agents.claude.turn import LiveSession, Turn
 from codebutler_worker.agents.instructions import repository_says
-from codebutler_worker.agents.metered import metered
-from codebutler_worker.agents.record import SessionLog, SessionLogs
-from codebutler_worker.agents.running import RunningTurns
-from codebutler_worker.agents.verdict import STOPPED, Verdict
-from codebutler_worker.agents.watch import Limits
-from codebutler_worker.egress.outlet import Outlet, noted
+from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.running import AgentContext, Limits, RunningTurns, metered
+from codebutler_worker.egress.outlet import noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.person import make_directories
-from codebutler_worker.sandbox.port import Launch, Network, Sandbox
+from codebutler_worker.sandbox.port import Launch, Network
 
 log = logging.getLogger(__name__)
 
@@ -51,34 +54,28 @@ class ClaudeBackend:
 
     name = "claude"
     waits_until_ready = True
-    logs: SessionLogs | None = None
-    """Where each turn's raw stream is kept."""
 
     def __init__(
         self,
         settings: ClaudeSection,
-        sandbox: Sandbox,
+        context: AgentContext,
         home: Path,
         agent_env: Mapping[str, str],
-        clock: Clock,
         limits: Limits | None = None,
     ) -> None:
         self._settings = settings
-        self._sandbox = sandbox
+        self._context = context
         self._home = home
         self._agent_env = agent_env
-        self._clock = clock
         self._path = path_of(agent_env)
         self._limits = limits or Limits(settings.timeout * 60)
-        self.outlet = Outlet()
-        """How its processes reach their model, and what else."""
-        self._running: RunningTurns[Turn] = RunningTurns(clock)
+        self._running: RunningTurns[Turn] = RunningTurns(context.clock, context.logs)
         self._around: command.Surroundings | None = None
         self._probing = asyncio.Lock()
 
     def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        return self._running.run(turn, self.logs, self._with_second_try)
+        return self._running.run(turn, self._with_second_try)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
@@ -129,7 +126,7 @@ class ClaudeBackend:
             translator = Translator(
                 request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
             )
-            turn = Turn(request, session, translator, self._clock, self._limits)
+            turn = Turn(request, session, translator, self._context.clock, self._limits)
             if request.ready is not None:
                 await request.ready()
             if self._running.unwanted(request.turn_id):
@@ -179,12 +176,12 @@ class ClaudeBackend:
         instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
-        parts = (request.system_prompt, self.outlet.told(), instructions)
-        service = access.service_of(self._agent_env, new_token())
-        needed = () if service else access.LOGIN_HOSTS
-        way = await self.outlet.open(request.workdir, service, needed)
+        parts = (request.system_prompt, self._context.outlet.told(), instructions)
+        service = command.service_of(self._agent_env, new_token())
+        needed = () if service else command.LOGIN_HOSTS
+        way = await self._context.outlet.open(request.workdir, service, needed)
         try:
-            env = {**access.environment(self._agent_env, service, way.port), **way.env}
+            env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
             launch = self._launch(around, request, session_id, way.network, env)
             session = await LiveSession.open(launch, "\n\n".join(filter(None, parts)), record.write)
         except BaseException:  # a stop too: the way is nobody's then
@@ -207,7 +204,7 @@ class ClaudeBackend:
             make_directories(around.home, needed)
         words = command.argv(self._settings, around.binary, session_id, resume=resume)
         policy = command.policy(around, request.workdir, session_id, network, env)
-        return self._sandbox.wrap(words, replace(policy, conversation=request.conversation))
+        return self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
 
     async def _surroundings(self, workdir: Path) -> command.Surroundings:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""

@@ -1,8 +1,4 @@
-"""The agent's task list, from the calls that write it. Pure: a TaskList is one turn's memory.
-
-Claude Code has two ways: TodoWrite writes the whole list; TaskCreate and TaskUpdate write one task, whose number
-only the result of TaskCreate tells ("Task #1 created successfully: …"; Claude Code 2.1.328).
-"""
+"""What Claude Code plans: its task list, and the plan it asks leave for. Pure: each object is one turn's memory."""
 
 from __future__ import annotations
 
@@ -10,7 +6,12 @@ import re
 from typing import Any
 
 from codebutler_worker.agents.backend import Plan
-from codebutler_worker.tools.plan import PlanStep
+from codebutler_worker.tools.plan import PLAN_TOOL, PlanStep
+
+# The agent's task list, from the calls that write it. Pure: a TaskList is one turn's memory.
+#
+# Claude Code has two ways: TodoWrite writes the whole list; TaskCreate and TaskUpdate write one task, whose number
+# only the result of TaskCreate tells ("Task #1 created successfully: …"; Claude Code 2.1.328).
 
 TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate"})
 MAX_STEPS = 200
@@ -77,3 +78,39 @@ def _step(given: dict[str, Any], title: str, known: PlanStep | None) -> PlanStep
             return PlanStep(text, known.state)
         case _:
             return PlanStep(text, "pending")
+
+
+# What Claude Code plans. Its request to leave plan mode does not hold the plan (Claude Code 2.1.328), so it is
+# gathered from what the model wrote before: the call's own input, or the file below ``.claude/plans``.
+
+_PLAN_DIR = "/.claude/plans/"
+
+
+class PlanKeeper:
+    """One turn's."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[str, dict[str, Any]] = {}
+        self._file = ""
+
+    def saw(self, call_id: str, name: str, given: dict[str, Any]) -> None:
+        """The model called a tool."""
+        if name == PLAN_TOOL:
+            self._inputs[call_id] = given
+            return
+        path, content = given.get("file_path"), given.get("content")
+        if name == "Write" and isinstance(path, str) and _PLAN_DIR in path and isinstance(content, str):
+            self._file = content
+        old, new = given.get("old_string"), given.get("new_string")
+        is_edit = name == "Edit" and isinstance(path, str) and _PLAN_DIR in path
+        if is_edit and isinstance(old, str) and isinstance(new, str) and old:
+            # One that cannot be followed leaves the plan as it was last seen.
+            self._file = self._file.replace(old, new, -1 if given.get("replace_all") is True else 1)
+
+    def shown(self, call_id: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The request's input with the plan in it."""
+        for found in (given, self._inputs.get(call_id, {}), {"plan": self._file}):
+            plan = found.get("plan")
+            if isinstance(plan, str) and plan.strip():
+                return {**given, "plan": plan}
+        return given

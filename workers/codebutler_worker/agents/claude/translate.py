@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from codebutler_worker.agents.answer import Answer
+from codebutler_worker.agents.answer import Answer, Growing
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -17,10 +17,10 @@ from codebutler_worker.agents.backend import (
     Thinking,
     ToolResult,
     ToolUse,
+    Verdict,
     Withdrawn,
 )
-from codebutler_worker.agents.claude.meter import Meter
-from codebutler_worker.agents.claude.plans import PlanKeeper
+from codebutler_worker.agents.claude.result import Meter, judge
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
@@ -37,11 +37,8 @@ from codebutler_worker.agents.claude.schema import (
     SystemLine,
     UserLine,
 )
-from codebutler_worker.agents.claude.tasks import TaskList
-from codebutler_worker.agents.claude.verdict import judge
-from codebutler_worker.agents.growing import Growing
+from codebutler_worker.agents.claude.tasks import PlanKeeper, TaskList
 from codebutler_worker.agents.summary import arguments, result_text, summarise
-from codebutler_worker.agents.verdict import Verdict
 from codebutler_worker.tools.plan import PLAN_TOOL
 
 INITIALIZE = "initialize"

@@ -1,21 +1,151 @@
-"""Turn: one prompt's way through a live session, with the timers that end it when the CLI does not."""
+"""Turn: one prompt's way through a live process of Claude Code, with the timers that end it when the CLI does not."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Self
+from uuid import uuid4
 
 from codebutler.clock import Clock
-from codebutler_worker.agents.backend import AgentEvent, Answer, Reason, TurnRequest, Usage
+from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Reason, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.patience import Patience
-from codebutler_worker.agents.claude.schema import ControlRequest, Line
-from codebutler_worker.agents.claude.session import EndOfStream, Heard, LiveSession
+from codebutler_worker.agents.claude.result import crash
+from codebutler_worker.agents.claude.schema import ControlRequest, Line, decode
 from codebutler_worker.agents.claude.translate import ASK_PERSON, Translator, questions
-from codebutler_worker.agents.claude.verdict import crash
-from codebutler_worker.agents.metered import metered
-from codebutler_worker.agents.verdict import STOPPED, Verdict
-from codebutler_worker.agents.watch import Limits
+from codebutler_worker.agents.running import Limits, Watch, metered
+from codebutler_worker.egress.service import Gauge
+from codebutler_worker.egress.way import Way
+from codebutler_worker.programs.process import AgentProcess, Record
+from codebutler_worker.sandbox.port import Launch
+
+# LiveSession: one Claude Code process that works in one session, and the lines that go in and out of it.
+
+QUEUE_LINES = 256
+LARGE_BYTES = 64 * 2**10
+"""A line of so many is heard before the next one is read: a queue full of them would be gigabytes."""
+
+
+class EndOfStream:
+    """The process closed its stdout."""
+
+
+Heard = Line | EndOfStream | None
+"""A line, a line that was not understood (None), or the end."""
+
+
+class LiveSession:
+    """Lives as long as one turn; ``end`` leaves nothing of it behind."""
+
+    def __init__(self, process: AgentProcess) -> None:
+        self.process = process
+        self.way: Way | None = None
+        """Its way out, which ends with it."""
+        # Bounded: a flood of lines waits in the pipe, not in our memory.
+        self._heard: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_LINES)
+        self._taken = asyncio.Event()
+        self._over = False
+        self._reader = asyncio.create_task(self._read(), name=f"claude:{process.pid}")
+
+    @classmethod
+    async def open(cls, launch: Launch, system_prompt: str, record: Record | None = None) -> Self:
+        """Start the process; ``system_prompt`` is appended to the CLI's own, ``record`` gets all it writes.
+
+        Raises AgentUnavailableError if it cannot be started.
+        """
+        session = cls(await AgentProcess.spawn(launch, record=record))
+        try:
+            await session.write(command.initialize_line(system_prompt))
+        except BaseException:
+            await session.end(at_once=True)
+            raise
+        return session
+
+    @property
+    def gauge(self) -> Gauge | None:
+        """What its model's service has answered so far; None if that cannot be seen."""
+        return None if self.way is None else self.way.gauge
+
+    async def write(self, line: bytes) -> bool:
+        """Send one line; False if the process no longer reads."""
+        return await self.process.write_line(line)
+
+    async def say(self, text: str) -> str:
+        """Send a person's message; returns the id by which the CLI reports on it, empty if not taken."""
+        uuid = str(uuid4())
+        return uuid if await self.write(command.message_line(text, uuid)) else ""
+
+    async def interrupt(self) -> bool:
+        """Ask the CLI to end its turn; it answers with a result and stays alive."""
+        return await self.write(command.control_line(f"interrupt-{uuid4()}", {"subtype": "interrupt"}))
+
+    async def hear(self) -> Heard:
+        """The next line. After the end of the stream, the end again and again."""
+        if self._over:
+            return EndOfStream()
+        heard = await self._heard.get()
+        if self._heard.empty():
+            self._taken.set()
+        self._over = isinstance(heard, EndOfStream)
+        return heard
+
+    async def end(self, *, at_once: bool = False) -> None:
+        """End the process: close its stdin, then by force. ``at_once``: in mid turn, where it would go on."""
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        try:
+            await self.process.stop(eof_s=0.3 if at_once else 1.5, term_s=1.0)
+        finally:
+            if self.way is not None:
+                await self.way.close()
+        if self._heard.full():
+            self._heard.get_nowait()
+        self._heard.put_nowait(EndOfStream())
+
+    async def _read(self) -> None:
+        async for line in self.process.lines():
+            if line.strip():
+                await self._heard.put(decode(line))
+                if len(line) >= LARGE_BYTES:
+                    self._taken.clear()
+                    await self._taken.wait()
+        await self._heard.put(EndOfStream())
+
+
+# How long a turn of Claude Code is waited for: its result may be followed by more.
+
+CONTINUATION_S = 5.0
+"""Silence after a result that means that nothing follows."""
+
+
+class Patience:
+    """One turn's Watch, and how long its result has been there."""
+
+    def __init__(self, now: float, limits: Limits) -> None:
+        self._watch = Watch(now, limits)
+        self._background_s = limits.background_s
+        self._answered_s = 0.0
+
+    def heard(self) -> None:
+        """The CLI gave a sign of life."""
+        self._watch.heard()
+
+    def pass_time(self, now: float, turn: Translator) -> None:
+        """Account for the time since the last call, by what the turn is doing."""
+        passed_s = self._watch.pass_time(now, asking=bool(turn.asking))
+        self._answered_s = self._answered_s + passed_s if turn.result is not None else 0.0
+
+    def due(self, turn: Translator) -> Reason | None:
+        """Why the turn must end now: "done" when only what may be cut off is left."""
+        answered = turn.result is not None and not turn.subagents
+        if (reason := self._watch.due(busy=turn.busy or answered)) or not answered:
+            return reason
+        if turn.tasks:
+            return "done" if self._answered_s >= self._background_s else None
+        return "done" if self._watch.silent_s >= CONTINUATION_S else None
+
+
+# Turn: one prompt's way through a live session, with the timers that end it when the CLI does not.
 
 TICK_S = 1.0
 

@@ -8,22 +8,20 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
-from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule
 from codebutler.errors import CodeButlerError
 from codebutler.process.lookup import look_up, missing_rule
 from codebutler_worker.agents.acp.programs import Program, program
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless.command import Call, call, remembers
-from codebutler_worker.agents.record import SessionLog, SessionLogs
-from codebutler_worker.agents.running import RunningTurns
+from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.running import AgentContext, RunningTurns
 from codebutler_worker.agents.shell.command import PASSED_ON, Surroundings
 from codebutler_worker.agents.shell.hearing import Stripper
-from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import UNATTENDED
-from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 
 ANSWER_CHARS = 256 * 2**10
 """Of a longer answer the end is kept; the session's log has all of it."""
@@ -41,21 +39,18 @@ class HeadlessBackend:
     """Starts ``rule``'s program once for each turn. ``limit_s``: how long a turn may take."""
 
     def __init__(
-        self, rule: CommandRule, sandbox: Sandbox, around: Surroundings, clock: Clock, limit_s: float
+        self, rule: CommandRule, context: AgentContext, around: Surroundings, limit_s: float
     ) -> None:
         self.name = rule.prefix
-        self.outlet = Outlet()
-        self.logs: SessionLogs | None = None
         self._rule = rule
-        self._sandbox = sandbox
+        self._context = context
         self._around = around
-        self._clock = clock
         self._limit_s = limit_s
-        self._running: RunningTurns[AgentProcess] = RunningTurns(clock)
+        self._running: RunningTurns[AgentProcess] = RunningTurns(context.clock, context.logs)
 
     def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the program. Closing the iterator early ends it and everything it started."""
-        return self._running.run(turn, self.logs, self._events)
+        return self._running.run(turn, self._events)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - it never asks
         """See the port."""
@@ -81,8 +76,8 @@ class HeadlessBackend:
             found = self._found(turn.workdir)
             told = (turn.system_prompt if self._rule.envelope else "", turn.prompt)
             ours = call(self._rule, found.argv, "\n\n".join(part for part in told if part), session)
-            async with await self.outlet.open(turn.workdir) as way:
-                launch = self._sandbox.wrap(ours.argv, self._policy(turn, found, way))
+            async with await self._context.outlet.open(turn.workdir) as way:
+                launch = self._context.sandbox.wrap(ours.argv, self._policy(turn, found, way))
                 async with await AgentProcess.spawn(launch, record=log.write) as process:
                     yield Started(session if remembers(self._rule) else FORGETFUL)
                     with self._running.heard_by(turn.turn_id, process):
@@ -128,14 +123,14 @@ class HeadlessBackend:
 
     async def _end_in_time(self, process: AgentProcess, late: asyncio.Event) -> None:
         """End it after its time; and what it has left behind, which may hold its output open."""
-        until_s = self._clock.monotonic() + self._limit_s
+        until_s = self._context.clock.monotonic() + self._limit_s
         # To wait for a process is to wait for its pipes as well, which others may hold.
-        while process.returncode is None and (left_s := until_s - self._clock.monotonic()) > 0:
-            await self._clock.sleep(min(TICK_S, left_s))
+        while process.returncode is None and (left_s := until_s - self._context.clock.monotonic()) > 0:
+            await self._context.clock.sleep(min(TICK_S, left_s))
         if process.returncode is None:
             late.set()
         else:
-            await self._clock.sleep(DRAIN_S)
+            await self._context.clock.sleep(DRAIN_S)
         await process.stop(eof_s=0.1)
 
     def _found(self, workdir: Path) -> Program:

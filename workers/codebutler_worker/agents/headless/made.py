@@ -9,6 +9,7 @@ from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.process.lookup import path_of
 from codebutler_worker.agents.headless.backend import HeadlessBackend
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.port import Sandbox
@@ -21,7 +22,6 @@ def headless_backend(
     config = settings.config
     path = path_of(settings.agent_env)
     around = Surroundings(home, path, settings.agent_env)
-    backend = HeadlessBackend(rule, sandbox, around, clock, config.session.timeout_minutes * 60)
-    backend.outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
-    backend.logs = SessionLogs.of(settings)
-    return backend
+    outlet = for_agents(config.sandbox, sandbox.name, settings.agent_env)
+    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    return HeadlessBackend(rule, context, around, config.session.timeout_minutes * 60)

@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codebutler.clock import Clock
 from codebutler.config.schema import PermissionMode
 from codebutler.errors import CodeButlerError, StoreError
 from codebutler_worker.agents.backend import AgentEvent, Answer, Finished, TurnRequest
@@ -24,10 +23,10 @@ from codebutler_worker.agents.native.session import Session
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker, Turn
 from codebutler_worker.agents.native.waits import CutOffError, Waits
-from codebutler_worker.agents.record import SessionLog, SessionLogs
-from codebutler_worker.agents.running import RunningTurns
-from codebutler_worker.egress.outlet import Outlet, noted
-from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.running import AgentContext, RunningTurns
+from codebutler_worker.egress.outlet import noted
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms
 from codebutler_worker.tools.shell import ShellTerminal
@@ -43,16 +42,6 @@ class Habits:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Walls:
-    """Where its tools work; ``policy`` makes that of a working directory and a conversation, ``outlet`` is what its
-    commands reach."""
-
-    sandbox: Sandbox
-    policy: Callable[[Path, str], SandboxPolicy]
-    outlet: Outlet = field(default_factory=lambda: Outlet("none"))
-
-
 @dataclass(slots=True)
 class _Listener:
     waits: Waits
@@ -60,32 +49,32 @@ class _Listener:
 
 
 class NativeBackend:
-    """Runs turns of the native agent. ``tools`` are offered to the model in this order."""
+    """Runs turns of the native agent. ``tools`` are offered to the model in this order; ``policy`` makes that of a
+    working directory and a conversation."""
 
     name = "native"
-    logs: SessionLogs | None = None
-    """Where each turn's log is kept."""
 
     def __init__(
         self,
         thinker: Thinker,
         tools: Sequence[Tool],
-        walls: Walls,
+        context: AgentContext,
+        policy: Callable[[Path, str], SandboxPolicy],
         sessions: Sessions,
         habits: Habits,
-        clock: Clock,
     ) -> None:
         self._thinker = thinker
         self._tools = tuple(tools)
-        self._walls = walls
+        self._context = context
+        self._policy = policy
         self._sessions = sessions
         self._habits = habits
-        self._clock = clock
-        self._running: RunningTurns[_Listener] = RunningTurns(clock)
+        self._clock = context.clock
+        self._running: RunningTurns[_Listener] = RunningTurns(context.clock, context.logs)
 
     def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        return self._running.run(turn, self.logs, self._listening)
+        return self._running.run(turn, self._listening)
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if nobody waits for it any more."""
@@ -149,14 +138,14 @@ class NativeBackend:
         return session
 
     def _orders(self, request: TurnRequest) -> str:
-        appended = "\n\n".join(filter(None, (request.system_prompt, self._walls.outlet.told())))
+        appended = "\n\n".join(filter(None, (request.system_prompt, self._context.outlet.told())))
         return standing_orders(request.workdir, appended, strict=self._habits.strict)
 
     async def _in_terminal(
         self, request: TurnRequest, listener: _Listener, session: Session, record: SessionLog
     ) -> AsyncGenerator[AgentEvent]:
-        policy = self._walls.policy(request.workdir, request.conversation)
-        sandbox, outlet, clock = self._walls.sandbox, self._walls.outlet, self._clock
+        policy = self._policy(request.workdir, request.conversation)
+        sandbox, outlet, clock = self._context.sandbox, self._context.outlet, self._clock
         own = replace(policy, own_terminal=True)
         terminal = ShellTerminal(sandbox, own, clock, session.history.cwd, outlet)
         programs = SandboxPrograms(sandbox, policy, outlet)

@@ -12,7 +12,7 @@ from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.secrets import secrets_of
 from codebutler.process.lookup import path_of
-from codebutler_worker.agents.native.backend import Habits, NativeBackend, Walls
+from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.loop import Limits
 from codebutler_worker.agents.native.presets import target
 from codebutler_worker.agents.native.prices import cost_usd, price_of
@@ -20,6 +20,7 @@ from codebutler_worker.agents.native.service import OpenAIModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.outlet import for_tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.search import WebSearch as SearchService
@@ -55,7 +56,8 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     thinker = Thinker(model=model, context=found.context, cost=lambda reply: cost_usd(reply.tokens, price))
     path = path_of(env)
     outlet = for_tools(config.sandbox, sandbox.name, env)
-    walls = Walls(sandbox, partial(_policy, home, path, dict(env)), outlet)
+    context = AgentContext(sandbox, clock, outlet, SessionLogs.of(settings))
+    policy = partial(_policy, home, path, dict(env))
     habits = Habits(
         limits=Limits(most_turns=native.max_turns, most_usd=native.max_usd, most_tokens=native.max_tokens),
         timeout_s=native.timeout * 60,
@@ -64,9 +66,7 @@ def native_backend(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: 
     )
     sessions = Sessions(Path(settings.path), config.logs.retention_days)
     offered = (*tools(config, env), *_skills(Library(settings, Home.from_env(os.environ))))
-    backend = NativeBackend(thinker, offered, walls, sessions, habits, clock)
-    backend.logs = SessionLogs.of(settings)
-    return backend
+    return NativeBackend(thinker, offered, context, policy, sessions, habits)
 
 
 def tools(config: Config, env: Mapping[str, str] | None = None) -> tuple[Tool, ...]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from codebutler.clock import Clock
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.backend import (
     AgentEvent,
@@ -26,15 +25,14 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Usage,
 )
-from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.rehearsal import wording
 from codebutler_worker.agents.rehearsal.asking import decided, request_of
 from codebutler_worker.agents.rehearsal.brain import carried_out, check, described, steps_of
 from codebutler_worker.agents.rehearsal.intents import Help, Intent, Review, understand
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script, Step
 from codebutler_worker.agents.rehearsal.tools import ToolError, Tools
-from codebutler_worker.agents.running import RunningTurns
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.agents.running import AgentContext, RunningTurns
 from codebutler_worker.tools.plan import PlanStep
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
@@ -98,20 +96,19 @@ class RehearsalBackend:
     """
 
     name = "rehearsal"
-    logs: SessionLogs | None = None
     """Where what its programs write is kept."""
 
-    def __init__(self, sandbox: Sandbox, home: Path, clock: Clock, script: Script | None = None) -> None:
-        self._sandbox = sandbox
+    def __init__(self, context: AgentContext, home: Path, script: Script | None = None) -> None:
+        self._sandbox = context.sandbox
         self._home = home
-        self._clock = clock
+        self._clock = context.clock
         self._script = script or Script(())
-        self._running: RunningTurns[_Turn] = RunningTurns(clock)
+        self._running: RunningTurns[_Turn] = RunningTurns(context.clock, context.logs)
         self._said: dict[str, list[str]] = {}
 
     def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
-        return self._running.run(turn, self.logs, self._listening)
+        return self._running.run(turn, self._listening)
 
     async def _listening(self, request: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
         turn = _Turn(request, log)

@@ -19,16 +19,14 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
 )
-from codebutler_worker.agents.record import SessionLog, SessionLogs, session_of
-from codebutler_worker.agents.running import RunningTurns
+from codebutler_worker.agents.record import SessionLog, session_of
+from codebutler_worker.agents.running import AgentContext, RunningTurns
 from codebutler_worker.agents.shell import command
 from codebutler_worker.agents.shell.backlog import Backlog
 from codebutler_worker.agents.shell.hearing import Hearing
 from codebutler_worker.agents.shell.run import GONE, Pace, Run
-from codebutler_worker.egress.outlet import Outlet
 from codebutler_worker.egress.way import Way
 from codebutler_worker.programs.pty import PROGRAM, PtyProcess
-from codebutler_worker.sandbox.port import Sandbox
 
 SUMMARY_CHARS = 150
 UNRECORDED = "⚠️ The session's log could not be kept: {why}."
@@ -40,34 +38,29 @@ class ShellBackend:
     def __init__(
         self,
         rule: CommandRule,
-        sandbox: Sandbox,
+        context: AgentContext,
         around: command.Surroundings,
-        logs: SessionLogs,
-        clock: Clock,
         pace: Pace,
     ) -> None:
         self.name = rule.prefix
         self._rule = rule
-        self._sandbox = sandbox
+        self._context = context
         self._around = around
-        self._logs = logs
-        self._clock = clock
         self._pace = pace
         self._instructions = around.instructions if rule.envelope else ""
-        self.outlet = Outlet()
         """What its programs reach."""
-        self._running: RunningTurns[Run] = RunningTurns(clock)
+        self._running: RunningTurns[Run] = RunningTurns(context.clock, context.logs)
 
     def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the program. Closing the iterator early ends it and everything it started."""
-        return self._running.run(turn, self._logs, self._reaching)
+        return self._running.run(turn, self._reaching)
 
     async def _reaching(self, turn: TurnRequest, log: SessionLog) -> AsyncGenerator[AgentEvent]:
         yield Started(session_of(turn.turn_id))
         yield ToolUse(turn.turn_id, self.name, " ".join(turn.prompt.split())[:SUMMARY_CHARS])
         try:
             async with (
-                await self.outlet.open(turn.workdir) as way,
+                await self._context.outlet.open(turn.workdir) as way,
                 aclosing(self._events(turn, log, way)) as events,
             ):
                 async for event in events:
@@ -105,12 +98,14 @@ class ShellBackend:
             raise missing_rule(self._rule.binary, self._around.home)
         words = (*PROGRAM, *command.argv(self._rule, binary, text))
         policy = command.policy(self._around, self._rule, binary, turn.workdir, way)
-        launch = self._sandbox.wrap(words, replace(policy, conversation=turn.conversation))
+        launch = self._context.sandbox.wrap(words, replace(policy, conversation=turn.conversation))
         backlog = Backlog()
         hearing = Hearing(self._pace.unclosed_s) if self._rule.envelope else None
-        sink = Sink(backlog, hearing, self._clock)
+        sink = Sink(backlog, hearing, self._context.clock)
         async with await PtyProcess.spawn(launch, sink.take, log.write) as process:
-            run = Run(process, backlog, self._clock, self._pace, interactive=interactive, hearing=hearing)
+            run = Run(
+                process, backlog, self._context.clock, self._pace, interactive=interactive, hearing=hearing
+            )
             with self._running.heard_by(turn.turn_id, run):
                 if self._running.unwanted(turn.turn_id):
                     await run.end("stopped")

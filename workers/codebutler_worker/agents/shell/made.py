@@ -8,11 +8,12 @@ from codebutler.clock import Clock
 from codebutler.config.programs import CHECKS
 from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.process.lookup import path_of
+from codebutler_worker.agents.instructions import instructions
 from codebutler_worker.agents.record import SessionLogs
+from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.command import Surroundings
 from codebutler_worker.agents.shell.run import Pace
-from codebutler_worker.agents.teaching import instructions
 from codebutler_worker.egress.outlet import for_agents, for_commands
 from codebutler_worker.sandbox.port import Sandbox
 
@@ -32,7 +33,6 @@ def shell_backend(
         unclosed_s=config.envelope.unclosed_timeout_ms / 1000,
     )
     around = Surroundings(home, path, settings.agent_env, taught)
-    backend = ShellBackend(rule, sandbox, around, SessionLogs.of(settings), clock, pace)
-    outlet = for_agents if rule.prefix == CHECKS.prefix else for_commands
-    backend.outlet = outlet(config.sandbox, sandbox.name, settings.agent_env)
-    return backend
+    outlet_for = for_agents if rule.prefix == CHECKS.prefix else for_commands
+    outlet = outlet_for(config.sandbox, sandbox.name, settings.agent_env)
+    return ShellBackend(rule, AgentContext(sandbox, clock, outlet, SessionLogs.of(settings)), around, pace)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from codebutler.config.schema import Config
 from codebutler.config.zones import zone_of
-from codebutler_worker.budget.rules import counts, day_of, used_up
-from codebutler_worker.budget.today import account_of, used_today
-from codebutler_worker.budget.wording import used_up_text
+from codebutler_worker.budget.rules import account_of, counts, day_of, used_today, used_up, used_up_text
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.marks import show_queued
 from codebutler_worker.conversation.line.withdrawing import BUDGET, HELD, close_turn

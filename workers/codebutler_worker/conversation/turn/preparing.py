@@ -8,7 +8,7 @@ from pathlib import Path
 from codebutler.errors import CodeButlerError
 from codebutler.model import Post
 from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.teaching import instructions
+from codebutler_worker.agents.instructions import instructions
 from codebutler_worker.conversation.turn.background import gather
 from codebutler_worker.conversation.turn.beginning import Begun
 from codebutler_worker.conversation.turn.luggage import Luggage

@@ -15,6 +15,7 @@ from codebutler.errors import CodeButlerError
 from codebutler.process.killpoints import reached
 from codebutler.process.waiting import wait_for
 from codebutler.protocol.messages import LogTag, TurnStarted
+from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (
     AgentBackend,
     AgentEvent,
@@ -26,9 +27,8 @@ from codebutler_worker.agents.backend import (
     Text,
     Withdrawn,
 )
-from codebutler_worker.agents.cleaning import clean
+from codebutler_worker.budget.rules import used_up_text
 from codebutler_worker.budget.watch import Watch
-from codebutler_worker.budget.wording import used_up_text
 from codebutler_worker.conversation.asking.asking import Asking
 from codebutler_worker.conversation.line.parking import others_than, resume_at
 from codebutler_worker.conversation.line.typing import GONE

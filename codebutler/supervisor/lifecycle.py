@@ -1,0 +1,234 @@
+"""What is decided of a worker's life: its states, when it has to end, and when a dead one comes back. Pure: time and
+chance are arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from codebutler.errors import EXIT_CONFIGURATION, EXIT_IOERR
+from codebutler.protocol.messages import StopReason
+
+# The states of a worker and the moves between them, as data.
+#
+# ``sleeping`` is not a fault: an idle worker's process has ended and the next event starts it again.
+
+WorkerState = Literal["stopped", "starting", "running", "stopping", "sleeping", "backoff", "quarantined"]
+PublicState = Literal["stopped", "starting", "running", "sleeping", "backoff", "quarantined"]
+
+STATES: tuple[WorkerState, ...] = get_args(WorkerState)
+
+MOVES: Mapping[WorkerState, frozenset[WorkerState]] = MappingProxyType(
+    {
+        "stopped": frozenset({"starting"}),
+        "starting": frozenset({"running", "stopping", "backoff", "quarantined", "stopped"}),
+        "running": frozenset({"stopping", "backoff", "quarantined", "stopped"}),
+        "stopping": frozenset({"sleeping", "backoff", "quarantined", "stopped"}),
+        "sleeping": frozenset({"starting", "stopped"}),
+        "backoff": frozenset({"starting", "stopped"}),
+        "quarantined": frozenset({"starting", "stopped"}),
+    }
+)
+
+WITH_PROCESS: frozenset[WorkerState] = frozenset({"starting", "running", "stopping"})
+
+
+def move(old: WorkerState, new: WorkerState) -> WorkerState:
+    """``new``, if it may follow ``old``. Raises ValueError: a wrong move is a fault of ours."""
+    if new not in MOVES[old]:
+        raise ValueError(f"a worker that is {old} cannot become {new}")
+    return new
+
+
+def public(state: WorkerState) -> PublicState:
+    """The state as `codebutler status` shows it: a worker that is being stopped still runs."""
+    return "running" if state == "stopping" else state
+
+
+# How long a worker process has been doing what, and what follows from it. Pure: time is an argument.
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a worker may take. ``abort_s`` is what it gets to dump its stacks; ``eof_s`` to end once its
+    pipe is closed; ``slot_s`` how long a slow start may keep others from starting."""
+
+    start_s: float = 30.0
+    heartbeat_s: float = 5.0
+    missed: int = 3
+    abort_s: float = 2.0
+    eof_s: float = 2.0
+    sleep_grace_s: float = 10.0
+    slot_s: float = 3.0
+
+    @property
+    def silence_s(self) -> float:
+        """A worker that says nothing for this long hangs."""
+        return self.heartbeat_s * self.missed
+
+
+class Vitals:
+    """One process's; every moment is in seconds of one monotonic clock. ``idle_sleep_s``: 0 = it never sleeps."""
+
+    def __init__(self, timing: Timing, idle_sleep_s: float, now_s: float) -> None:
+        self.asked: StopReason | None = None
+        """What it was told when it was asked to end."""
+        self._timing = timing
+        self._idle_sleep_s = idle_sleep_s
+        self._started_s = self._seen_s = self._active_s = now_s
+        self._ready_s: float | None = None
+        self._force_s = math.inf
+
+    def seen(self, now_s: float) -> None:
+        """It gave a sign of life."""
+        self._seen_s = now_s
+
+    def active(self, now_s: float) -> None:
+        """It worked, or was given work."""
+        self._active_s = now_s
+
+    def ready(self, now_s: float) -> None:
+        """It can work from now on."""
+        self._ready_s = self._active_s = now_s
+
+    def ask(self, reason: StopReason, force_s: float) -> None:
+        """It was asked to end, and is killed at ``force_s``. May be repeated: the sooner end counts."""
+        self.asked = reason
+        self._force_s = min(force_s, self._force_s)
+
+    def lived_s(self, now_s: float) -> float:
+        """For how long it could work."""
+        return 0.0 if self._ready_s is None else now_s - self._ready_s
+
+    def deadline_s(self) -> float:
+        """When there may be something to do about it next."""
+        if self.asked is not None:
+            return self._force_s
+        if self._ready_s is None:
+            return self._started_s + self._timing.start_s
+        sleep_s = self._active_s + self._idle_sleep_s if self._idle_sleep_s else math.inf
+        return min(self._seen_s + self._timing.silence_s, sleep_s)
+
+    def fault(self, now_s: float, *, held_up: bool) -> str:
+        """Why it has to be killed, "" if it has not. ``held_up``: it is we who do not listen to it."""
+        timing = self._timing
+        if self.asked is not None:
+            return "the worker did not end in time" if now_s >= self._force_s else ""
+        if self._ready_s is None:
+            late = now_s - self._started_s >= timing.start_s
+            return f"the worker was not ready after {timing.start_s:g} s" if late else ""
+        silent = now_s - self._seen_s >= timing.silence_s and not held_up
+        return f"the worker has been silent for {timing.silence_s:g} s" if silent else ""
+
+    def may_sleep(self, now_s: float, *, busy: bool, wanted: bool = False) -> bool:
+        """Whether it has had nothing to do for long enough; ``busy``: it has something to do now. ``wanted``: its place
+        is wanted for another, and it need not have been idle for long."""
+        if self.asked is not None or self._ready_s is None:
+            return False
+        if busy:
+            self._active_s = now_s
+        if wanted and not busy:
+            return True
+        if not self._idle_sleep_s:
+            return False
+        return now_s - self._active_s >= self._idle_sleep_s
+
+
+# When a dead worker comes back, decided from its record alone. Pure: time and chance are arguments.
+#
+# Full-jitter exponential back-off, forgotten after a healthy spell; too many deaths in a window mean
+# quarantine, tried again at long intervals, and sooner where the disk was at fault (EX_IOERR of sysexits.h),
+# which people mend without telling us; exit 78 (EX_CONFIG of sysexits.h) means that only a changed
+# configuration can help. A start for which the machine had no room is no death: it is only tried again.
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All spans are seconds."""
+
+    first_delay_s: float = 1.0
+    longest_delay_s: float = 60.0
+    healthy_s: float = 300.0
+    deaths: int = 5
+    window_s: float = 600.0
+    retry_s: float = 600.0
+    disk_retry_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is remembered of a worker's deaths: their moments (monotonic) and the quarantine they led to."""
+
+    deaths: tuple[float, ...] = ()
+    attempt: int = 0
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Start it again in ``delay_s`` seconds."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Leave it down and try once more in ``retry_s`` seconds. ``news``: nobody has been told yet."""
+
+    retry_s: float
+    news: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Restarting cannot help until the configuration changes."""
+
+
+Verdict = Again | Quarantine | GiveUp
+
+
+def after_death(
+    policy: Policy,
+    record: Record,
+    *,
+    now_s: float,
+    lived_s: float,
+    exit_code: int | None,
+    rng: Callable[[], float],
+) -> tuple[Record, Verdict]:
+    """The new record and what to do. ``lived_s``: since it was ready; ``rng`` gives numbers in [0, 1).
+
+    ``exit_code`` None: nothing died, the machine had no room for another process (files, memory).
+    """
+    if exit_code == EXIT_CONFIGURATION:
+        return Record(), GiveUp()
+    if lived_s >= policy.healthy_s:
+        record = Record()
+    if exit_code is None:
+        record = replace(record, attempt=record.attempt + 1)
+        return record, Again(backoff_s(policy, record.attempt, rng))
+    recent = tuple(t for t in record.deaths if now_s - t < policy.window_s)[1 - policy.deaths :]
+    record = replace(record, deaths=(*recent, now_s), attempt=record.attempt + 1)
+    retry_s = policy.disk_retry_s if exit_code == EXIT_IOERR else policy.retry_s
+    if record.quarantined:
+        return record, Quarantine(retry_s, news=False)
+    if len(record.deaths) >= policy.deaths:
+        return replace(record, quarantined=True), Quarantine(retry_s, news=True)
+    return record, Again(backoff_s(policy, record.attempt, rng))
+
+
+def backoff_s(policy: Policy, attempt: int, rng: Callable[[], float]) -> float:
+    """Somewhere between the first delay and a ceiling that doubles with each attempt (1, 2, …)."""
+    ceiling_s = min(policy.longest_delay_s, policy.first_delay_s * 2.0 ** min(attempt, 32))
+    return policy.first_delay_s + rng() * (ceiling_s - policy.first_delay_s)
+
+
+def describe(exit_code: int | None) -> str:
+    """An exit code in words; negative codes are signals, as the ``subprocess`` module counts."""
+    if exit_code is None:
+        return "could not be started"
+    return f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"

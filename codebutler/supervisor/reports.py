@@ -1,0 +1,161 @@
+"""What a worker reports of itself (its log, its audit records), and how much of the parent's attention it may claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from codebutler.clock import Clock
+from codebutler.config.schema import RepoSettings
+from codebutler.errors import CodeButlerError, ProtocolError
+from codebutler.protocol.messages import Audit, Log, LogTag
+from codebutler.supervisor.port import Services
+
+# How much of the parent's attention one worker may claim. Pure: time is an argument.
+
+FRAMES_PER_S = 5000.0
+BYTES_PER_S = 8.0 * 2**20
+BYTES_BURST = 16.0 * 2**20
+PRINTED_PER_S = 1000.0
+UNREAD_BYTES = 2**20
+LOG_LINES_PER_S = 200.0
+LOG_BURST = 2000.0
+LOG_BYTES_PER_DAY = 8.0 * 2**20
+DAY_S = 86400.0
+LOG_TEXT_CHARS = 8000
+AUDITS_PER_S = 20.0
+AUDIT_BURST = 500.0
+AUDIT_FIELD_CHARS = 200
+OPERATION_BYTES = 256 * 2**10
+SENDS_IN_FLIGHT = 256
+SEND_BYTES_IN_FLIGHT = 16 * 2**20
+BLOCK_COST = 20
+"""What a byte of JSON may cost once it is read: ``[{},{},…]``."""
+DELIVERIES_IN_FLIGHT = 64
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Holds at most ``burst`` tokens and gains ``rate`` of them per second."""
+
+    rate: float
+    burst: float
+    tokens: float
+    at_s: float
+
+    @classmethod
+    def full(cls, rate: float, burst: float, now_s: float) -> TokenBucket:
+        """A bucket that nothing was taken from."""
+        return cls(rate, burst, burst, now_s)
+
+    def take(self, now_s: float, count: float = 1) -> bool:
+        """Whether there were so many tokens to take."""
+        self._refill(now_s)
+        if self.tokens < count:
+            return False
+        self.tokens -= count
+        return True
+
+    def owe(self, now_s: float, count: float = 1) -> float:
+        """Take tokens that may not be there yet; returns how long to wait until they are."""
+        self._refill(now_s)
+        self.tokens -= count
+        return max(0.0, -self.tokens / self.rate)
+
+    def _refill(self, now_s: float) -> None:
+        self.tokens = min(self.burst, self.tokens + max(0.0, now_s - self.at_s) * self.rate)
+        self.at_s = now_s
+
+
+class LogGate:
+    """Lets a worker's records through at a bounded rate, and so many bytes a day: its share of the log, where what
+    others wrote must stay. Says how many it held back."""
+
+    def __init__(self, now_s: float) -> None:
+        self._lines = TokenBucket.full(LOG_LINES_PER_S, LOG_BURST, now_s)
+        self._bytes = TokenBucket.full(LOG_BYTES_PER_DAY / DAY_S, LOG_BYTES_PER_DAY, now_s)
+        self._dropped = 0
+
+    def admit(self, text: str, now_s: float) -> list[str]:
+        """The lines to write now: none, the text, or a note of what was dropped and the text."""
+        text = shorten(text)
+        if not self._lines.take(now_s) or not self._bytes.take(now_s, len(text.encode(errors="replace"))):
+            self._dropped += 1
+            return []
+        return [*self.flush(), text]
+
+    def flush(self) -> list[str]:
+        """The note of what was dropped, if anything was."""
+        dropped, self._dropped = self._dropped, 0
+        return [f"{dropped} log lines dropped: the worker wrote too fast or too much"] if dropped else []
+
+
+def shorten(text: str, limit_chars: int = LOG_TEXT_CHARS) -> str:
+    """At most ``limit_chars`` characters, saying what is missing."""
+    if len(text) <= limit_chars:
+        return text
+    return f"{text[:limit_chars]}… ({len(text) - limit_chars} characters more)"
+
+
+# What a worker writes about itself: its log and its audit records, no faster and no longer than it may.
+
+ERROR_CHARS = 300
+LAST_ERROR_S = 60.0
+
+
+class Reports:
+    """One worker's, through all its lives: a new process has no new share. ``name`` is its repository's."""
+
+    def __init__(self, name: str, services: Services, clock: Clock) -> None:
+        self._name = name
+        self._services = services
+        self._clock = clock
+        now_s = clock.monotonic()
+        self._gate = LogGate(now_s)
+        self._audits = TokenBucket.full(AUDITS_PER_S, AUDIT_BURST, now_s)
+        self._last_error = ("", now_s)
+
+    def note(self, tag: LogTag, text: str) -> None:
+        """A line of ours about its life."""
+        self._services.log(self._name, tag, text)
+
+    def record(self, message: Log) -> None:
+        """A line of its own, if it does not write too fast or too much."""
+        if message.tag == "ERR":
+            self.blame(message.text)
+        self.remark(message.tag, message.text)
+
+    def remark(self, tag: LogTag, text: str) -> None:
+        """A line of its own, or one of ours about what it asked for: it could ask for very many."""
+        for line in self._gate.admit(text, self._clock.monotonic()):
+            self.note(tag, line)
+
+    def audit(self, worker: RepoSettings, record: Audit) -> None:
+        """Raises ProtocolError for a flood, and CodeButlerError if it cannot be written."""
+        if not self._audits.take(self._clock.monotonic()):
+            raise ProtocolError("the worker floods the audit log")
+        try:
+            self._services.audit(worker, _shortened(record))
+        except OSError as error:
+            # Nothing may be executed without a trace: a full disk must not become a way around the audit.
+            raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
+
+    def blame(self, text: str) -> None:
+        """Should it die now, this is why."""
+        self._last_error = (shorten(text, ERROR_CHARS), self._clock.monotonic())
+
+    def close(self) -> str:
+        """Say what was held back; returns the error that it may have died of, "" if there was none of late."""
+        for line in self._gate.flush():
+            self.note("WRN", line)
+        text, at_s = self._last_error
+        self._last_error = ("", at_s)
+        return text if self._clock.monotonic() - at_s < LAST_ERROR_S else ""
+
+
+def _shortened(record: Audit) -> Audit:
+    """No worker may fill the disk, or keep us busy redacting, with one record."""
+    fields = {name: shorten(getattr(record, name), AUDIT_FIELD_CHARS) for name in ("user", "thread", "kind")}
+    decision = shorten(record.decision, AUDIT_FIELD_CHARS)
+    return structs.replace(record, text=shorten(record.text), decision=decision, **fields)
