@@ -34,10 +34,13 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
 class Plan:
     """``pause_s``: how long a person thinks between messages, on average; ``fault_s``: between faults.
 
-    ``settle_s``: how long it may take at the end until one more message has its outcome.
+    ``seconds`` at least; it goes on until there are so many ``messages`` and ``kinds`` of faults: how fast these come
+    depends on the machine. ``settle_s``: how long it may take at the end until one more message has its outcome.
     """
 
     seconds: float = 180.0
+    messages: int = 0
+    kinds: int = 0
     repos: int = 20
     pause_s: float = 45.0
     fault_s: float = 1.5
@@ -50,4 +53,4 @@ def short() -> Plan:
     """Fits into the test suite; without the faults that take longer than it does."""
     slow = {"stop worker", "slack: hang"}
     weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in slow}
-    return Plan(seconds=18.0, repos=5, pause_s=4.0, fault_s=1.0, weights=weights)
+    return Plan(seconds=18.0, messages=10, kinds=4, repos=5, pause_s=4.0, fault_s=1.0, weights=weights)

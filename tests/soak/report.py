@@ -23,6 +23,7 @@ def report(outcome: Outcome) -> str:
         f"lost {outcome.count('lost')}, doubled {outcome.count('doubled')}, "
         f"out of order {outcome.count('disordered')}, processes left {len(outcome.left_behind)}"
     )
+    lines += [f"  left: {process}" for process in outcome.left_behind]
     for violation in outcome.violations[:SHOWN]:
         lines.append(f"  {violation.kind}: {violation.said}: {violation.text}")
         if violation.said is not None:

@@ -16,13 +16,13 @@ from random import Random
 from codebutler.config.paths import Home, RepoPaths
 from tests.history import Record, Violation, check, overtaken
 from tests.soak.chaos import Chaos, Tried
-from tests.soak.gauges import Life, belonging_to, watch
+from tests.soak.gauges import Life, belonging_to, command_of, watch
 from tests.soak.people import People
 from tests.soak.plan import Plan
 from tests.soak.stage import Stage, stage
 from tests.soak.trace import keep_threads, trace
 
-GONE_S = 5.0
+GONE_S = 20.0  # On a busy machine; what is left behind stays for ever.
 # What of the product's own is not exactly the same twice: an arena of the allocator, a kept-alive connection.
 RSS_MORE_MB, FDS_MORE, THREADS_MORE = 15.0, 10, 4
 
@@ -38,7 +38,7 @@ class Outcome:
     tried: list[Tried] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
-    left_behind: list[int] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
     rest_s: float = 0.0
     calls: Counter[str] = field(default_factory=Counter)
     too_many: Counter[str] = field(default_factory=Counter)
@@ -72,6 +72,7 @@ async def soak(plan: Plan, place: Path) -> Outcome:
         async with background(watch(lambda: chaos.pid, outcome.lives), people.decide()):
             async with background(chaos.run(), *(people.talk(repo) for repo in built.repos)):
                 await asyncio.sleep(plan.seconds)
+                await built.built.workspace.until(partial(_enough, plan, people, chaos), plan.settle_s)
             chaos.calm()
             await chaos.see_off()
             began_s = time.monotonic()
@@ -86,6 +87,10 @@ async def soak(plan: Plan, place: Path) -> Outcome:
         await built.built.stop()
         outcome.left_behind = await _left_behind(built)
     return outcome
+
+
+def _enough(plan: Plan, people: People, chaos: Chaos) -> bool:
+    return len(people.said) >= plan.messages and len({tried.kind for tried in chaos.tried}) >= plan.kinds
 
 
 async def _rest(built: Stage, people: People, settle_s: float) -> None:
@@ -121,14 +126,14 @@ def judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
             outcome.traces[said.token] = trace(said, journal, stores[said.channel], thread)
 
 
-async def _left_behind(built: Stage) -> list[int]:
-    """The processes of this house that are still there some seconds after its end."""
+async def _left_behind(built: Stage) -> list[str]:
+    """The processes of this house that are still there some seconds after its end, with their commands."""
     with_deadline = asyncio.get_running_loop().time() + GONE_S
     while found := belonging_to(built.built.home):
         if asyncio.get_running_loop().time() >= with_deadline:
             break
         await asyncio.sleep(0.1)
-    return found
+    return [f"{pid} {command_of(pid)}" for pid in found]
 
 
 @asynccontextmanager
