@@ -31,6 +31,10 @@ METHODS = (
     "conversations.replies",
     "conversations.history",
     "apps.connections.open",
+    "files.getUploadURLExternal",
+    "files.upload",
+    "files.completeUploadExternal",
+    "files.download",
 )
 
 

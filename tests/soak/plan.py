@@ -29,6 +29,12 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
     }
 )
 
+PLAIN: Mapping[str, int] = MappingProxyType({"plain": 6, "wait": 4})
+MIX: Mapping[str, int] = MappingProxyType(
+    {**PLAIN, "post": 1, "file": 1, "paper": 1, "delete": 1, "edit": 2, "timer": 1}
+)
+"""What people ask for (``asks``), and how often."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -47,10 +53,13 @@ class Plan:
     settle_s: float = 120.0
     seed: int = 0
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
+    mix: Mapping[str, int] = field(default_factory=lambda: MIX)
 
 
 def short() -> Plan:
     """Fits into the test suite; without the faults that take longer than it does."""
     slow = {"stop worker", "slack: hang"}
     weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in slow}
-    return Plan(seconds=18.0, messages=10, kinds=4, repos=5, pause_s=4.0, fault_s=1.0, weights=weights)
+    return Plan(
+        seconds=18.0, messages=10, kinds=4, repos=5, pause_s=4.0, fault_s=1.0, weights=weights, mix=PLAIN
+    )

@@ -32,6 +32,7 @@ class Outcome:
     """Everything a soak found out."""
 
     messages: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
     decisions: Counter[str] = field(default_factory=Counter)
     events_lost: int = 0
     overtaken: int = 0
@@ -68,7 +69,7 @@ async def soak(plan: Plan, place: Path) -> Outcome:
     rng = Random(plan.seed)
     outcome = Outcome()
     async with stage(place, plan.repos) as built:
-        people, chaos = People(built, rng, plan.pause_s), Chaos(built, plan, rng)
+        people, chaos = People(built, rng, plan.pause_s, plan.mix), Chaos(built, plan, rng)
         async with background(watch(lambda: chaos.pid, outcome.lives), people.decide()):
             async with background(chaos.run(), *(people.talk(repo) for repo in built.repos)):
                 await asyncio.sleep(plan.seconds)
@@ -112,8 +113,13 @@ def judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
         done={repo.channel: repo.done() for repo in built.repos},
         continued=people.continued,
         came_in=built.came_in(),
+        files={
+            file.id: (file.content or b"").decode() for file in built.built.workspace.workspace.files.values()
+        },
+        there={repo.channel: frozenset(path.name for path in repo.path.iterdir()) for repo in built.repos},
     )
     outcome.messages = len(people.said)
+    outcome.kinds = people.kinds
     outcome.decisions = people.decisions
     outcome.violations = check(record)
     outcome.overtaken = overtaken(record)
@@ -160,7 +166,7 @@ def _flat(life: Life) -> bool:
     """A life too short to be told from its own start is flat."""
     if len(life.samples) < 60:
         return True
-    settled = life.samples[10 : len(life.samples) // 2]
+    settled = life.samples[: len(life.samples) // 2]  # Of all of it: for a while there may be no workers.
     late = life.samples[-len(life.samples) // 4 :]
     return (
         max(s.rss_mb for s in late) <= max(s.rss_mb for s in settled) + RSS_MORE_MB

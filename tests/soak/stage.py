@@ -17,7 +17,7 @@ from codebutler.config.registry import Registry, RepoEntries, RepoEntry
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from tests.e2e.house import House
-from tests.ordinary import give_repository_away, open_the_way
+from tests.ordinary import give_away, give_repository_away, open_the_way
 
 # Slack offers an event again after 1 s, 60 s and 300 s; a soak has not so much time, and more outages.
 TIMING = Timing(retries_s=(1.0, 3.0, 6.0, 10.0, 20.0, 30.0))
@@ -34,6 +34,11 @@ class Repo:
         """The tokens in the order in which the agent wrote them."""
         file = self.path / WORK_FILE
         return file.read_text().split() if file.exists() else []
+
+    def put(self, name: str) -> None:
+        """Make a file, as somebody who works there."""
+        (self.path / name).touch()
+        give_away(self.path / name)
 
 
 @dataclass(frozen=True)
