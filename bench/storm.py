@@ -43,7 +43,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     open_the_way(place)
     rng, outcome = Random(15), Outcome()
     async with stage(place, CHANNELS) as built:
-        people, chaos = People(built, rng, 0.0), Chaos(built, Plan(), rng)
+        people, chaos = People(built, rng, 0.0, {"plain": 1}), Chaos(built, Plan(), rng)
         async with background(people.decide()):
             async with asyncio.TaskGroup() as group:
                 group.create_task(_faults(chaos, rng))
@@ -82,7 +82,7 @@ async def _messages(people: People, built: Stage, number: int) -> None:
     began_s = time.monotonic()
     for sent in range(number):
         await asyncio.sleep(max(0.0, began_s + sent * SPAN_S / number - time.monotonic()))
-        people.say(built.repos[sent % CHANNELS], waits=0)
+        people.say(built.repos[sent % CHANNELS])
 
 
 async def _faults(chaos: Chaos, rng: Random) -> None:

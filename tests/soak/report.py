@@ -18,11 +18,14 @@ def report(outcome: Outcome) -> str:
         lines.append(f"{kind:<30}{tried:>8}{outcome.survived(kind):>10}")
     lines.append(f"{'all':<30}{len(outcome.tried):>8}{survived:>10}")
     lines.append("")
-    lines.append(f"messages {outcome.messages}, questions answered {dict(outcome.decisions)}")
+    lines.append(f"messages {outcome.messages} {dict(outcome.kinds)}")
+    lines.append(f"questions answered {dict(outcome.decisions)}")
     lines.append(
         f"lost {outcome.count('lost')}, doubled {outcome.count('doubled')}, "
-        f"out of order {outcome.count('disordered')}, processes left {len(outcome.left_behind)}"
+        f"out of order {outcome.count('disordered')}, uploads credited wrongly {outcome.count('credited')}, "
+        f"processes left {len(outcome.left_behind)}"
     )
+    lines += [f"  left: {process}" for process in outcome.left_behind]
     for violation in outcome.violations[:SHOWN]:
         lines.append(f"  {violation.kind}: {violation.said}: {violation.text}")
         if violation.said is not None:
