@@ -112,7 +112,7 @@ async def test_a_killed_read_makes_no_difference_up(
     tmp_path: Path, git_repo: Path, read: int, why: str, kept: str
 ) -> None:
     before = (git_repo / "README.md").read_text()
-    backend = RehearsalBackend(KillsOneRead(read), tmp_path / "home", SystemClock())
+    backend = RehearsalBackend(AgentContext(KillsOneRead(read), SystemClock()), tmp_path / "home")
     last = end(await heard(backend, turn(git_repo, "append more to README.md")))
     assert not last.ok
     assert why in last.text
