@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from codebutler.chat.port import History
+from codebutler.chat.slack.escape import unescape
 from codebutler.chat.slack.metadata import op_id_of
 from codebutler.model import Quoted
-from codebutler.text.escape import unescape
 
 MOST = 50
 MAX_PAGES = 5

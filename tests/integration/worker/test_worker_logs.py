@@ -11,6 +11,7 @@ from codebutler.model import Command, MessagePosted, Post, Upload
 from codebutler_worker.agents.backend import Finished, Started
 from codebutler_worker.agents.record import ENDING, SESSIONS, session_of
 from codebutler_worker.commands import logs
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -40,7 +41,7 @@ async def ask(parent: Parent, argument: str, ts: str, thread_ts: str | None = No
 
 
 def texts(operations: list[object]) -> str:
-    return "\n".join(operation.text for operation in operations if isinstance(operation, Post))
+    return "\n".join(text_of(operation) for operation in operations if isinstance(operation, Post))
 
 
 def uploads(operations: list[object]) -> list[Upload]:

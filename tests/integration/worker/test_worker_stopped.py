@@ -10,6 +10,7 @@ import pytest
 from codebutler.model import Command, MessagePosted
 from codebutler_worker.agents.backend import Started, Text, ToolResult, ToolUse, Writing
 from tests.programs import require
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -18,7 +19,7 @@ async def stop(parent: Parent) -> str:
     event = MessagePosted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts="100.1")
     parent.deliver(event, Command(name="stop", argument=""))
     await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
-    return parent.posts[-1].text
+    return text_of(parent.posts[-1])
 
 
 @pytest.fixture

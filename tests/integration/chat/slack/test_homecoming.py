@@ -17,6 +17,7 @@ from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatError, ChatOutcomeUnknownError
 from codebutler.intake.journal import Journal
 from codebutler.model import MessagePosted, Post, Prompt
+from tests.shown import text_of
 
 DEADLINE_S = 20.0
 
@@ -70,7 +71,7 @@ class World:
         posts = [
             done for done in self.chat.done if done.channel == channel and isinstance(done.operation, Post)
         ]
-        return [done.operation.text for done in posts if isinstance(done.operation, Post)]
+        return [text_of(done.operation) for done in posts if isinstance(done.operation, Post)]
 
 
 @pytest.fixture
