@@ -19,3 +19,10 @@ ASK_AGAIN_ACTION = "codebutler.ask_again"
 """Start a new run with a message that was edited after its run had begun."""
 REPO_ACTION = "codebutler.repo"
 """Which repository a direct conversation is about."""
+TOGETHER = ","
+"""Between the ids in the value of the button that allows several requests."""
+
+
+def box_value(question_id: str, at: int) -> str:
+    """What names one option of a question."""
+    return f"{question_id}:{at}"

@@ -1,6 +1,6 @@
 """The nouns of CodeButler: what happens in a chat, what was asked, and what is said back.
 
-Imports nothing of ours. Every struct is frozen and is plain data: the parent journals it, the pipe carries
+Imports of ours only what is said. Every struct is frozen and is plain data: the parent journals it, the pipe carries
 it and the worker stores it in the same JSON form.
 
 Only a chat's adapter reads its ids. To everybody else the ``ts`` of a message and a ``channel`` are names, compared for
@@ -12,9 +12,11 @@ us alone.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
+
+from codebutler.message import Message
 
 Handled = Literal["no", "maybe", "yes"]
 Origin = Literal["slack", "local", "schedule"]
@@ -190,7 +192,7 @@ on, if somebody says so, and has another outcome then."""
 
 
 class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
-    """Say something. ``text`` is mrkdwn and the notification; ``blocks`` (Block Kit) win where shown.
+    """Say something.
 
     ``only_for``: the one user who sees it, until their client forgets it; it cannot be edited or found again.
     ``mention``: a user to be called at its top, by the parent and only if allowed to talk to us.
@@ -198,9 +200,8 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     ``outdated``: nobody needs it any more; if it was sent before, its ts is wanted, else it is left unsent.
     """
 
-    text: str
+    message: Message
     thread_ts: str | None = None
-    blocks: tuple[dict[str, Any], ...] = ()
     only_for: str = ""
     mention: str = ""
     in_place: bool = False
@@ -209,15 +210,10 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
 
 
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
-    """Replace the content of a message of ours. Text without blocks removes the old blocks.
-
-    ``names``: users whose mention in it is their name (an edit calls nobody), if they may talk to us.
-    """
+    """Replace the content of a message of ours. Who is named in it by a mention is called by nobody: it is an edit."""
 
     target_ts: str
-    text: str
-    blocks: tuple[dict[str, Any], ...] = ()
-    names: tuple[str, ...] = ()
+    message: Message
     value: Value = "progress"
 
 
@@ -245,7 +241,7 @@ Operation = Post | Update | React | Upload
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What an agent waits to hear from people: leave, or a choice of ``options``. ``text`` (mrkdwn) says all of it;
+    """What an agent waits to hear from people: leave, or a choice of ``options``. ``text`` (Markdown) says all of it;
     "" where its card has to be read first. ``card_ts`` is that card. ``several``: more than one may be chosen."""
 
     id: str

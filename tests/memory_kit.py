@@ -19,6 +19,7 @@ from codebutler.model import Command
 from tests.events import clicked, posted
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Reply
+from tests.shown import blocks_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings
 
 KEY = "sk-kimi-0123456789abcdef"
@@ -94,6 +95,6 @@ def press(parent: Parent, action: str, value: str, ts: str, user: str = USER, ti
 async def card_of(parent: Parent) -> AsyncIterator[tuple[str, str]]:
     """(ts, change) of the card that asks."""
     post = await parent.post_with("Shall every new session be told this?")
-    button = post.blocks[-1]["elements"][0]
+    button = blocks_of(post)[-1]["elements"][0]
     sent = next(each for each in parent.heard if getattr(each, "operation", None) is post)
     yield parent.ts_of(sent.op_id), str(button["value"])  # type: ignore[union-attr] # a Send

@@ -67,6 +67,7 @@ from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
 from tests.events import posted
+from tests.shown import text_of
 from tests.walls import as_it_is
 
 CHANNEL = "C0REPO"
@@ -301,7 +302,9 @@ class Parent:
 
     async def post_with(self, text: str) -> Post:
         """The first post whose text contains ``text``, once it is there."""
-        return (await self.until(lambda: [post for post in self.posts if text in post.text], flow=True))[0]
+        return (await self.until(lambda: [post for post in self.posts if text in text_of(post)], flow=True))[
+            0
+        ]
 
     def logs(self, tag: str) -> list[str]:
         return [message.text for message in self.said(Log) if message.tag == tag]

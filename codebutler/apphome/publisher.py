@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from codebutler.apphome.turns import LatestTurns
 from codebutler.apphome.view import RepoCard, home, not_served, stranger
-from codebutler.chat.delivery.outgoing import every_text
+from codebutler.chat.layout import Section
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.intake.notes import Notes
+from codebutler.message import every_text
 from codebutler.text.links import at_home
 
 PACE_S = 3.0
@@ -29,7 +30,7 @@ log = logging.getLogger("codebutler.apphome")
 class Board(Protocol):
     """The chat, as far as homes go."""
 
-    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
         """Replace what the user's home shows. Raises ChatError."""
 
 
@@ -64,7 +65,7 @@ class AppHome:
         self._readers: list[str] = []
         self._due: set[str] = set()
         self._vain: set[str] = set()
-        self._shown: dict[str, list[dict[str, Any]]] = {}
+        self._shown: dict[str, list[Section]] = {}
         self._news = asyncio.Event()
         self._unkept = False
 
@@ -116,16 +117,16 @@ class AppHome:
 
     async def _publish(self, user: str) -> None:
         cards = self._sources.cards(user)
-        blocks = stranger() if cards is None else home(cards, self._sources.trouble(), self._clock.now())
+        parts = stranger() if cards is None else home(cards, self._sources.trouble(), self._clock.now())
         if user in self._vain:
-            blocks = [*not_served(), *blocks]
+            parts = [*not_served(), *parts]
         url = await self._workspace_url()
-        blocks = [self._cleaned(block, url) for block in blocks]
-        if self._shown.get(user) == blocks:
+        parts = [self._cleaned(part, url) for part in parts]
+        if self._shown.get(user) == parts:
             return
         try:
-            await self._board.publish_home(user, blocks)
-            self._shown[user] = blocks
+            await self._board.publish_home(user, parts)
+            self._shown[user] = parts
             self._vain.discard(user)
         except ChatRateLimitedError as error:
             self._due.add(user)
@@ -133,5 +134,5 @@ class AppHome:
         except ChatError as error:
             log.info("the home of %s could not be published: %s", user, error)
 
-    def _cleaned(self, block: dict[str, Any], url: str) -> dict[str, Any]:
-        return every_text(block, lambda text: at_home(self._redact(text), url))
+    def _cleaned(self, part: Section, url: str) -> Section:
+        return every_text(part, lambda text: at_home(self._redact(text), url))

@@ -9,6 +9,7 @@ from uuid import uuid4
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.interactive import PressedInVain
 from codebutler.errors import ChatError
+from codebutler.message import said
 from codebutler.model import Post
 from codebutler.process.tasks import Tasks
 
@@ -33,7 +34,7 @@ class Vain:
             self._tasks.start(self._whisper(press), name=f"a word to {press.user}")
 
     async def _whisper(self, press: PressedInVain) -> None:
-        post = Post(text=NOT_SERVED, thread_ts=press.thread_ts, only_for=press.user)
+        post = Post(message=said(NOT_SERVED), thread_ts=press.thread_ts, only_for=press.user)
         try:
             await self._sender.submit(press.channel, uuid4().hex, post)
         except ChatError as error:

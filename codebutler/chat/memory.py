@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from codebutler.chat.layout import Section
 from codebutler.chat.port import Identity, Page
+from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.chat.slack.metadata import operation_metadata
+from codebutler.chat.slack.render import blocks_of, rendered
 from codebutler.errors import ChatError
 from codebutler.model import Operation, Post, React, Update, Upload
 
@@ -144,7 +147,7 @@ class MemoryChat:
             self.done.append(Done(channel, post, ts))
             self._end(fault)
             return ts
-        message = self._own(text=post.text, blocks=list(post.blocks), metadata=operation_metadata(op_id))
+        message = self._own(**_shown(post), metadata=operation_metadata(op_id))
         ts = self._append(channel, message, post.thread_ts)
         self.statuses.pop((channel, post.thread_ts or ""), None)
         self.done.append(Done(channel, post, ts))
@@ -157,7 +160,7 @@ class MemoryChat:
         message = self._find(channel, update.target_ts)
         if message.get("user") != self.me.user_id:
             raise ChatError(code="cant_update_message")
-        message.update(text=update.text, blocks=list(update.blocks))
+        message.update(_shown(update))
         self.done.append(Done(channel, update))
         self._end(fault)
 
@@ -205,7 +208,7 @@ class MemoryChat:
         fault = await self._begin("show_status")
         self._find(channel, thread_ts, "invalid_thread_ts")
         if text:
-            self.statuses[channel, thread_ts] = text
+            self.statuses[channel, thread_ts] = neutralise(text)
         else:
             self.statuses.pop((channel, thread_ts), None)
         self._end(fault)
@@ -213,7 +216,7 @@ class MemoryChat:
     async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
         """See the port."""
         fault = await self._begin("start_stream")
-        ts = self._append(channel, self._own(text=text, blocks=[]), thread_ts)
+        ts = self._append(channel, self._own(text=neutralise(text), blocks=[]), thread_ts)
         self.streaming.add(ts)
         self._end(fault)
         return ts
@@ -222,7 +225,7 @@ class MemoryChat:
         """See the port."""
         fault = await self._begin("append_stream")
         message = self._streaming(channel, ts)
-        message["text"] += text
+        message["text"] += neutralise(text)
         self._end(fault)
 
     async def stop_stream(self, channel: str, ts: str) -> None:
@@ -238,7 +241,7 @@ class MemoryChat:
         message = self._find(channel, ts)
         if ts in self.streaming:
             raise ChatError(code="streaming_state_conflict")
-        message.update(text=post.text, blocks=list(post.blocks), metadata=operation_metadata(op_id))
+        message.update(_shown(post), metadata=operation_metadata(op_id))
         self.done.append(Done(channel, post, ts))
         self._end(fault)
 
@@ -249,10 +252,10 @@ class MemoryChat:
         self.forget(ts)
         self._end(fault)
 
-    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
         """See the port. What each person sees is in ``homes``."""
         fault = await self._begin("publish_home")
-        self.homes[user] = blocks
+        self.homes[user] = blocks_of(parts)
         self._end(fault)
 
     async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
@@ -331,3 +334,9 @@ class MemoryChat:
             if message["ts"] == ts:
                 return message
         raise ChatError(code=code)
+
+
+def _shown(said: Post | Update) -> dict[str, Any]:
+    """As history tells it."""
+    text, blocks = rendered(said.message, said.mention if isinstance(said, Post) else "")
+    return {"text": text, "blocks": blocks}

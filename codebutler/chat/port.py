@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from codebutler.chat.layout import Section
 from codebutler.model import File, Post, React, Update, Upload
 
 
@@ -131,8 +132,8 @@ class ChatPort(Protocol):
     async def delete(self, channel: str, ts: str) -> None:
         """Take a message of ours away."""
 
-    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
-        """Show ``blocks`` as the app's home to one person, in place of what was there."""
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
+        """Show ``parts`` as the app's home to one person, in place of what was there."""
 
     async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
         """Show a modal to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.apphome.view import NEEDS, SIGNS, done_line, need_line, repo_line
 from codebutler.commands.asked import AskedDirectly
-from codebutler.text.escape import escape
+from codebutler.text.markup import code, plain
 from codebutler.words import DIRECT
 
 MAX_LISTED = 15
@@ -14,12 +14,12 @@ def usage(asked: AskedDirectly) -> str:
     """How to talk to us here."""
     names = sorted(repo.name for repo in asked.repos.values())
     if len(names) == 1:
-        where = f"Write anything: *{escape(names[0])}*'s agent works on it. Reply in the thread to go on."
+        where = f"Write anything: **{plain(names[0])}**'s agent works on it. Reply in the thread to go on."
     else:
-        listed = ", ".join(f"*{escape(name)}*" for name in names[:MAX_LISTED])
+        listed = ", ".join(f"**{plain(name)}**" for name in names[:MAX_LISTED])
         where = (
             f"Write anything, and I ask which repository it is about: {listed}. "
-            f"`{escape(names[0])}: …` says it at once. Reply in the thread to go on."
+            f"{code(f'{names[0]}: …')} says it at once. Reply in the thread to go on."
         )
     return "\n".join(
         [
@@ -39,7 +39,7 @@ def status(asked: AskedDirectly) -> str:
     """Every repository in a line."""
     lines = []
     for card in asked.cards:
-        trouble = f" · 🔴 {escape(card.trouble)}" if card.trouble else ""
+        trouble = f" · 🔴 {plain(card.trouble)}" if card.trouble else ""
         lines.append(repo_line(card) + trouble)
     return "\n".join(lines) or "No repository is served."
 

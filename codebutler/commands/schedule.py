@@ -5,6 +5,7 @@ from __future__ import annotations
 from codebutler.commands.asked import Asked
 from codebutler.schedule.desk import UnknownJobError
 from codebutler.schedule.words import split_at, split_in
+from codebutler.text.markup import person
 
 
 async def jobs(asked: Asked) -> str:
@@ -17,7 +18,7 @@ async def jobs(asked: Asked) -> str:
             case "run":
                 return schedule.run(asker.repo, name, asker)
             case "pause":
-                return await schedule.pause(asker.repo, name, f"by <@{asker.user}>")
+                return await schedule.pause(asker.repo, name, f"by {person(asker.user)}")
             case "resume":
                 return await schedule.resume(asker.repo, name)
             case "cancel":

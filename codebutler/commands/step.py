@@ -11,10 +11,12 @@ from codebutler.dispatch.dispatcher import GoOn
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.entry import Entry
 from codebutler.intake.journal import Journal
+from codebutler.message import Message
 from codebutler.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
 from codebutler.process.tasks import Tasks
 from codebutler.schedule.desk import Asker
 from codebutler.schedule.voice import Voice
+from codebutler.text.markup import people_in
 from codebutler.words import WORDS, whispered_to
 
 log = logging.getLogger("codebutler.commands")
@@ -59,7 +61,8 @@ class ParentCommands:
         only_for = whispered_to(event.user, request.name, request.argument) if is_slash else ""
         try:
             text = await answer(request, self._resources, asker)
-            post = Post(text=text, thread_ts=in_thread, only_for=only_for)
+            message = Message(markdown=text, names=people_in(text))
+            post = Post(message=message, thread_ts=in_thread, only_for=only_for)
             await self._voice.post(
                 event.channel, event.key, post, unsure=entry.received_at < self._resources.since
             )

@@ -26,6 +26,7 @@ from codebutler.control.messages import (
 from codebutler.control.past import as_operator, read_past
 from codebutler.errors import ChatError, CodeButlerError
 from codebutler.intake.intake import Outcome
+from codebutler.message import said
 from codebutler.model import OPERATOR, ButtonClicked, Event, MessagePosted, Operation, Post
 from codebutler.repos import Served
 
@@ -81,7 +82,7 @@ class Mouth:
 
     async def post(self, served: Served, text: str, thread_ts: str | None) -> str:
         """Show the operator's words; returns their ts. Raises CodeButlerError where Slack refuses them."""
-        post = Post(text=as_operator(text), thread_ts=thread_ts)
+        post = Post(message=said(as_operator(text)), thread_ts=thread_ts)
         try:
             return await self._sender.submit(served.config.slack.channel_id, uuid4().hex, post, unsure=False)
         except ChatError as error:

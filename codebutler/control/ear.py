@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from codebutler.actions import PICK_ACTION, REASON_ACTION, STOP_ACTION
+from codebutler.chat.layout import Section, sections
 from codebutler.control.messages import Choice, Said, SaidKind
 from codebutler.model import Operation, Post, Update, Upload
-from codebutler.text.escape import ZERO_WIDTH_SPACE, unescape
+from codebutler.text.markup import ZERO_WIDTH_SPACE, bare
 
 ANSWER_FILE = "answer.md"
 SHOWN_FILE_BYTES = 200_000
@@ -47,18 +47,21 @@ class Ear:
         return None
 
     def _message(self, ts: str, message: Post | Update) -> Said:
-        choices = tuple(choices_of(message.blocks, self.redact))
-        text = self.redact(_text(message.text, message.blocks))
-        kind = self._kinds[ts] = self._kind(ts, message, choices)
-        return Said(text=text, kind=kind, ts=ts, choices=choices)
+        return self.hear(ts, sections(message.message), is_passing=message.value == "progress")
 
-    def _kind(self, ts: str, message: Post | Update, choices: Sequence[Choice]) -> SaidKind:
+    def hear(self, ts: str, parts: Sequence[Section], *, is_passing: bool = False) -> Said:
+        """What a message of ours says."""
+        choices = tuple(choices_of(parts, self.redact))
+        kind = self._kinds[ts] = self._kind(ts, choices, is_passing=is_passing)
+        return Said(text=self.redact(_text(parts)), kind=kind, ts=ts, choices=choices)
+
+    def _kind(self, ts: str, choices: Sequence[Choice], *, is_passing: bool) -> SaidKind:
         if any(choice.action_id != STOP_ACTION for choice in choices):
             return "card"
         known = self._kinds.get(ts, "progress")
         if known != "progress":
             return known
-        return "progress" if message.value == "progress" else "text"
+        return "progress" if is_passing else "text"
 
 
 def _of_file(file: Upload) -> str:
@@ -76,36 +79,21 @@ def _size(count: int) -> str:
     return f"{count / 1_000_000:.1f} MB" if count >= 100_000 else f"{count / 1000:.1f} kB"
 
 
-def choices_of(blocks: Sequence[Mapping[str, Any]], redact: Callable[[str], str]) -> Iterator[Choice]:
-    """The buttons and boxes of a message, in their order; not those that open a form, which only Slack shows."""
-    for block in blocks:
-        elements = block.get("elements") if block.get("type") == "actions" else None
-        for element in elements if isinstance(elements, list | tuple) else ():
-            action_id = str(element.get("action_id", ""))
-            if action_id == PICK_ACTION:
-                yield from (
-                    Choice(
-                        label=redact(_label(option)),
-                        action_id=action_id,
-                        value=str(option.get("value", "")),
-                        box=True,
-                    )
-                    for option in element.get("options", ())
-                )
-            elif action_id != REASON_ACTION and element.get("type") == "button":
-                value = str(element.get("value", ""))
-                yield Choice(label=redact(_label(element)), action_id=action_id, value=value)
+def choices_of(parts: Iterable[Section], redact: Callable[[str], str]) -> Iterator[Choice]:
+    """The boxes and buttons of a message, in their order; not those that open a form, which a terminal cannot show."""
+    for part in parts:
+        for box in part.boxes:
+            yield Choice(label=redact(box.label), action_id=PICK_ACTION, value=box.value, box=True)
+        for button in part.buttons:
+            if button.action != REASON_ACTION:
+                yield Choice(label=redact(button.label), action_id=button.action, value=button.value)
 
 
-def _label(element: Mapping[str, Any]) -> str:
-    text = element.get("text")
-    return str(text.get("text", "")) if isinstance(text, Mapping) else ""
-
-
-def _text(text: str, blocks: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown reads better in a terminal than Slack's mrkdwn, which is escaped besides. Sections say all of what
-    ``text``, which Slack bounds, may have to cut."""
-    markdown = [str(block.get("text", "")) for block in blocks if block.get("type") == "markdown"]
-    sections = [_label(block) for block in blocks if block.get("type") == "section"]
-    shown = "\n".join(markdown) or unescape("\n".join(filter(None, sections)) or text)
-    return shown.replace(ZERO_WIDTH_SPACE, "")
+def _text(parts: Iterable[Section]) -> str:
+    """Markdown, which a terminal shows line by line."""
+    shown = (
+        part.markdown if part.kind in ("foreign", "plan") else bare(part.markdown)
+        for part in parts
+        if part.markdown
+    )
+    return "\n".join(shown).replace(ZERO_WIDTH_SPACE, "")

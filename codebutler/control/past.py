@@ -10,20 +10,22 @@ from typing import Any
 from codebutler.chat.port import History
 from codebutler.chat.slack.history import THREAD_PAGES
 from codebutler.chat.slack.metadata import op_id_of
-from codebutler.control.ear import Ear, Spoken, choices_of
+from codebutler.chat.slack.past import parts_of, text_of
+from codebutler.control.ear import Ear, choices_of
 from codebutler.control.messages import Past, Said
-from codebutler.model import OPERATOR, Post
-from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, unescape
+from codebutler.model import OPERATOR
+from codebutler.text.markup import plain
 
 MAX_CHARS = 4_000
 """Of one message."""
 _OPERATOR = f"*{OPERATOR}:* "
+"""As the chat's history tells it."""
 _FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:Done|\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
 
 
 def as_operator(text: str) -> str:
     """The operator's words as they stand in the channel, so that everybody there sees what was asked."""
-    return f"{_OPERATOR}{escape(text)}"
+    return f"**{OPERATOR}:** {plain(text)}"
 
 
 async def read_past(
@@ -43,20 +45,16 @@ async def read_past(
 
 def _past(message: Mapping[str, Any], ear: Ear) -> Past | Said | None:
     """None for what says nothing, such as what a progress message has shrunk to."""
-    text = message.get("text")
-    if not isinstance(text, str) or not text.strip():
+    text = text_of(message)
+    if not text.strip():
         return None
     ours = op_id_of(message) is not None
     if ours and _FIGURES.fullmatch(text.strip()):
         return None
-    found = message.get("blocks")
-    blocks = tuple(block for block in (found if isinstance(found, list) else ()) if isinstance(block, dict))
-    if ours and any(choices_of(blocks, str)):
-        return ear.said(
-            Spoken(Post(text=text, thread_ts=ear.thread_ts, blocks=blocks), str(message.get("ts")))
-        )
+    parts = parts_of(message)
+    if ours and any(choices_of(parts, str)):
+        return ear.hear(str(message.get("ts")), parts)
     who = "" if ours else ear.called(str(message.get("user") or message.get("bot_id") or "?"))
     if ours and text.startswith(_OPERATOR):
         who, text = OPERATOR, text.removeprefix(_OPERATOR)
-    shown = unescape(text).replace(ZERO_WIDTH_SPACE, "")[:MAX_CHARS]
-    return Past(who=who, text=ear.redact(shown))
+    return Past(who=who, text=ear.redact(text[:MAX_CHARS]))

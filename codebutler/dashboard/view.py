@@ -16,8 +16,8 @@ from msgspec import Struct
 from codebutler.model import Asked, TurnNote
 from codebutler.observe.ring import Line
 from codebutler.text.amounts import amount, load, today, used_of
-from codebutler.text.escape import unescape
 from codebutler.text.links import ANY_WORKSPACE, message_url
+from codebutler.text.markup import words as words_of
 
 MAX_NEEDS = 50
 MAX_WORK = 50
@@ -279,10 +279,9 @@ def _asks(asked: Sequence[Asked]) -> str:
     return f"{words or 'needs approval'}{more}"
 
 
-def _plain(mrkdwn: str) -> str:
+def _plain(markdown: str) -> str:
     """A card's text in a line, without its marks."""
-    text = unescape(mrkdwn[: TEXT_CHARS * 10]).replace("```", " ").replace("*", "").replace("`", "")
-    return _cut(text.lstrip("🔐🤔⚠️ "))
+    return _cut(words_of(markdown[: TEXT_CHARS * 10]).lstrip("🔐🤔⚠️ "))
 
 
 def _cut(text: str) -> str:

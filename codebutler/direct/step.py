@@ -29,6 +29,7 @@ from codebutler.errors import ChatError, RegistryError
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Refusals, Repo
 from codebutler.intake.journal import Journal
+from codebutler.message import said
 from codebutler.model import (
     ButtonClicked,
     Command,
@@ -169,7 +170,7 @@ class DirectMessages:
     async def _say_down(self, entry: Entry, repo: Repo) -> None:
         """Its channel was told, which somebody who writes here may not read. Once for each thread."""
         root = root_of(entry.event)
-        post = Post(text=wording.down(repo.name), thread_ts=root)
+        post = Post(message=said(wording.down(repo.name)), thread_ts=root)
         with suppress(ChatError):
             await self._sender.submit(entry.channel, f"direct-down-{entry.channel}-{root}", post, unsure=True)
 
@@ -184,7 +185,7 @@ class DirectMessages:
         else:
             text = wording.unknown(name)
         only_for = event.user if isinstance(event, SlashCommand) else ""
-        await self._say(entry, Post(text=text, thread_ts=root_of(event) or None, only_for=only_for))
+        await self._say(entry, Post(message=said(text), thread_ts=root_of(event) or None, only_for=only_for))
 
     async def _say(self, entry: Entry, operation: Operation) -> str:
         op_id = f"direct-{entry.event.key}"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from codebutler.actions import REPO_ACTION
 from codebutler.intake.intake import Repo
+from codebutler.message import Button, said
 from codebutler.model import Post, Update
-from codebutler.text.escape import escape
+from codebutler.text.markup import code, plain
 from codebutler.words import DIRECT, SLASH, nearest
 
 MAX_BUTTONS = 20
-LABEL_CHARS = 75
 _NAMED = re.compile(r"\s*([\w.-]{1,100})\s*:\s*(.*)", re.DOTALL)
 _BARE = re.compile(r"\s*(\w+)\s*[?!.]?\s*")
 
@@ -44,24 +43,26 @@ def called(text: str, repos: Iterable[Repo]) -> Repo | None:
 
 def question(names: Sequence[str], thread_ts: str) -> Post:
     """Which repository is meant: a button for each, and how to say it at once."""
-    example = escape(names[0])
-    text = f"Which repository is it about? Next time you can say it at once: `{example}: …`"
+    example = code(f"{names[0]}: …")
+    text = f"Which repository is it about? Next time you can say it at once: {example}"
     more = len(names) - MAX_BUTTONS
     if more > 0:
         text += f" (and {more} more, by name)"
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
-    return Post(text=text, thread_ts=thread_ts, blocks=(section, *map(_row, names[:MAX_BUTTONS])))
+    buttons = (Button(name, REPO_ACTION, name) for name in names[:MAX_BUTTONS])
+    return Post(message=said(text, *buttons), thread_ts=thread_ts)
 
 
 def chosen(card_ts: str, name: str) -> Update:
     """The question, once it is answered."""
-    return Update(target_ts=card_ts, text=f"*{escape(name)}* it is. Everything in this thread goes there.")
+    return Update(
+        target_ts=card_ts, message=said(f"**{plain(name)}** it is. Everything in this thread goes there.")
+    )
 
 
 def down(name: str) -> str:
     """For a repository whose worker does not come up."""
     return (
-        f"⚠️ *{escape(name)}* cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
+        f"⚠️ **{plain(name)}** cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
         "why. What you write is kept and answered later."
     )
 
@@ -70,7 +71,7 @@ def unknown(name: str) -> str:
     """For a word that no repository knows."""
     near = nearest(name)
     hint = f" Did you mean `!{near}`?" if near else " `help` says what can be said here."
-    return f"I do not know `!{escape(name[:40])}`.{hint}"
+    return f"I do not know {code(f'!{name[:40]}')}.{hint}"
 
 
 def no_slash() -> str:
@@ -79,10 +80,3 @@ def no_slash() -> str:
         f"Here `{SLASH}` knows {', '.join(f'`{name}`' for name in DIRECT)}. For one repository write `!word` as a "
         f"message, or `{SLASH} word` in its channel."
     )
-
-
-def _row(name: str) -> dict[str, Any]:
-    """Slack: an ``action_id`` is there once in a block, so each button has a block of its own."""
-    label = {"type": "plain_text", "text": name[:LABEL_CHARS]}
-    button = {"type": "button", "text": label, "action_id": REPO_ACTION, "value": name}
-    return {"type": "actions", "elements": [button]}

@@ -20,6 +20,7 @@ from codebutler.clock import Clock
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.absence import Absence, line, merged, with_interrupted
 from codebutler.intake.journal import Journal
+from codebutler.message import said
 from codebutler.model import Post
 from codebutler.process.tasks import cancel
 
@@ -166,7 +167,9 @@ class AbsenceNotice:
         try:
             # Only an earlier life can have said it before.
             unsure = absence.id == self._remembered
-            await self._sender.submit(channel, f"back-{absence.id}-{channel}", Post(text=text), unsure=unsure)
+            await self._sender.submit(
+                channel, f"back-{absence.id}-{channel}", Post(message=said(text)), unsure=unsure
+            )
         except ChatError as error:
             log.warning("%s could not be told that we are back: %s", channel, error)
         absence = replace(absence, told=(*absence.told, channel))

@@ -11,7 +11,7 @@ from codebutler.intake.journal import Journal
 from codebutler.process.tasks import Tasks
 from codebutler.protocol.messages import LogTag
 from codebutler.repos import RepoTable, Served
-from codebutler.text.escape import escape
+from codebutler.text.markup import plain
 
 
 class ConfigNotes:
@@ -61,5 +61,5 @@ class ConfigNotes:
             if await self._journal.note(key) == mark:
                 return
             if text:
-                await self._notice(served.config.slack.channel_id, f"⚠️ {escape(text)}")
+                await self._notice(served.config.slack.channel_id, f"⚠️ {plain(text)}")
             await self._journal.keep_note(key, mark)

@@ -77,11 +77,11 @@ class Parts:
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     """``stack`` closes everything again, in reverse order. Raises ConfigError, StoreError."""
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
-    slack = SlackApi(config.slack.bot_token, config.slack.api_base_url, clock=clock)
-    api = await stack.enter_async_context(slack)
-    people = People(api, clock)
     table = RepoTable.read(home, given.env)
     redactor = Redactor(secrets_of(config) | table.secrets(given.env))
+    token, url = config.slack.bot_token, config.slack.api_base_url
+    api = await stack.enter_async_context(SlackApi(token, url, clock=clock, redact=redactor.redact))
+    people = People(api, clock)
     kept_days = config.logs.retention_days
     logs = stack.enter_context(
         Logs(home.log_file, config.logs.level, redactor.redact, retention_days=kept_days, people=people)

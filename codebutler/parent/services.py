@@ -6,7 +6,7 @@ import errno
 from collections.abc import Awaitable, Callable, Iterable
 from uuid import uuid4
 
-from codebutler.chat.delivery.outgoing import addressed, harmless, has_links, linked, named, with_names
+from codebutler.chat.delivery.outgoing import addressed, has_links, linked, with_names
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import Download
 from codebutler.chat.slack.download import Downloads
@@ -16,13 +16,14 @@ from codebutler.config.schema import RepoSettings
 from codebutler.disk.backups import Restored
 from codebutler.errors import ChatError
 from codebutler.intake.entry import Entry
+from codebutler.message import said
 from codebutler.model import Event, MessagePosted, Operation, Post, Quoted, TurnNote
 from codebutler.observe.chain import Act, act_of
 from codebutler.parent.budgets import Budgets
 from codebutler.parent.parts import Parts
 from codebutler.permission import Decision, Person, Where, may
 from codebutler.protocol.messages import Audit, Budget, Live, LogTag, TurnEnded, TurnStarted
-from codebutler.text.escape import escape, neutralise
+from codebutler.text.markup import plain
 
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
 NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
@@ -51,12 +52,11 @@ class ParentServices:
 
         Raises ChatError if it is refused for good.
         """
-        operation = named(harmless(operation), repo.config.slack.allowed_users)
+        operation = addressed(operation, repo.config.slack.allowed_users)
         operation = with_names(operation, self._parts.people.called)
         if has_links(operation):
             operation = linked(operation, await self._sender.workspace_url(), self._sender.relinked)
-        called = addressed(operation, repo.config.slack.allowed_users)
-        ts = await self._sender.submit(repo.channel_id, op_id, called, unsure=unsure, lasting=True)
+        ts = await self._sender.submit(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
         if not isinstance(operation, Post) or (ts and not operation.outdated):
             self._listeners.tell(repo.channel_id, operation, ts)
         return ts
@@ -68,9 +68,9 @@ class ParentServices:
         return await self._downloads.fetch(self._sender.where(repo.channel_id, file_id), file_id, take)
 
     def doing(self, repo: RepoSettings, thread_ts: str, text: str) -> None:
-        """Best effort; it pings nobody and holds no secret that we know. Plain text: escaped, it would show that."""
+        """Best effort; it pings nobody and holds no secret that we know."""
         place = self._sender.where(repo.channel_id, thread_ts)
-        self._statuses.show(place, thread_ts, neutralise(text))
+        self._statuses.show(place, thread_ts, text)
         if not text:
             self._sender.turn_over(repo.channel_id, thread_ts)
 
@@ -118,7 +118,7 @@ class ParentServices:
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """See the port. One message; what people write meanwhile is kept."""
         kept = "What you write meanwhile is kept; `codebutler logs` on its machine says more."
-        await self.notice(repo.channel_id, f"⚠️ *{repo.name}*: {escape(why)} {kept}")
+        await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         """See the port."""
@@ -186,7 +186,7 @@ class ParentServices:
         """Say something of the supervisor's own; a refusal by Slack is logged, not raised."""
         try:
             await self._sender.submit(
-                channel, uuid4().hex, Post(text=text, thread_ts=thread_ts), unsure=False
+                channel, uuid4().hex, Post(message=said(text), thread_ts=thread_ts), unsure=False
             )
         except ChatError as error:
             self._logs.record("", "WRN", f"a notice could not be posted in {channel}: {error}")

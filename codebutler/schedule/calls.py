@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from codebutler.clock import Clock
 from codebutler.intake.intake import Outcome
 from codebutler.intake.notes import Kept, Notes
+from codebutler.message import said
 from codebutler.model import OPERATOR, MessagePosted, Post
 from codebutler.schedule.hooks import Hook
 from codebutler.schedule.port import Door, Mouth
-from codebutler.text.escape import escape
+from codebutler.text.markup import plain
 
 NOTE = "hooks"
 REMEMBERED = 500
@@ -70,7 +71,7 @@ class HookDesk:
             return "duplicate"
         again = name in calls.begun
         await self._calls.change(lambda calls: began(calls, hook.name, name))
-        header = Post(text=f"🪝 *{escape(hook.label)}*: starting…")
+        header = Post(message=said(f"🪝 **{plain(hook.label)}**: starting…"))
         ts = await self._mouth.post(hook.channel, f"hook:{hook.name}:{name}", header, unsure=again)
         outcome = await self._door.accept(
             MessagePosted(

@@ -17,6 +17,7 @@ from codebutler.schedule.book import Run, Timer, key_of
 from codebutler.schedule.jobs import Job
 from codebutler.schedule.scheduler import Scheduler
 from codebutler.schedule.words import brief, listing, when
+from codebutler.text.markup import plain
 
 MAX_TIMERS = 50
 
@@ -56,13 +57,13 @@ class ScheduleDesk:
         """Say a job now, as whoever asks. Raises UnknownJobError."""
         job = self._job(repo, name)
         self._scheduler.say(Run(job, f"job:{key_of(job)}:{asker.key}", asker.user))
-        return f"Starting *{job.name}*."
+        return f"Starting **{plain(job.name)}**."
 
     async def pause(self, repo: str, name: str, why: str) -> str:
         """Let a job rest. Raises UnknownJobError, StoreError."""
         job = self._job(repo, name)
         await self._scheduler.change(partial(books.paused, key=key_of(job), why=why))
-        return f"*{job.name}* is paused; `!jobs resume {job.name}` starts it again."
+        return f"**{plain(job.name)}** is paused; `!jobs resume {job.name}` starts it again."
 
     async def resume(self, repo: str, name: str) -> str:
         """Let a job go on. Raises UnknownJobError, StoreError."""
@@ -70,7 +71,7 @@ class ScheduleDesk:
         await self._scheduler.change(partial(books.paused, key=key_of(job), why=""))
         due = self._scheduler.book.jobs[key_of(job)].next
         told = "never" if due is None else when(due, self._clock.now(), self.zone)
-        return f"*{job.name}* goes on; next {told}."
+        return f"**{plain(job.name)}** goes on; next {told}."
 
     async def manage(self, action: str, name: str) -> str:
         """What the operator of this machine wants of any repository's job: run, pause or resume it.

@@ -10,6 +10,7 @@ from uuid import uuid4
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, StoreError
 from codebutler.intake.notes import Kept, Notes
+from codebutler.message import said
 from codebutler.model import OPERATOR, MessagePosted, Post, TurnOutcome
 from codebutler.process.tasks import Tasks
 from codebutler.process.waiting import wait_for
@@ -18,7 +19,7 @@ from codebutler.schedule.book import Book, Run, Timer
 from codebutler.schedule.files import Found, News
 from codebutler.schedule.jobs import Job
 from codebutler.schedule.port import Door, Mouth
-from codebutler.text.escape import escape
+from codebutler.text.markup import plain
 
 LOOK_S = 5.0
 SETTLE_S = 0.5
@@ -160,7 +161,7 @@ class Scheduler:
 
     async def _say_run(self, run: Run) -> None:
         key, job = books.key_of(run.job), run.job
-        header = Post(text=f"⏰ *{escape(job.label)}*: starting…")
+        header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
             ts = await self._mouth.post(job.channel, run.key, header, unsure=self._is_unsure(run.key))
             # Noted before it is handed in: its end may come at once.
@@ -188,7 +189,7 @@ class Scheduler:
 
     async def _say_timer(self, timer: Timer) -> None:
         key = f"timer:{timer.id}"
-        post = Post(text=f"⏰ {escape(timer.text)}", thread_ts=timer.thread_ts)
+        post = Post(message=said(f"⏰ {plain(timer.text)}"), thread_ts=timer.thread_ts)
         try:
             ts = await self._mouth.post(timer.channel, key, post, unsure=self._is_unsure(key))
             await self._handed_in(
@@ -232,17 +233,17 @@ class Scheduler:
         await self.change(change)
         job, why = self.jobs.get(key), books.paused_why(self.book, key)
         if why and not before and job is not None:
-            why = f"⚠️ The job *{escape(job.name)}* has {escape(why)} and is paused. "
+            why = f"⚠️ The job **{plain(job.name)}** has {plain(why)} and is paused. "
             await self._notice(job.channel, f"{why}`!jobs resume {job.name}` starts it again.")
 
     async def _tell(self, news: News) -> None:
         level = logging.WARNING if news.trouble else logging.INFO
         log.log(level, "%s%s", f"[{news.repo}] " if news.repo else "", news.line)
         if news.channel:
-            await self._notice(news.channel, f"⏰ {escape(news.line)}")
+            await self._notice(news.channel, f"⏰ {plain(news.line)}")
 
     async def _notice(self, channel: str, text: str) -> None:
         try:
-            await self._mouth.post(channel, uuid4().hex, Post(text=text), unsure=False)
+            await self._mouth.post(channel, uuid4().hex, Post(message=said(text)), unsure=False)
         except ChatError as error:
             log.warning("a notice could not be posted in %s: %s", channel, error)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from codebutler.schedule.book import Book, JobState, Timer
 from codebutler.schedule.jobs import Job
+from codebutler.text.markup import plain
 
 LONGEST = timedelta(days=366)
 _PART = re.compile(r"(\d{1,6})\s*(d|h|m|s)[a-z]*\s*", re.IGNORECASE)
@@ -57,7 +58,7 @@ def _bounded(moment: datetime, now: datetime) -> datetime:
 def listing(book: Book, jobs: Mapping[str, Job], repo: str, now: datetime, zone: tzinfo) -> str:
     """What is scheduled for a repository, as Markdown."""
     mine = [(job, book.jobs[key]) for key, job in jobs.items() if job.repo == repo and key in book.jobs]
-    lines = [f"• *{job.name}* {_state(job, state, now, zone)}" for job, state in mine]
+    lines = [f"• **{plain(job.name)}** {_state(job, state, now, zone)}" for job, state in mine]
     timers = [timer for timer in book.timers if timer.repo == repo]
     lines += [f"• timer `{timer.id}` {when(timer.at, now, zone)}: {brief(timer)}" for timer in timers]
     if not lines:

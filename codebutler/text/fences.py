@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.text.markdown import parser
+from codebutler.text.parser import parser
 
 
 def closed(markdown: str) -> str:

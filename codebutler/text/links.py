@@ -15,8 +15,8 @@ def message_url(channel: str, ts: str) -> str:
 
 
 def message_link(channel: str, ts: str, label: str) -> str:
-    """A message as a link in mrkdwn; ``label`` is mrkdwn already."""
-    return f"<{message_url(channel, ts)}|{label.replace('|', '¦')}>"
+    """A message as a link; ``label`` is Markdown already."""
+    return f"[{label}]({message_url(channel, ts)})"
 
 
 def at_home(text: str, workspace_url: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.text.markdown import parser
+from codebutler.text.parser import parser
 
 
 def whole_tables(markdown: str, limit: int) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from codebutler.chat.layout import Section
 from codebutler.chat.slack.forms import Placed, reason_form
 from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
     ChatError,
 )
+from codebutler.message import Button, said
 from codebutler.model import Post, React, Update, Upload
 from tests.contract.chats import Rig, everything, rig
 
@@ -23,7 +25,7 @@ async def test_knows_itself(rig: Rig) -> None:
 
 
 async def test_a_post_is_in_the_history_with_its_operation_and_its_author(rig: Rig) -> None:
-    ts = await rig.chat.post(rig.channel, Post(text="hello"), "op-1")
+    ts = await rig.chat.post(rig.channel, Post(message=said("hello")), "op-1")
     (message,) = [m for m in await everything(rig) if m["ts"] == ts]
     assert message["text"] == "hello"
     assert op_id_of(message) == "op-1"
@@ -32,36 +34,38 @@ async def test_a_post_is_in_the_history_with_its_operation_and_its_author(rig: R
 
 async def test_a_reply_is_in_its_thread_only(rig: Rig) -> None:
     root = rig.say("question")
-    ts = await rig.chat.post(rig.channel, Post(text="answer", thread_ts=root), "op-1")
+    ts = await rig.chat.post(rig.channel, Post(message=said("answer"), thread_ts=root), "op-1")
     assert [m["ts"] for m in await everything(rig, root)] == [root, ts]
     assert ts not in [m["ts"] for m in await everything(rig)]
 
 
-async def test_blocks_travel(rig: Rig) -> None:
-    block = {"type": "section", "text": {"type": "mrkdwn", "text": "*x*"}}
-    ts = await rig.chat.post(rig.channel, Post(text="x", blocks=(block,)), "op-1")
+STOP = Button("Stop", "codebutler.stop", "t1")
+
+
+async def test_buttons_travel(rig: Rig) -> None:
+    ts = await rig.chat.post(rig.channel, Post(message=said("**x**", STOP)), "op-1")
     (message,) = [m for m in await everything(rig) if m["ts"] == ts]
     assert message["blocks"][0]["text"]["text"] == "*x*"
+    assert message["blocks"][1]["elements"][0]["value"] == "t1"
 
 
 async def test_what_is_for_one_user_is_in_nobodys_history(rig: Rig) -> None:
     rig.say("question")
-    assert await rig.chat.post(rig.channel, Post(text="psst", only_for=rig.person), "op-1")
+    assert await rig.chat.post(rig.channel, Post(message=said("psst"), only_for=rig.person), "op-1")
     assert "psst" not in str(await everything(rig))
 
 
 async def test_an_edit_changes_the_text_and_keeps_the_operation_of_the_post(rig: Rig) -> None:
-    ts = await rig.chat.post(rig.channel, Post(text="working"), "op-1")
-    await rig.chat.update(rig.channel, Update(target_ts=ts, text="done"), "op-2")
+    ts = await rig.chat.post(rig.channel, Post(message=said("working")), "op-1")
+    await rig.chat.update(rig.channel, Update(target_ts=ts, message=said("done")), "op-2")
     (message,) = [m for m in await everything(rig) if m["ts"] == ts]
     assert message["text"] == "done"
     assert op_id_of(message) == "op-1"
 
 
-async def test_an_edit_without_blocks_removes_the_old_ones(rig: Rig) -> None:
-    block = {"type": "section", "text": {"type": "mrkdwn", "text": "*old*"}}
-    ts = await rig.chat.post(rig.channel, Post(text="old", blocks=(block,)), "op-1")
-    await rig.chat.update(rig.channel, Update(target_ts=ts, text="new"), "op-2")
+async def test_an_edit_without_buttons_removes_the_old_ones(rig: Rig) -> None:
+    ts = await rig.chat.post(rig.channel, Post(message=said("**old**", STOP)), "op-1")
+    await rig.chat.update(rig.channel, Update(target_ts=ts, message=said("new")), "op-2")
     (message,) = [m for m in await everything(rig) if m["ts"] == ts]
     assert "*old*" not in str(message)
 
@@ -83,7 +87,7 @@ async def test_a_status_is_shown_under_a_thread_until_we_speak_there(rig: Rig) -
     await rig.chat.show_status(rig.channel, ts, "")
     assert rig.status(ts) == ""
     await rig.chat.show_status(rig.channel, ts, "is working")
-    await rig.chat.post(rig.channel, Post(text="done", thread_ts=ts), "op-1")
+    await rig.chat.post(rig.channel, Post(message=said("done"), thread_ts=ts), "op-1")
     assert rig.status(ts) == ""
 
 
@@ -123,8 +127,7 @@ async def test_history_begins_after_a_moment_newest_first_threads_oldest_first(r
 
 async def test_a_home_is_published_and_replaced(rig: Rig) -> None:
     for words in ("first", "second"):
-        block = {"type": "section", "text": {"type": "mrkdwn", "text": words}}
-        await rig.chat.publish_home(rig.person, [block])
+        await rig.chat.publish_home(rig.person, [Section(words)])
     assert [block["text"]["text"] for block in rig.home(rig.person)] == ["second"]
 
 

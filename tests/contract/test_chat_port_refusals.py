@@ -12,6 +12,7 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.message import said
 from codebutler.model import Post, React, Update, Upload
 from tests.contract.chats import Rig, everything, replies, rig
 
@@ -26,7 +27,7 @@ async def test_a_status_of_no_thread_is_refused(rig: Rig) -> None:
 async def test_unknown_threads_and_messages_are_refused(rig: Rig) -> None:
     nowhere = "1000000000.000001"
     with pytest.raises(ChatError) as caught:
-        await rig.chat.update(rig.channel, Update(target_ts=nowhere, text="x"), "op-1")
+        await rig.chat.update(rig.channel, Update(target_ts=nowhere, message=said("x")), "op-1")
     assert caught.value.code == "message_not_found"
     with pytest.raises(ChatError) as caught:
         await rig.chat.react(rig.channel, React(target_ts=nowhere, name="eyes"))
@@ -39,9 +40,9 @@ async def test_unknown_threads_and_messages_are_refused(rig: Rig) -> None:
 async def test_a_rate_limit_says_how_long(rig: Rig) -> None:
     rig.trouble("post", "rate_limit")
     with pytest.raises(ChatRateLimitedError) as caught:
-        await rig.chat.post(rig.channel, Post(text="x"), "op-1")
+        await rig.chat.post(rig.channel, Post(message=said("x")), "op-1")
     assert caught.value.retry_after_s == 7
-    assert await rig.chat.post(rig.channel, Post(text="x"), "op-1")
+    assert await rig.chat.post(rig.channel, Post(message=said("x")), "op-1")
 
 
 @pytest.mark.parametrize("method", ["identity", "post"])
@@ -49,7 +50,9 @@ async def test_a_refused_token_is_told_apart(rig: Rig, method: str) -> None:
     rig.trouble(method, "auth")
     with pytest.raises(ChatAuthError) as caught:
         await (
-            rig.chat.identity() if method == "identity" else rig.chat.post(rig.channel, Post(text="x"), "o")
+            rig.chat.identity()
+            if method == "identity"
+            else rig.chat.post(rig.channel, Post(message=said("x")), "o")
         )
     assert caught.value.code == "invalid_auth"
 
@@ -57,7 +60,7 @@ async def test_a_refused_token_is_told_apart(rig: Rig, method: str) -> None:
 async def test_a_refusal_carries_its_code(rig: Rig) -> None:
     rig.trouble("post", "refused")
     with pytest.raises(ChatError) as caught:
-        await rig.chat.post(rig.channel, Post(text="x"), "op-1")
+        await rig.chat.post(rig.channel, Post(message=said("x")), "op-1")
     assert caught.value.code == "is_archived"
     assert type(caught.value) is ChatError
 
@@ -72,7 +75,7 @@ async def test_a_failed_reading_may_simply_be_done_again(rig: Rig) -> None:
 async def test_a_lost_answer_leaves_the_outcome_open_and_the_post_findable(rig: Rig) -> None:
     rig.trouble("post", "lost")
     with pytest.raises(ChatOutcomeUnknownError):
-        await rig.chat.post(rig.channel, Post(text="once"), "op-1")
+        await rig.chat.post(rig.channel, Post(message=said("once")), "op-1")
     assert [op_id_of(m) for m in await everything(rig) if m["text"] == "once"] == ["op-1"]
 
 
@@ -99,5 +102,5 @@ async def test_a_lost_answer_to_the_taking_of_a_place_leaves_it_findable(rig: Ri
     await rig.chat.stop_stream(place, ts)
     rig.trouble("replace", "lost")
     with pytest.raises(ChatOutcomeUnknownError):
-        await rig.chat.replace(place, ts, Post(text="Fine.", thread_ts=root), "op-1")
+        await rig.chat.replace(place, ts, Post(message=said("Fine."), thread_ts=root), "op-1")
     assert [op_id_of(message) for message in await replies(rig, place, root)] == ["op-1"]

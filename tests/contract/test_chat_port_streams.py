@@ -8,6 +8,7 @@ from codebutler.chat.slack.metadata import op_id_of
 from codebutler.errors import (
     ChatError,
 )
+from codebutler.message import Message
 from codebutler.model import Post
 from tests.contract.chats import Rig, replies, rig
 
@@ -35,7 +36,7 @@ async def test_a_stream_that_has_ended_takes_no_more(rig: Rig) -> None:
 
 async def test_an_answer_takes_a_stream_s_place_once_it_has_ended(rig: Rig) -> None:
     place, root = rig.asked_directly()
-    post = Post(text="Fine.", thread_ts=root, blocks=({"type": "markdown", "text": "Fine."},))
+    post = Post(message=Message(markdown="Fine.", is_foreign=True), thread_ts=root)
     ts = await rig.chat.start_stream(place, root, "It is")
     with pytest.raises(ChatError) as refused:
         await rig.chat.replace(place, ts, post, "op-1")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from codebutler.message import Message, QuestionCard, said
 from codebutler.model import MessagePosted, Post, TurnNote, Upload
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import (
@@ -171,8 +172,9 @@ def swell(pipe: Pipe, seq: int, argument: str) -> None:
 def hollow(pipe: Pipe, seq: int, argument: str) -> None:
     """Operations whose JSON is small beside what it becomes."""
     pipe.say(Stored(seq=seq))
+    hollow_card = QuestionCard((), ("",) * 80_000)
     for number in itertools.count():
-        pipe.say(Send(op_id=f"op{number}", operation=Post(text="x", blocks=({},) * 80_000)))
+        pipe.say(Send(op_id=f"op{number}", operation=Post(message=Message(card=hollow_card))))
 
 
 def ship(pipe: Pipe, seq: int, argument: str) -> None:
@@ -213,7 +215,7 @@ def _for_ever(pipe: Pipe, message: object) -> None:
 
 def post(pipe: Pipe, seq: int, argument: str) -> None:
     pipe.say(Stored(seq=seq))
-    pipe.say(Send(op_id=f"op{seq}", operation=Post(text=argument)))
+    pipe.say(Send(op_id=f"op{seq}", operation=Post(message=said(argument))))
 
 
 def audit(pipe: Pipe, seq: int, argument: str) -> None:

@@ -24,7 +24,6 @@ from codebutler.process.killpoints import reached
 from codebutler.process.tasks import Tasks
 from codebutler.process.waiting import wait_for
 from codebutler.text.begun import CUT
-from codebutler.text.escape import neutralise
 
 PACE_S = 1.0
 LIFE_S = 240.0
@@ -115,7 +114,7 @@ class Streams:
         """A block of prose is whole. Where nothing is streamed yet it begins no stream: it may be the answer."""
         if (stream := self._open.get((channel, thread_ts))) is not None:
             stream.writing = ""
-            stream.growth = stream.growth.written(self._clean(text[:MOST_CHARS]))
+            stream.growth = stream.growth.written(self._redact(text[:MOST_CHARS]))
             stream.news.set()
 
     def over(self, channel: str, thread_ts: str) -> None:
@@ -141,10 +140,6 @@ class Streams:
         """Something that is no answer was put into the thread."""
         if (stream := self._open.get((channel, thread_ts))) is not None:
             self._pass(stream, answered=False)
-
-    def _clean(self, text: str) -> str:
-        """Without secrets and without calls to anybody."""
-        return self._redact(neutralise(text))
 
     def _stream(self, thread: Thread) -> _Stream | None:
         """The thread's, a new one where there is none; None where there cannot be one now."""
@@ -191,7 +186,7 @@ class Streams:
         """Show what there is to show, if the limits allow it now. Raises ChatError: then it is over."""
         channel, thread_ts = stream.thread
         # The end of what is being written may be the beginning of a key.
-        block = self._clean(f"{stream.writing}{CUT}").removesuffix(CUT)
+        block = self._redact(f"{stream.writing}{CUT}").removesuffix(CUT)
         text = stream.growth.writing(block).text
         rest = more(stream.shown, text)
         if rest is None:

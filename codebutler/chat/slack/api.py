@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -10,6 +10,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
+from codebutler.chat.layout import Section
 from codebutler.chat.port import Identity, Page
 from codebutler.chat.slack.answers import (
     ChannelInfo,
@@ -24,13 +25,16 @@ from codebutler.chat.slack.answers import (
 )
 from codebutler.chat.slack.chatclock import ChatClock
 from codebutler.chat.slack.endpoint import check_app_token
+from codebutler.chat.slack.escape import neutralise
 from codebutler.chat.slack.fields import ts_at
 from codebutler.chat.slack.http import SlackHttp
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.chat.slack.metadata import operation_metadata
 from codebutler.chat.slack.outcomes import Call
+from codebutler.chat.slack.render import Blocks, blocks_of, every_text, rendered
 from codebutler.clock import Clock, SystemClock
 from codebutler.errors import ChatError
+from codebutler.message import Message
 from codebutler.model import Post, React, Update, Upload
 from codebutler.process.killpoints import reached
 
@@ -44,7 +48,8 @@ MAX_PAGES = 50
 class SlackApi:
     """The workspace behind one bot token. An async context manager: closing it closes its connections.
 
-    ``clock`` tells Slack's time of day. Raises ChatAuthError at once for a token of the wrong kind.
+    ``clock`` tells Slack's time of day; ``redact`` sees what was rendered. Raises ChatAuthError at once for a token of
+    the wrong kind.
     """
 
     def __init__(
@@ -53,7 +58,9 @@ class SlackApi:
         base_url: str = DEFAULT_BASE_URL,
         timeout_s: float = 30.0,
         clock: Clock | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
+        self._redact = redact
         self.limits = SLACK_LIMITS
         self.clock = ChatClock(clock or SystemClock())
         self._http = SlackHttp(token, base_url, timeout_s, self.clock.heard)
@@ -79,12 +86,13 @@ class SlackApi:
         """Slack: chat.postMessage, without unfurling links; chat.postEphemeral for one user alone."""
         if post.only_for:
             return await self._whisper(channel, post)
+        text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
             Call("chat.postMessage", write=True),
             channel=channel,
-            text=post.text,
+            text=text,
             thread_ts=post.thread_ts,
-            blocks=list(post.blocks) or None,
+            blocks=blocks or None,
             metadata=operation_metadata(op_id),
             unfurl_links=False,
             unfurl_media=False,
@@ -92,26 +100,32 @@ class SlackApi:
         return text_in(answer, "ts")
 
     async def _whisper(self, channel: str, post: Post) -> str:
+        text, blocks = self._rendered(post.message, post.mention)
         answer = await self._http.call(
             Call("chat.postEphemeral", write=True),
             channel=channel,
             user=post.only_for,
-            text=post.text,
+            text=text,
             thread_ts=post.thread_ts,
-            blocks=list(post.blocks) or None,
+            blocks=blocks or None,
         )
         return text_in(answer, "message_ts")
 
     async def update(self, channel: str, update: Update, op_id: str) -> None:  # noqa: ARG002 - see below
         """Slack: chat.update. Sends no metadata, which keeps that of the post: the post must stay findable,
         and an update may be repeated without harm."""
+        text, blocks = self._rendered(update.message)
         await self._http.call(
             Call("chat.update", write=True),
             channel=channel,
             ts=update.target_ts,
-            text=update.text,
-            blocks=list(update.blocks) or None,
+            text=text,
+            blocks=blocks or None,
         )
+
+    def _rendered(self, message: Message, mention: str = "") -> tuple[str, Blocks]:
+        text, blocks = rendered(message, mention)
+        return self._redact(text), every_text(blocks, self._redact)
 
     async def react(self, channel: str, react: React) -> None:
         """Slack: reactions.add, reactions.remove."""
@@ -139,10 +153,10 @@ class SlackApi:
         """Slack: files.completeUploadExternal, which "can only be called once"."""
         await self._http.call(
             Call("files.completeUploadExternal", write=True),
-            files=[{"id": file_id, "title": upload.title or upload.filename}],
+            files=[{"id": file_id, "title": neutralise(upload.title or upload.filename)}],
             channel_id=channel,
             thread_ts=upload.thread_ts,
-            initial_comment=upload.comment or None,
+            initial_comment=neutralise(upload.comment) or None,
         )
 
     async def shared_in(self, file_id: str) -> frozenset[str] | None:
@@ -159,19 +173,20 @@ class SlackApi:
     async def show_status(self, channel: str, thread_ts: str, text: str) -> None:
         """Slack: assistant.threads.setStatus (needs chat:write only); dropped after two minutes."""
         call = Call("assistant.threads.setStatus")
-        await self._http.call(call, channel_id=channel, thread_ts=thread_ts, status=text)
+        await self._http.call(call, channel_id=channel, thread_ts=thread_ts, status=neutralise(text))
 
     async def start_stream(self, channel: str, thread_ts: str, text: str) -> str:
         """Slack: chat.startStream (chat:write). A stream ends by itself after five minutes or so."""
         call = Call("chat.startStream", write=True)
         return text_in(
-            await self._http.call(call, channel=channel, thread_ts=thread_ts, markdown_text=text), "ts"
+            await self._http.call(call, channel=channel, thread_ts=thread_ts, markdown_text=neutralise(text)),
+            "ts",
         )
 
     async def append_stream(self, channel: str, ts: str, text: str) -> None:
         """Slack: chat.appendStream."""
         call = Call("chat.appendStream", write=True)
-        await self._http.call(call, channel=channel, ts=ts, markdown_text=text)
+        await self._http.call(call, channel=channel, ts=ts, markdown_text=neutralise(text))
 
     async def stop_stream(self, channel: str, ts: str) -> None:
         """Slack: chat.stopStream."""
@@ -179,12 +194,13 @@ class SlackApi:
 
     async def replace(self, channel: str, ts: str, post: Post, op_id: str) -> None:
         """Slack: chat.update, with the metadata of a post."""
+        text, blocks = self._rendered(post.message, post.mention)
         await self._http.call(
             Call("chat.update", write=True),
             channel=channel,
             ts=ts,
-            text=post.text,
-            blocks=list(post.blocks) or None,
+            text=text,
+            blocks=blocks or None,
             metadata=operation_metadata(op_id),
         )
 
@@ -192,8 +208,9 @@ class SlackApi:
         """Slack: chat.delete."""
         await self._http.call(Call("chat.delete", write=True), channel=channel, ts=ts)
 
-    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
         """Slack: views.publish."""
+        blocks = every_text(blocks_of(parts), self._redact)
         await self._http.call(Call("views.publish"), user_id=user, view={"type": "home", "blocks": blocks})
 
     async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.port import History, Identity, Page
+from codebutler.chat.slack.escape import unescape
 from codebutler.chat.slack.fields import PayloadError, clean
 from codebutler.chat.slack.metadata import op_id_of
 from codebutler.chat.slack.missed import Shown
@@ -24,7 +25,6 @@ from codebutler.errors import (
 )
 from codebutler.model import Quoted
 from codebutler.process.waiting import full_jitter_s
-from codebutler.text.escape import unescape
 
 MOST_MESSAGES = 10_000
 MOST_QUOTED = 50

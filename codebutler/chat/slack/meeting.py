@@ -21,6 +21,7 @@ from codebutler.chat.slack.payloads import parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.clock import SystemClock
 from codebutler.errors import ChatError, CodeButlerError, ProtocolError
+from codebutler.message import Button, said
 from codebutler.model import ButtonClicked, MessagePosted, Post, Update
 from codebutler.process.tasks import cancel
 
@@ -60,22 +61,8 @@ class Meeting:
     async def say_hello(self, user: str) -> tuple[str, str]:
         """Send a user a message with a button; returns where it is."""
         channel = await self._api.open_direct(user)
-        blocks: tuple[dict[str, Any], ...] = (
-            {"type": "section", "text": {"type": "mrkdwn", "text": HELLO_TEXT}},
-            {
-                "type": "actions",
-                "elements": [
-                    {
-                        "type": "button",
-                        "action_id": HELLO_ACTION,
-                        "style": "primary",
-                        "text": {"type": "plain_text", "text": "It works"},
-                        "value": "hello",
-                    }
-                ],
-            },
-        )
-        self._button_ts = await self._api.post(channel, Post(text=HELLO_TEXT, blocks=blocks), "setup-hello")
+        message = said(HELLO_TEXT, Button("It works", HELLO_ACTION, "hello", "primary"))
+        self._button_ts = await self._api.post(channel, Post(message=message), "setup-hello")
         return channel, self._button_ts
 
     async def pressed(self) -> bool:
@@ -85,7 +72,7 @@ class Meeting:
     async def conclude(self, place: tuple[str, str], text: str) -> None:
         """Take the button away."""
         channel, ts = place
-        await self._api.update(channel, Update(target_ts=ts, text=text), "setup-hello")
+        await self._api.update(channel, Update(target_ts=ts, message=said(text)), "setup-hello")
 
     async def handle(self, envelope: Envelope) -> dict[str, Any] | None:
         """The socket's handler. Raises NotForUsError."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codebutler.chat.port import ChannelMoved, Identity
+from codebutler.chat.slack.escape import unescape
 from codebutler.chat.slack.fields import (
     Ignored,
     PayloadError,
@@ -35,7 +36,6 @@ from codebutler.model import (
     MessagePosted,
     SlashCommand,
 )
-from codebutler.text.escape import unescape
 
 # Subtypes in which a person speaks; every other subtype is a notice of the workspace or somebody's program.
 SPOKEN = frozenset({"", "file_share", "thread_broadcast", "me_message"})

@@ -14,6 +14,7 @@ from codebutler.chat.slack.socket import SocketStatus
 from codebutler.clock import Clock
 from codebutler.errors import ChatError, ChatUnreachableError, CodeButlerError
 from codebutler.intake.journal import Journal
+from codebutler.message import Message
 from codebutler.model import Post, Update
 
 TICK_S = 5.0
@@ -38,7 +39,6 @@ EXPLANATION = (
     "👂 I edit this line when it is quiet, to hear whether Slack still sends me what you write. "
     "It notifies nobody."
 )
-BLOCKS = ({"type": "context", "elements": [{"type": "mrkdwn", "text": EXPLANATION}]},)
 
 log = logging.getLogger("codebutler.chat.slack.presence")
 
@@ -179,11 +179,9 @@ class Heartbeat:
         if channel not in channels:
             await self._post(channels[self._tried % len(channels)])
             return
-        text = f"{EXPLANATION} ({self._clock.now():%H:%M:%S})"
+        message = Message(markdown=EXPLANATION, summary=f"{EXPLANATION} ({self._clock.now():%H:%M:%S})")
         try:
-            await self._sender.submit(
-                channel, f"echo-edit-{channel}", Update(target_ts=ts, text=text, blocks=BLOCKS)
-            )
+            await self._sender.submit(channel, f"echo-edit-{channel}", Update(target_ts=ts, message=message))
         except ChatUnreachableError:
             raise
         except ChatError:
@@ -195,7 +193,7 @@ class Heartbeat:
 
     async def _post(self, channel: str) -> None:
         # The same operation wherever it was cut off: it is looked for before it is done again.
-        post = Post(text=EXPLANATION, blocks=BLOCKS)
+        post = Post(message=Message(markdown=EXPLANATION, summary=EXPLANATION))
         op_id = f"echo-{channel}-again" if self._renewed else f"echo-{channel}"
         try:
             ts = await self._sender.submit(channel, op_id, post, unsure=True)

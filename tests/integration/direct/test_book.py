@@ -16,6 +16,7 @@ from codebutler.direct.book import Book
 from codebutler.errors import StoreError
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
+from codebutler.message import said
 from codebutler.model import Post, React, Update
 
 HOME, DIRECT = "C1", "D1"
@@ -35,17 +36,17 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
     other = chat.say(HOME, "U1", "something else")
     async with opened(tmp_path / "journal.db") as book, Sender(chat, clock, str, detour=book) as sender:
         await book.place(HOME, DIRECT, (asked,))
-        answer = await sender.submit(HOME, "op-1", Post(text="working", thread_ts=asked))
-        await sender.submit(HOME, "op-2", Update(target_ts=answer, text="a toolbox"))
+        answer = await sender.submit(HOME, "op-1", Post(message=said("working"), thread_ts=asked))
+        await sender.submit(HOME, "op-2", Update(target_ts=answer, message=said("a toolbox")))
         await sender.submit(HOME, "op-3", React(target_ts=asked, name="eyes"))
-        await sender.submit(HOME, "op-4", Post(text="and here", thread_ts=other))
+        await sender.submit(HOME, "op-4", Post(message=said("and here"), thread_ts=other))
         await settle()
         told = await sender.history(HOME, thread_ts=asked)
         assert [message["text"] for message in told.messages] == ["what is this?", "a toolbox"]
         assert chat.marks(DIRECT, asked) == {"eyes"}
         assert chat.texts(HOME) == ["and here"]
     async with opened(tmp_path / "journal.db") as book, Sender(chat, clock, str, detour=book) as sender:
-        await sender.submit(HOME, "op-5", Update(target_ts=answer, text="a box of tools"))
+        await sender.submit(HOME, "op-5", Update(target_ts=answer, message=said("a box of tools")))
         assert "a box of tools" in chat.texts(DIRECT)
 
 
@@ -98,5 +99,5 @@ async def test_an_answer_that_was_posted_stays_posted_when_the_disk_takes_nothin
     asked = chat.say(DIRECT, "U1", "hello")
     await book.posted(HOME, DIRECT, asked)
     async with Sender(chat, ManualClock(), str, detour=book) as sender:
-        ts = await sender.submit(HOME, "op-1", Post(text="hi", thread_ts=asked))
+        ts = await sender.submit(HOME, "op-1", Post(message=said("hi"), thread_ts=asked))
     assert book.where(HOME, ts) == DIRECT

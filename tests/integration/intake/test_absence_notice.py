@@ -18,6 +18,7 @@ from codebutler.intake.absence_notice import AbsenceNotice
 from codebutler.intake.journal import Journal
 from codebutler.model import Post, Prompt
 from tests.events import posted
+from tests.shown import text_of
 
 DEADLINE_S = 20.0
 
@@ -71,7 +72,7 @@ class World:
         posts = [
             done for done in self.chat.done if done.channel == channel and isinstance(done.operation, Post)
         ]
-        return [done.operation.text for done in posts if isinstance(done.operation, Post)]
+        return [text_of(done.operation) for done in posts if isinstance(done.operation, Post)]
 
 
 @pytest.fixture

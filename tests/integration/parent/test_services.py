@@ -16,6 +16,7 @@ from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.answers import Person
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.people import People
+from codebutler.chat.slack.render import rendered
 from codebutler.chat.slack.status import StatusBoard
 from codebutler.clock import ManualClock, settle
 from codebutler.config.paths import Home
@@ -24,6 +25,7 @@ from codebutler.control.listeners import Listeners
 from codebutler.direct.book import Book
 from codebutler.errors import ChatError
 from codebutler.intake.journal import Journal
+from codebutler.message import Message, said
 from codebutler.model import Post, Update
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.logs import Logs
@@ -34,7 +36,9 @@ from codebutler.process.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Live, TurnEnded
 from codebutler.repos import Repos, RepoTable
 from codebutler.text.links import message_link
+from codebutler.text.markup import person
 from codebutler.text.redact import Redactor
+from tests.shown import blocks_of, text_of
 
 REPO = RepoSettings(
     name="sample",
@@ -106,27 +110,29 @@ async def test_people_are_told_of_by_name_and_called_by_none(
     desk: tuple[ParentServices, MemoryChat],
 ) -> None:
     services, chat = desk
-    told = "Stopped by <@U0ANA>, not <@U0BOB>."
-    markdown = {"type": "markdown", "text": "write `<@U0ANA>`"}
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": told}}
-    await services.send(REPO, "1", Post(text=told, blocks=(section, markdown)), unsure=False)
-    (done,) = chat.done
-    assert isinstance(done.operation, Post)
-    shown = "Stopped by Ana &lt;\u200b!here&gt; &amp; co, not U0BOB."
-    assert done.operation.text == shown
-    assert done.operation.blocks[0]["text"]["text"] == shown
-    assert done.operation.blocks[1]["text"] == "write `<\u200b@U0ANA>`"
+    told = f"Stopped by {person('U0ANA')}, not {person('U0BOB')}."
+    await services.send(REPO, "1", Post(message=said(told)), unsure=False)
+    agents = Message(markdown="write `<@U0ANA>` [x](person:U0ANA)", is_foreign=True)
+    await services.send(REPO, "2", Post(message=agents), unsure=False)
+    own, foreign = (done.operation for done in chat.done)
+    assert isinstance(own, Post)
+    assert isinstance(foreign, Post)
+    assert text_of(own) == "Stopped by Ana &lt;\u200b!here&gt; &amp; co, not U0BOB."
+    assert blocks_of(foreign)[0]["text"] == "write `<\u200b@U0ANA>` [x](person:U0ANA)"
 
 
 async def test_the_asker_is_called_and_nobody_else(desk: tuple[ParentServices, MemoryChat]) -> None:
     services, chat = desk
-    await services.send(REPO, "1", Post(text="done, <@U0BOB> <!channel>", mention="U0ANA"), unsure=False)
-    await services.send(REPO, "2", Post(text="done", mention="U0BOB"), unsure=False)
+    await services.send(
+        REPO, "1", Post(message=said("done, <@U0BOB> <!channel>"), mention="U0ANA"), unsure=False
+    )
+    await services.send(REPO, "2", Post(message=said("done"), mention="U0BOB"), unsure=False)
     first, second = (done.operation for done in chat.done)
     assert isinstance(first, Post)
-    assert first.text.startswith("<@U0ANA> done")
-    assert first.text.count("<@") + first.text.count("<!") == 1
-    assert second == Post(text="done")
+    assert rendered(first.message, first.mention)[0].startswith("<@U0ANA> done")
+    assert "<@" not in text_of(first)
+    assert "<!" not in text_of(first)
+    assert second == Post(message=said("done"))
 
 
 async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
@@ -135,8 +141,8 @@ async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
     services, chat = desk
     direct = chat.say("D1", "U0ANA", "work", ts="1234567890.000001")
     link = message_link("C1", direct, "yours")
-    answer = await services.send(REPO, "1", Post(text=f"see {link}", thread_ts=direct), unsure=False)
-    await services.send(REPO, "2", Update(target_ts=answer, text=f"done {link}"), unsure=False)
+    answer = await services.send(REPO, "1", Post(message=said(f"see {link}"), thread_ts=direct), unsure=False)
+    await services.send(REPO, "2", Update(target_ts=answer, message=said(f"done {link}")), unsure=False)
     assert "/archives/D1/p1234567890000001|yours>" in chat.texts("D1")[0]
     assert chat.texts("D1")[0].startswith("done")
     services.doing(REPO, direct, "is working")
@@ -144,7 +150,7 @@ async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
     assert ("D1", direct) in chat.statuses
     other = chat.say("D2", "U0BOB", "a conversation of somebody else's")
     with pytest.raises(ChatError):
-        await services.send(REPO, "3", Post(text="psst", thread_ts=other), unsure=False)
+        await services.send(REPO, "3", Post(message=said("psst"), thread_ts=other), unsure=False)
     assert chat.texts("D2") == []
 
 
@@ -172,7 +178,7 @@ async def test_what_an_agent_writes_is_streamed_in_a_direct_conversation_only(
         await chat.until(lambda: bool(chat.streaming))
     assert chat.texts("D1") == ["It is all"]
     assert chat.texts("C1") == []
-    done = Post(text="It is all fine.", thread_ts=direct, in_place=True)
+    done = Post(message=said("It is all fine."), thread_ts=direct, in_place=True)
     (streamed,) = chat.streaming
     assert await services.send(REPO, "1", done, unsure=False) == streamed
     assert chat.texts("D1") == ["It is all fine."]
@@ -187,7 +193,7 @@ async def test_a_turn_that_ends_without_an_answer_leaves_no_stream(
     services.live(REPO, Live(thread_ts=direct, kind="writing", text="It is all f"))
     async with asyncio.timeout(30):
         await chat.until(lambda: bool(chat.streaming))
-        await services.send(REPO, "1", Post(text="That failed.", thread_ts=direct), unsure=False)
+        await services.send(REPO, "1", Post(message=said("That failed."), thread_ts=direct), unsure=False)
         if how == "no words":
             services.doing(REPO, direct, "")
         else:

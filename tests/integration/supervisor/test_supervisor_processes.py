@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from codebutler.clock import SystemClock
+from codebutler.message import said
 from codebutler.model import Post
 from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.lifecycle import Policy, Timing
@@ -130,7 +131,7 @@ async def test_an_operation_is_sent_answered_and_audited(fork_server: ForkServer
         home.supervisor.deliver(entry(7, "post hello"))
         home.supervisor.deliver(entry(8, "audit ls"))
         await home.services.until(lambda: "sent op7 posted-op7" in home.services.log_text("shop"))
-        assert home.services.sent == [("shop", "op7", Post(text="hello"), False)]
+        assert home.services.sent == [("shop", "op7", Post(message=said("hello")), False)]
         await home.services.until(lambda: bool(home.services.audits))
         assert home.services.audits[0][1].text == "ls"
 

@@ -12,6 +12,7 @@ from codebutler.model import Post, Update
 from codebutler.protocol.messages import Audit, Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started
 from tests.events import clicked
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
 COMMAND = "rm -rf build && echo '<!channel>' ```"
@@ -21,7 +22,7 @@ BELOW = "9900.000001"
 
 def values(post: Post | Update) -> list[tuple[str, str]]:
     """(action_id, value) of a post's buttons."""
-    elements = [element for block in post.blocks for element in block.get("elements", [])]
+    elements = [element for block in blocks_of(post) for element in block.get("elements", [])]
     return [(element["action_id"], element["value"]) for element in elements]
 
 
@@ -67,8 +68,8 @@ async def test_a_card_shows_the_call_and_lets_the_turn_wait(tmp_path: Path) -> N
         await asks(parent, ASKED)
         card = await parent.post_with("Permission needed: `Bash`")
         assert card.thread_ts == "100.1"
-        assert "rm -rf build &amp;&amp; echo" in card.text
-        assert str(tmp_path) in card.text
+        assert "rm -rf build &amp;&amp; echo" in text_of(card)
+        assert str(tmp_path) in text_of(card)
         assert [action for action, _ in values(card)] == [
             "codebutler.allow",
             "codebutler.allow_session",
@@ -92,10 +93,10 @@ async def test_a_double_click_decides_once_and_the_second_is_told(tmp_path: Path
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
         assert [(id_, answer.allow) for id_, answer in parent.backend.answers] == [("req-1", True)]
-        assert [card.text for card in parent.updates if f"Allowed by <@{USER}>" in card.text]
+        assert [text_of(card) for card in parent.updates if f"Allowed by <@{USER}>" in text_of(card)]
         assert [values(card) for card in parent.updates] == [[]] * len(parent.updates)
         assert ("allowed", USER) in [(act.decision, act.user) for act in parent.said(Audit)]
-        assert sum("Already decided" in post.text for post in parent.posts) == 1
+        assert sum("Already decided" in text_of(post) for post in parent.posts) == 1
 
 
 async def test_a_reason_from_the_form_reaches_the_agent_and_is_shown(tmp_path: Path) -> None:
@@ -109,10 +110,10 @@ async def test_a_reason_from_the_form_reaches_the_agent_and_is_shown(tmp_path: P
         assert answer.allow is False
         assert "use <trash>\ninstead" in answer.text
         await parent.until(
-            lambda: [card for card in parent.updates if "use &lt;trash&gt; instead" in card.text]
+            lambda: [card for card in parent.updates if "use &lt;trash&gt; instead" in text_of(card)]
         )
         late = await parent.post_with("Already decided by")
-        assert "Nobody has read this yet: me too" in late.text
+        assert "Nobody has read this yet: me too" in text_of(late)
         assert len(parent.backend.answers) == 1
 
 
@@ -169,9 +170,9 @@ async def test_for_this_session_covers_exactly_that(tmp_path: Path) -> None:
         await parent.until(lambda: len(parent.backend.answers) == 2)
         other = {"command": COMMAND + " -v"}
         run.does(replace(ASKED, id="req-3", input=other))
-        await parent.until(lambda: sum("Permission needed" in post.text for post in parent.posts) == 2)
+        await parent.until(lambda: sum("Permission needed" in text_of(post) for post in parent.posts) == 2)
         assert [id_ for id_, _ in parent.backend.answers] == ["req-1", "req-2"]
-        assert any("for this session: exactly this command" in card.text for card in parent.updates)
+        assert any("for this session: exactly this command" in text_of(card) for card in parent.updates)
         assert "allowed for the session" in [act.decision for act in parent.said(Audit)]
 
 
@@ -190,7 +191,7 @@ async def test_typed_words_decide_and_other_words_queue(tmp_path: Path) -> None:
         assert "keep the cache" in answer.text
         await parent.until(lambda: parent.reactions(BELOW) == ["white_check_mark"])
         await parent.until(lambda: parent.reactions("9800.1") == ["hourglass_flowing_sand"], flow=True)
-        assert any(f"Denied by <@{USER}>: keep the cache" in card.text for card in parent.updates)
+        assert any(f"Denied by <@{USER}>: keep the cache" in text_of(card) for card in parent.updates)
 
 
 async def test_a_typed_yes_for_two_cards_is_ambiguous(tmp_path: Path) -> None:
@@ -229,7 +230,7 @@ async def test_nobody_decides_in_time_and_everybody_hears_of_it(tmp_path: Path) 
         assert (await parent.post_with("Nobody decided within 30 minutes")).mention == USER
         await parent.until(lambda: parent.backend.answers)
         assert parent.backend.answers[0][1].allow is False
-        await parent.until(lambda: any("Nobody decided" in card.text for card in parent.updates))
+        await parent.until(lambda: any("Nobody decided" in text_of(card) for card in parent.updates))
         press(parent, "codebutler.allow", asked)
         await parent.post_with("It was NOT run")
         assert len(parent.backend.answers) == 1
@@ -249,7 +250,7 @@ async def test_a_stopped_turn_closes_its_card(tmp_path: Path) -> None:
         )
         parent.deliver(event)
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
-        assert any("the run ended" in card.text.lower() for card in parent.updates)
+        assert any("the run ended" in text_of(card).lower() for card in parent.updates)
         press(parent, "codebutler.allow", asked)
         await parent.post_with("It was NOT run")
         assert parent.backend.answers == []
@@ -262,7 +263,7 @@ async def test_a_death_while_asking_is_told_and_a_late_click_does_nothing(tmp_pa
     async with worker(settings(tmp_path)) as parent:
         notice = await parent.post_with("The machine stopped while I was working")
         assert {action for action, _ in values(notice)} == {"codebutler.retry", "codebutler.drop"}
-        await parent.until(lambda: any("NOT run" in card.text for card in parent.updates))
+        await parent.until(lambda: any("NOT run" in text_of(card) for card in parent.updates))
         press(parent, "codebutler.allow", asked)
         await parent.post_with("That card is closed")
         assert parent.backend.runs == []

@@ -17,6 +17,7 @@ from codebutler_worker.agents.backend import Finished, Question, Started, Text, 
 from tests.events import deleted, edited, posted
 from tests.integration.worker.test_worker_parking import buttons, press
 from tests.ledger import rows
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 ZONE = "Etc/GMT+1"
@@ -39,7 +40,7 @@ def says_as(
 
 def told(parent: Parent) -> list[Post]:
     """The cards of turns that have to wait."""
-    return [post for post in parent.posts if "used up" in post.text]
+    return [post for post in parent.posts if "used up" in text_of(post)]
 
 
 async def uses(parent: Parent, ts: str, usage: Usage, number: int = 0) -> None:
@@ -61,9 +62,9 @@ async def test_a_turn_without_room_waits_for_the_next_day_and_then_runs(tmp_path
         await uses(parent, "100.1", Usage(12, 34, 0.12, 3))
         parent.says("write the letter", "200.1")
         card = await held(parent, "200.1")
-        assert "This repository's budget for today is used up: $0.12 of $0.10." in card.text
-        assert "budget.repo.usdPerDay" in card.text
-        assert "Resumes automatically at 01:00 UTC on 01 January" in card.text
+        assert "This repository's budget for today is used up: $0.12 of $0.10." in text_of(card)
+        assert "budget.repo.usdPerDay" in text_of(card)
+        assert "Resumes automatically at 01:00 UTC on 01 January" in text_of(card)
         assert list(buttons(card)) == ["Try now", "Drop"]
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 1)
         await parent.clock.advance(TO_MIDNIGHT_S - 600)
@@ -100,7 +101,7 @@ async def test_a_restart_forgets_neither_what_was_used_nor_who_waits(tmp_path: P
         await parent.until(lambda: any(beat.queued == 1 for beat in parent.said(Heartbeat)))
         parent.says("third", "300.1")
         card = await held(parent, "300.1")
-        assert "Your budget for today is used up: 1 of 1 run." in card.text
+        assert "Your budget for today is used up: 1 of 1 run." in text_of(card)
         await parent.clock.advance(TO_MIDNIGHT_S)
         run = await parent.run(0)
         assert run.request.prompt == "second"
@@ -161,7 +162,7 @@ async def test_a_job_has_a_budget_of_its_own(tmp_path: Path) -> None:
         says_as(parent, "operator", "100.1", job="nightly")
         (await parent.run(0)).finish()
         says_as(parent, "operator", "200.1", job="nightly")
-        assert "This job's budget for today is used up" in (await held(parent, "200.1")).text
+        assert "This job's budget for today is used up" in text_of(await held(parent, "200.1"))
         says_as(parent, "operator", "300.1", job="weekly")
         (await parent.run(1)).finish()
         # What jobs use is on no person's account.
@@ -200,7 +201,7 @@ async def test_it_can_be_withdrawn_while_it_waits(tmp_path: Path) -> None:
         await held(parent, "200.1")
         await parent.stored(parent.deliver(deleted(channel=CHANNEL, ts="200.1", user=USER)))
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
-        assert any("Withdrawn" in update.text for update in parent.updates)
+        assert any("Withdrawn" in text_of(update) for update in parent.updates)
 
 
 async def test_where_people_have_budgets_nobody_rides_on_anothers_turn(tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ async def test_a_turn_that_meets_a_limit_is_stopped_and_goes_on_the_next_day(tmp
         assert not run.closed.is_set()
         run.does(Usage(200, 20, 1.02, 2))
         card = await held(parent, "100.1")
-        assert "This thread's budget for today is used up: $1.02 of $1.00." in card.text
+        assert "This thread's budget for today is used up: $1.02 of $1.00." in text_of(card)
         await asyncio.wait_for(run.closed.wait(), 30)
         await parent.clock.advance(TO_MIDNIGHT_S)
         again = await parent.run(1)
@@ -269,7 +270,8 @@ async def test_the_time_spent_waiting_for_a_person_is_not_worked(tmp_path: Path)
             await parent.clock.advance(5)
         # Some steps of the clock pass between two looks.
         assert re.search(
-            r"Your budget for today is used up: [5-9](\.\d)? min of 5 min", (await held(parent, "100.1")).text
+            r"Your budget for today is used up: [5-9](\.\d)? min of 5 min",
+            text_of(await held(parent, "100.1")),
         )
 
 
@@ -286,7 +288,7 @@ async def test_what_a_killed_worker_had_used_is_not_forgotten(tmp_path: Path) ->
         parent.says("small thing", "200.1")
         run = await parent.run(0)
         run.does(Started("session-2"), Usage(1, 1, 0.01, 1))
-        assert "$1.00 of $1.00" in (await held(parent, "200.1")).text
+        assert "$1.00 of $1.00" in text_of(await held(parent, "200.1"))
 
 
 async def test_turns_side_by_side_share_what_is_left(tmp_path: Path) -> None:
@@ -316,8 +318,8 @@ async def test_the_parent_hears_how_much_of_the_repositorys_limit_is_used(tmp_pa
         status = posted(channel=CHANNEL, ts="300.1", user=USER, text="!status", thread_ts="100.1")
         parent.deliver(status, Command(name="status"))
         post = await parent.post_with("Budget today")
-        assert "Today: 1 run, 2 tokens, $0.25 of $1.00" in post.text
-        assert "Budget today: you $0.25 of $5.00" in post.text
+        assert "Today: 1 run, 2 tokens, $0.25 of $1.00" in text_of(post)
+        assert "Budget today: you $0.25 of $5.00" in text_of(post)
 
 
 async def test_a_stop_by_a_person_is_a_stop(tmp_path: Path) -> None:
@@ -362,4 +364,4 @@ async def test_a_false_claim_of_an_agent_makes_no_room_and_ends_no_turn(
         if cost_usd < 0:
             await uses(parent, "160.1", Usage(cost_usd=0.02), 2)
         parent.says("write the letter", "200.1")
-        assert "is used up" in (await held(parent, "200.1")).text
+        assert "is used up" in text_of(await held(parent, "200.1"))

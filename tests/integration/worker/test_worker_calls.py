@@ -18,6 +18,7 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     Withdrawn,
 )
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import Parent, settings, worker
 
 MINE = "100.1"
@@ -78,9 +79,9 @@ async def test_a_short_command_costs_its_page_and_its_mark(tmp_path: Path) -> No
         run.does(Started("s"), Output(settled=("app.py",)), Finished(True, "", "done", exit_code=0))
         page, mark = await short(parent)
         assert isinstance(page, Post)
-        assert "app.py" in page.text
-        assert "exit code 0" in page.text
-        assert page.blocks == ()
+        assert "app.py" in text_of(page)
+        assert "exit code 0" in text_of(page)
+        assert blocks_of(page) == ()
         assert isinstance(mark, React)
 
 
@@ -92,15 +93,15 @@ async def test_a_command_that_lasts_shows_that_it_runs_and_can_be_stopped(tmp_pa
         await parent.clock.advance(2.5)
         assert not parent.posts
         page = await parent.post_with("Running…")
-        assert page.blocks[-1]["type"] == "actions"
+        assert blocks_of(page)[-1]["type"] == "actions"
         run.does(Output(settled=("app.py",)))
         await parent.until(lambda: parent.updates, flow=True)
-        assert "app.py" in parent.updates[-1].text
-        assert "Running…" in parent.updates[-1].text
+        assert "app.py" in text_of(parent.updates[-1])
+        assert "Running…" in text_of(parent.updates[-1])
         run.does(Finished(True, "", "done", exit_code=0))
         await over(parent)
         assert parent.updates[-1].value == "answer"
-        assert "Running…" not in parent.updates[-1].text
+        assert "Running…" not in text_of(parent.updates[-1])
         assert len(parent.posts) == 1
 
 
@@ -134,7 +135,7 @@ async def test_a_minute_with_twenty_tools_costs_twelve_calls_at_most(tmp_path: P
         assert len(found) <= 12, found
         edits = [each for each in found if isinstance(each, Update)]
         assert len(edits) >= 2
-        assert "✅ Done" in edits[-1].text
+        assert "✅ Done" in text_of(edits[-1])
         posts = [each for each in found if isinstance(each, Post)]
         assert [post.value for post in posts] == ["progress", "answer"]
 
@@ -157,7 +158,7 @@ async def test_who_waits_longer_has_a_mark_and_then_a_place(tmp_path: Path) -> N
         first = await parent.run(0)
         await parent.stored(parent.says("two", "2.1"))
         await parent.until(lambda: parent.reactions("2.1") == ["hourglass_flowing_sand"], flow=True)
-        assert not [post for post in parent.posts if "in line" in post.text]
+        assert not [post for post in parent.posts if "in line" in text_of(post)]
         place = await parent.post_with("Next in line")
         assert (place.thread_ts, place.value) == ("2.1", "progress")
         first.finish("One.")
@@ -165,7 +166,7 @@ async def test_who_waits_longer_has_a_mark_and_then_a_place(tmp_path: Path) -> N
         second.finish("Two.")
         await over(parent, 2)
         assert parent.reactions("2.1") == ["white_check_mark"]
-        assert [update.text for update in parent.updates if "Done" in update.text]
+        assert [text_of(update) for update in parent.updates if "Done" in text_of(update)]
 
 
 async def test_progress_that_came_late_is_known_to_the_next_life(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ async def test_progress_that_came_late_is_known_to_the_next_life(tmp_path: Path)
         await parent.post_with("claude is working")
         await parent.until(lambda: parent.reactions(MINE) == ["eyes"], flow=True)
     async with worker(lively(tmp_path)) as parent:
-        await parent.until(lambda: [each for each in parent.updates if "interrupted" in each.text])
+        await parent.until(lambda: [each for each in parent.updates if "interrupted" in text_of(each)])
         await parent.until(lambda: React(target_ts=MINE, name="eyes", remove=True) in parent.operations)
 
 
@@ -193,7 +194,7 @@ async def test_nothing_is_waited_for_where_progress_is_wanted_at_once(tmp_path: 
     async with worker(lively(tmp_path, progress_after_s=0)) as parent:
         await parent.stored(parent.says("fix the bug", MINE))
         await parent.until(lambda: parent.posts)
-        assert "claude is working" in parent.posts[0].text
+        assert "claude is working" in text_of(parent.posts[0])
 
 
 async def test_each_call_says_what_it_is_worth(tmp_path: Path) -> None:
@@ -205,11 +206,11 @@ async def test_each_call_says_what_it_is_worth(tmp_path: Path) -> None:
         run = await parent.run(0)
         run.does(Started("s"), ToolUse("1", "Bash", "make"), ToolResult("1", True, "all green"))
         await parent.post_with("all green")
-        await parent.until(lambda: [each for each in parent.posts if each.blocks], flow=True)
+        await parent.until(lambda: [each for each in parent.posts if blocks_of(each)], flow=True)
         run.does(Approval("req-1", "Bash", "list the files", {"command": "ls"}))
         await parent.post_with("Permission needed")
         run.does(Withdrawn("req-1"))
-        await parent.until(lambda: [each for each in parent.updates if "took this back" in each.text])
+        await parent.until(lambda: [each for each in parent.updates if "took this back" in text_of(each)])
         run.finish("Fixed.")
         await over(parent)
         parent.says("and again", "200.1")
@@ -226,10 +227,10 @@ async def test_each_call_says_what_it_is_worth(tmp_path: Path) -> None:
         ("React", "outcome"),
         ("React", "sign"),
     }
-    assert {post.value for post in parent.posts if "all green" in post.text} == {"progress"}
-    assert {post.value for post in parent.posts if "Permission needed" in post.text} == {"answer"}
-    assert {post.value for post in parent.posts if "Fixed." in post.text} == {"answer"}
-    assert {post.value for post in parent.posts if "The model is away" in post.text} == {"notice"}
+    assert {post.value for post in parent.posts if "all green" in text_of(post)} == {"progress"}
+    assert {post.value for post in parent.posts if "Permission needed" in text_of(post)} == {"answer"}
+    assert {post.value for post in parent.posts if "Fixed." in text_of(post)} == {"answer"}
+    assert {post.value for post in parent.posts if "The model is away" in text_of(post)} == {"notice"}
 
     marks = [each for each in found if isinstance(each, React)]
     assert {(mark.name, mark.value) for mark in marks if not mark.remove} == {

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import ApprovalsSection, RepoSettings
-from codebutler.model import OPERATOR, Prompt, Update, Upload
+from codebutler.model import OPERATOR, Post, Prompt, Update, Upload
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Withdrawn
 from tests.events import clicked, posted
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 FIRST = Approval("req-1", "Bash", "touch a", {"command": "touch a"})
@@ -23,9 +24,9 @@ PLAN = Approval("req-1", "ExitPlanMode", "", {"plan": "1. **look**\n2. mend"})
 BEN, CARL = "U0BEN", "U0CARL"
 
 
-def buttons(shown: object) -> dict[str, tuple[str, str]]:
+def buttons(shown: Post | Update) -> dict[str, tuple[str, str]]:
     """(action_id, value) by label; of a row of the same labels the last."""
-    elements = [one for block in getattr(shown, "blocks", ()) for one in block.get("elements", [])]
+    elements = [one for block in blocks_of(shown) for one in block.get("elements", [])]
     return {element["text"]["text"]: (element["action_id"], element["value"]) for element in elements}
 
 
@@ -55,7 +56,7 @@ async def update_with(parent: Parent, *texts: str) -> Update:
     """The card once it says all of this."""
 
     def look() -> list[Update]:
-        return [one for one in parent.updates if all(text in one.text for text in texts)]
+        return [one for one in parent.updates if all(text in text_of(one) for text in texts)]
 
     return (await parent.until(look, flow=True))[-1]
 
@@ -123,7 +124,7 @@ async def test_a_later_request_has_a_card_of_its_own(tmp_path: Path) -> None:
         await parent.clock.advance(3)
         run.does(SECOND)
         await parent.until(lambda: len(parent.posts) == 2)
-        assert "touch b" in parent.posts[1].text
+        assert "touch b" in text_of(parent.posts[1])
 
 
 async def test_what_the_agent_takes_back_is_closed(tmp_path: Path) -> None:
@@ -132,7 +133,9 @@ async def test_what_the_agent_takes_back_is_closed(tmp_path: Path) -> None:
         card = await parent.post_with("touch a")
         run.does(Withdrawn("req-1"), Withdrawn("req-9"), Withdrawn("unheard of"))
         await update_with(parent, "took this back")
-        await parent.until(lambda: len([one for one in parent.updates if "took this back" in one.text]) == 3)
+        await parent.until(
+            lambda: len([one for one in parent.updates if "took this back" in text_of(one)]) == 3
+        )
         await parent.until(lambda: parent.said(Heartbeat)[-1].running == 1)
         press(parent, buttons(card)["Allow"], "500.1")
         await parent.post_with("That card is closed. It was NOT run.")
@@ -161,7 +164,7 @@ async def test_whoever_asked_is_none_of_several(tmp_path: Path) -> None:
         press(parent, allow, "500.1", name="ana")
         await parent.post_with("ana, you asked for this, so your approval does not count")
         parent.says("yes", "9900.1", "100.1")
-        await parent.until(lambda: len([p for p in parent.posts if "you asked for this" in p.text]) == 2)
+        await parent.until(lambda: len([p for p in parent.posts if "you asked for this" in text_of(p)]) == 2)
         press(parent, allow, "500.2", user=BEN, name="ben")
         await update_with(parent, "1 given: ben.")
         assert answered(parent) == []
@@ -184,7 +187,9 @@ async def test_the_terminal_and_slack_are_not_two_people(tmp_path: Path) -> None
         press(parent, allow, "500.2", user=OPERATOR, name=OPERATOR)
         await parent.post_with("set `approvals.operator` to your Slack user ID")
         parent.says("yes", "9900.1", "100.1", user=OPERATOR)
-        await parent.until(lambda: len([p for p in parent.posts if "`approvals.operator`" in p.text]) == 2)
+        await parent.until(
+            lambda: len([p for p in parent.posts if "`approvals.operator`" in text_of(p)]) == 2
+        )
         assert answered(parent) == []
         press(parent, allow, "500.3", user=CARL, name="carl")
         await parent.until(lambda: answered(parent) == [("req-1", True)])
@@ -233,12 +238,12 @@ async def test_who_only_wrote_is_named_by_the_mention_that_slack_shows_as_the_na
         await parent.post_with("touch a")
         parent.says("yes", "9900.1", "100.1")
         card = await update_with(parent, f"Allowed by <@{USER}>.")
-        assert card.names == (USER,)
+        assert card.message.names == (USER,)
         run.does(Question("req-9", "Which?"))
         await parent.post_with("Which?")
         parent.says("this <@U0EVE>", "9900.2", "100.1")
         card = await update_with(parent, f"💬 <@{USER}>: this")
-        assert "<@U0EVE>" not in card.text
+        assert "<@U0EVE>" not in text_of(card)
 
 
 async def test_one_no_is_enough_and_no_session_gets_around_it(tmp_path: Path) -> None:
@@ -324,7 +329,7 @@ async def test_a_request_too_long_for_its_card_is_a_file_beside_it(tmp_path: Pat
         command = "touch " + "x" * 12_000
         await asks(parent, replace(FIRST, input={"command": command, "description": "Touch it"}))
         card = await parent.post_with("Permission needed: `Bash` · Touch it")
-        assert "more characters are in the file below" in str(card.blocks)
+        assert "more characters are in the file below" in str(blocks_of(card))
         (file,) = await parent.until(lambda: [one for one in parent.operations if isinstance(one, Upload)])
         assert (file.filename, file.thread_ts) == ("request.txt", "100.1")
         assert command in file.content.decode()
@@ -334,7 +339,7 @@ async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:
     async with worker(with_quorum(tmp_path, look=2)) as parent:
         run = await asks(parent, PLAN)
         card = await parent.post_with("This is the plan")
-        assert "1. *look*" in card.text
+        assert "1. *look*" in text_of(card)
         assert list(buttons(card)) == ["Approve", "Keep planning", "Say what to change…"]
         parent.says("no, look twice", "9900.1", "100.1")
         await parent.until(lambda: answered(parent) == [("req-1", False)])
@@ -342,8 +347,8 @@ async def test_a_plan_is_approved_or_kept_at(tmp_path: Path) -> None:
         assert "keep planning" in said
         assert "look twice" in said
         run.does(replace(PLAN, id="req-2"), replace(FIRST, id="req-3"))
-        await parent.until(lambda: len([post for post in parent.posts if post.blocks]) == 3)
-        again = [post for post in parent.posts if "the plan" in post.text][-1]
+        await parent.until(lambda: len([post for post in parent.posts if blocks_of(post)]) == 3)
+        again = [post for post in parent.posts if "the plan" in text_of(post)][-1]
         await parent.stored(
             press(parent, ("codebutler.allow_session", buttons(again)["Approve"][1]), "500.1")
         )

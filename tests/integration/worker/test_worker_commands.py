@@ -14,6 +14,7 @@ from codebutler.model import (
 )
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, edited, posted, slashed
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -82,8 +83,8 @@ async def test_words_work_while_a_turn_runs(tmp_path: Path) -> None:
         run = await parent.run(0)
         command(parent, "status", "200.1")
         status = await parent.post_with("1 running, 0 waiting, 0 queued")
-        assert "👀 running · claude · <https://slack.com/archives/C0REPO/p1001|fix" in status.text
-        assert "<!channel>" not in status.text
+        assert "👀 running · claude · <https://slack.com/archives/C0REPO/p1001|fix" in text_of(status)
+        assert "<!channel>" not in text_of(status)
         command(parent, "undo", "200.2", "100.1")
         await parent.post_with("An agent is running")
         command(parent, "output", "200.3", "100.1")
@@ -93,7 +94,7 @@ async def test_words_work_while_a_turn_runs(tmp_path: Path) -> None:
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         command(parent, "list", "300.1")
-        assert "✅ done · claude · <" in (await parent.post_with("latest conversations")).text
+        assert "✅ done · claude · <" in text_of(await parent.post_with("latest conversations"))
         command(parent, "status", "300.2")
         await parent.post_with("Today: 1 run, 46 tokens, $0.12")
 
@@ -173,7 +174,7 @@ async def test_continue_outside_threads_goes_on_with_the_one_that_can(tmp_path: 
         assert (await parent.post_with("Going on with")).thread_ts == "200.1"
         assert (await parent.run(1)).request.session_id == "session-1"
         # The card that offered it says so, without its button.
-        await parent.until(lambda: any("Continued" in update.text for update in parent.updates))
+        await parent.until(lambda: any("Continued" in text_of(update) for update in parent.updates))
 
 
 async def test_continue_asks_which_one_if_there_are_several(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ async def test_continue_asks_which_one_if_there_are_several(tmp_path: Path) -> N
             await parent.until(lambda n=number: parent.reactions(f"10{n}.1") == ["x"])  # type: ignore[misc]  # defaults of a lambda
         command(parent, "continue", "200.1")
         card = await parent.post_with("work 0")
-        button = card.blocks[1]["elements"][0]
+        button = blocks_of(card)[1]["elements"][0]
         assert (button["action_id"], card.thread_ts) == ("codebutler.retry", "200.1")
         click = clicked(
             channel=CHANNEL, user=USER, message_ts="9.9", action_id="codebutler.retry", value=button["value"],
@@ -234,12 +235,12 @@ async def test_an_edit_mends_a_word_that_was_not_understood_once(tmp_path: Path)
 
         await parent.stored(edit("!ping", "ping", "101.0", user="U0MALLORY"))
         await parent.stored(edit("!pign", "pign", "102.0"))
-        await parent.until(lambda: sum("I do not know" in post.text for post in parent.posts) == 2)
+        await parent.until(lambda: sum("I do not know" in text_of(post) for post in parent.posts) == 2)
         edit("!ping", "ping", "103.0")
         assert (await parent.post_with("pong")).thread_ts == "100.1"
         await parent.stored(edit("!ping", "ping", "104.0"))
         await parent.stored(parent.says("x", "900.1"))
-        assert sum("pong" in post.text for post in parent.posts) == 1
+        assert sum("pong" in text_of(post) for post in parent.posts) == 1
 
 
 async def test_an_edit_mends_a_misspelt_word_into_a_prompt(tmp_path: Path) -> None:
@@ -255,7 +256,7 @@ async def test_memory_shows_what_every_session_is_told(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         (tmp_path / ".codebutler" / "memory.md").write_text("- use tabs\n- never ``` here\n")
         command(parent, "memory", "100.1")
-        told = (await parent.post_with("Every new session is told")).text
+        told = text_of(await parent.post_with("Every new session is told"))
         assert "1. use tabs\n2. never ''' here\n" in told
 
 
@@ -268,4 +269,4 @@ async def test_an_answer_under_way_at_a_death_comes_with_the_next_life(tmp_path:
         assert sum(isinstance(each, Post) for each in parent.operations) == 1
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(parent.says("x", "900.1"))
-        assert not [post for post in parent.posts if "Available agents" in post.text]
+        assert not [post for post in parent.posts if "Available agents" in text_of(post)]

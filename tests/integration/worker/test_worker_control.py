@@ -20,6 +20,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.tools.plan import PlanStep
 from tests.events import clicked, posted
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -37,7 +38,7 @@ async def test_stop_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> N
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
         await parent.until(lambda: parent.reactions("100.2") == ["octagonal_sign"])
         assert run.closed.is_set()
-        assert [post.text for post in parent.posts] == [
+        assert [text_of(post) for post in parent.posts] == [
             "🛑 Stopping 1 run. Withdrew 1 queued.",
             "🛑 Stopped before anything was done.",
         ]
@@ -58,7 +59,7 @@ async def test_the_stop_button_stops_its_turn(tmp_path: Path) -> None:
         parent.says("long work", "100.1")
         await parent.run(0)
         progress = await parent.post_with("working")
-        stop = progress.blocks[1]["elements"][0]
+        stop = blocks_of(progress)[1]["elements"][0]
         assert stop["action_id"] == "codebutler.stop"
         click = clicked(
             channel=CHANNEL,
@@ -70,7 +71,9 @@ async def test_the_stop_button_stops_its_turn(tmp_path: Path) -> None:
         )
         parent.deliver(click)
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
-        await parent.until(lambda: any(re.fullmatch(r"🛑 \d+s", update.text) for update in parent.updates))
+        await parent.until(
+            lambda: any(re.fullmatch(r"🛑 \d+s", text_of(update)) for update in parent.updates)
+        )
 
 
 async def test_the_operator_is_named_as_the_one_who_stopped(tmp_path: Path) -> None:
@@ -122,7 +125,7 @@ async def test_progress_is_one_message_edited_now_and_then(tmp_path: Path) -> No
     async with worker(settings(tmp_path, verbosity="normal")) as parent:
         parent.says("work", "100.1")
         run = await parent.run(0, flow=False)
-        assert "claude is working" in (await parent.post_with("working")).text
+        assert "claude is working" in text_of(await parent.post_with("working"))
         run.does(
             Started("s"),
             Text("I will look."),
@@ -134,14 +137,14 @@ async def test_progress_is_one_message_edited_now_and_then(tmp_path: Path) -> No
         await parent.until(lambda: parent.updates, flow=True)
         update = parent.updates[0]
         assert update.target_ts == "9000.000001"
-        assert "`Edit: app.py`" in update.text
-        assert "2 tool calls" in update.text
-        assert "✓ look" in update.text
+        assert "`Edit: app.py`" in text_of(update)
+        assert "2 tool calls" in text_of(update)
+        assert "✓ look" in text_of(update)
         run.finish("Done.")
         await parent.post_with("Done.")
-        await parent.until(lambda: parent.updates[-1].text.startswith("✅"))
-        assert parent.updates[-1].text == "✅ Done · 2 tool calls"
-        assert parent.updates[-1].blocks == ()
+        await parent.until(lambda: text_of(parent.updates[-1]).startswith("✅"))
+        assert text_of(parent.updates[-1]) == "✅ Done · 2 tool calls"
+        assert blocks_of(parent.updates[-1]) == ()
         assert len(parent.posts) == 2
 
 
@@ -157,7 +160,7 @@ async def test_the_end_of_progress_waits_for_its_message(tmp_path: Path) -> None
             parent.take(send)
         await parent.until(lambda: parent.updates)
         assert parent.updates[0].target_ts.startswith("9000.")
-        assert parent.updates[0].text.startswith("✅")
+        assert text_of(parent.updates[0]).startswith("✅")
 
 
 async def test_an_agent_that_ends_without_leave_closes_its_cards(tmp_path: Path) -> None:
@@ -168,7 +171,7 @@ async def test_an_agent_that_ends_without_leave_closes_its_cards(tmp_path: Path)
         run.does(Finished(True, "I did without.", "done"))
         await parent.post_with("I did without.")
         assert parent.backend.answers == []
-        await parent.until(lambda: sum("NOT run" in card.text for card in parent.updates) == 2, flow=True)
+        await parent.until(lambda: sum("NOT run" in text_of(card) for card in parent.updates) == 2, flow=True)
 
 
 async def test_a_breaking_agent_fails_its_turn_and_nothing_else(tmp_path: Path) -> None:
@@ -285,7 +288,7 @@ async def test_an_update_of_a_refused_message_is_given_up(tmp_path: Path) -> Non
         await parent.post_with("Done.")
         await parent.until(lambda: len(parent.said(Audit)) == 1)
         for send in parent.said(Send):
-            if isinstance(send.operation, Post) and "working" in send.operation.text:
+            if isinstance(send.operation, Post) and "working" in text_of(send.operation):
                 parent.channel.send(SendFailed(op_id=send.op_id, code="channel_not_found"))
             else:
                 parent.take(send)

@@ -11,6 +11,7 @@ from codebutler.protocol.messages import Heartbeat
 from tests import events
 from tests.events import clicked, posted
 from tests.integration.worker.test_worker_parking import buttons, press
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -50,7 +51,7 @@ async def test_others_have_their_own_room(tmp_path: Path) -> None:
         await fills(parent, 1)
         await parent.stored(says_as(parent, "U0BEN", "mine", "300.1"))
         await parent.until(lambda: parent.reactions("300.1") == ["hourglass_flowing_sand"], flow=True)
-        assert not [post for post in parent.posts if "Too many" in post.text]
+        assert not [post for post in parent.posts if "Too many" in text_of(post)]
 
 
 async def test_a_flood_in_one_thread_is_told_once_and_kept_whole(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ async def test_a_flood_in_one_thread_is_told_once_and_kept_whole(tmp_path: Path)
         await parent.post_with("Today: 1 run ·")
         edited = events.edited(channel=CHANNEL, ts="402.1", user=USER, text="better", edited_ts="9.9")
         await parent.stored(parent.deliver(edited, Prompt(text="better")))
-        cards = [post for post in parent.posts if "Too many" in post.text]
+        cards = [post for post in parent.posts if "Too many" in text_of(post)]
         assert len(cards) == 1
         for number in range(2):
             (await parent.run(number)).finish()

@@ -10,6 +10,7 @@ from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Re
 from codebutler.model import Command, Prompt
 from codebutler_worker.agents.backend import Started
 from tests.events import clicked, edited
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 ASK_AGAIN = "codebutler.ask_again"
@@ -25,7 +26,7 @@ def offers(parent: Parent) -> list[str]:
     return [
         element["value"]
         for post in parent.posts
-        for block in post.blocks
+        for block in blocks_of(post)
         for element in block.get("elements", ())
         if element["action_id"] == ASK_AGAIN
     ]
@@ -67,7 +68,7 @@ async def test_the_answer_stands_and_the_edited_text_is_asked_once_also_after_a_
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(press(parent, value, 1))
         assert await answered(parent) == "add 2 and 2"
-        assert "Asked again" in parent.updates[-1].text
+        assert "Asked again" in text_of(parent.updates[-1])
         await parent.stored(press(parent, value, 2))
         await parent.post_with("You have asked again already")
         edits(parent, "add 3 and 3", 3)

@@ -7,12 +7,13 @@ from pathlib import Path
 from codebutler.model import Post
 from codebutler_worker.agents.backend import Finished, Started, Text
 from codebutler_worker.conversation.turn.parcels import MAX_ENVELOPES, SAID_ABOVE, TOO_MANY
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import Parent, settings, worker
 
 
 def markdown(post: Post) -> str:
     """What a post shows."""
-    return "\n".join(block.get("text", "") for block in post.blocks if block["type"] == "markdown")
+    return "\n".join(block.get("text", "") for block in blocks_of(post) if block["type"] == "markdown")
 
 
 def shown(parent: Parent) -> list[str]:
@@ -93,6 +94,6 @@ async def test_a_flood_of_envelopes_ends(tmp_path: Path) -> None:
         run.does(Started("s"), Text("".join(f"<<<SLACK>>>{number}<<<END_SLACK>>>" for number in range(300))))
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
-        said = [post for post in parent.posts if not post.text.startswith("Done.")]
+        said = [post for post in parent.posts if not text_of(post).startswith("Done.")]
         assert len(said) == MAX_ENVELOPES
-        assert said[-1].text == TOO_MANY
+        assert text_of(said[-1]) == TOO_MANY

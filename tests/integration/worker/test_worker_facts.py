@@ -12,6 +12,7 @@ from codebutler_worker.memory.facts import MAX_FACTS
 from codebutler_worker.tools.notes import Notes
 from codebutler_worker.tools.port import ToolError
 from tests.events import posted, slashed
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 OTHER = "U0BEN"
@@ -65,7 +66,7 @@ async def test_a_persons_fact_is_told_to_their_agents_and_shown_to_them_alone(tm
 
         said = posted(channel=CHANNEL, ts="400.1", user=USER, text="!memory", thread_ts=None)
         parent.deliver(said, Command(name="memory"))
-        shown = (await parent.post_with("1. deploy: staging")).text
+        shown = text_of(await parent.post_with("1. deploy: staging"))
         assert "Ana" not in shown
         typed = slashed(channel=CHANNEL, user=USER, command="/butler", text="memory", trigger_id="t1")
         parent.deliver(typed, Command(name="memory"))

@@ -12,6 +12,7 @@ from codebutler.protocol.messages import Audit, Fetch, FetchFailed, FileChunk, F
 from codebutler_worker.agents.backend import Finished, Started, Text
 from codebutler_worker.conversation.turn.luggage import ATTEMPTS
 from tests.events import clicked, edited, posted
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 PNG = b"\x89PNG\r\n\x1a\npixels"
@@ -81,7 +82,7 @@ async def test_what_does_not_come_is_told_and_the_turn_goes_on(tmp_path: Path) -
         parent.channel.send(FetchFailed(request_id=fetch.request_id, code="login_page"))
         post = await parent.post_with("Slack does not let me read it")
         assert post.thread_ts == "100.1"
-        assert "`a b.png`" in post.text
+        assert "`a b.png`" in text_of(post)
         run = await parent.run(0)
         assert run.request.prompt == "look\n\n[attached file a b.png: it could not be fetched]"
 
@@ -135,7 +136,7 @@ async def test_any_file_is_kept_as_data_and_named_to_the_agent(
         kept = tmp_path / ".codebutler" / "files" / note.partition(" ")[0]
         assert kept.read_bytes() == content
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-        assert [post for post in parent.posts if "go on without" in post.text] == []
+        assert [post for post in parent.posts if "go on without" in text_of(post)] == []
 
 
 async def test_a_file_too_large_is_not_even_asked_for(tmp_path: Path) -> None:
@@ -170,8 +171,8 @@ async def test_a_voice_message_is_shown_and_then_answered(tmp_path: Path) -> Non
         said = "run the <!channel> tests\nplease"
         parent.channel.send(FileTranscript(request_id=fetch.request_id, text=said))
         shown = await parent.post_with("🎤")
-        assert "<!channel>" not in shown.text
-        assert "tests please" in shown.text
+        assert "<!channel>" not in text_of(shown)
+        assert "tests please" in text_of(shown)
         run = await parent.run(0)
         assert run.request.prompt == "[voice message, transcribed] run the <!channel> tests please"
 
@@ -181,7 +182,7 @@ async def test_a_recording_that_cannot_be_transcribed_is_a_file_like_any_other(t
     async with worker(settings(tmp_path)) as parent:
         share(parent, "100.1", song, text="cut the first minute")
         give(parent, await request(parent), b"ID3song")
-        assert "set openai.apiKey" in (await parent.post_with("could not be transcribed")).text
+        assert "set openai.apiKey" in text_of(await parent.post_with("could not be transcribed"))
         assert "/.codebutler/files/F7-song.mp3 (audio/mpeg, 7 B)]" in (await parent.run(0)).request.prompt
 
 
@@ -210,7 +211,7 @@ async def test_a_worker_that_died_waiting_asks_again_after_continue(tmp_path: Pa
         question = await parent.post_with("look")
         turn_id = next(
             element["value"]
-            for block in question.blocks
+            for block in blocks_of(question)
             for element in block.get("elements", [])
             if element["action_id"] == "codebutler.retry"
         )
@@ -269,7 +270,7 @@ async def test_a_file_is_sent_at_once_and_not_again_for_the_answer(tmp_path: Pat
         await parent.until(lambda: uploads(parent))
         run.does(Finished(True, words, "done"))
         answer = await parent.post_with("Here it is.")
-        assert "SLACK" not in answer.text
+        assert "SLACK" not in text_of(answer)
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         assert [(one.filename, one.content, one.thread_ts) for one in uploads(parent)] == [
             ("a.csv", b"1,2\n", "100.1")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from codebutler.model import ButtonClicked, Command, Prompt
 from tests.events import clicked, deleted, edited, posted
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -17,7 +18,7 @@ def stale(parent: Parent, text: str, ts: str, thread_ts: str | None = None) -> i
 async def question(parent: Parent) -> dict[str, str]:
     """The values of the question's buttons by action."""
     asked = await parent.post_with("Shall I still do it?")
-    return {button["action_id"]: button["value"] for button in asked.blocks[1]["elements"]}
+    return {button["action_id"]: button["value"] for button in blocks_of(asked)[1]["elements"]}
 
 
 def click(action: str, value: str) -> ButtonClicked:
@@ -31,12 +32,12 @@ async def test_a_late_message_is_answered_with_a_line_that_says_so(tmp_path: Pat
         parent.says("fix it", "100.1", late=True)
         (await parent.run(0)).finish("Fixed.")
         await parent.post_with("Fixed.")
-        assert "while I was offline" in parent.posts[0].text
+        assert "while I was offline" in text_of(parent.posts[0])
         assert parent.posts[0].thread_ts == "100.1"
         parent.says("and this", "100.2", "100.1")
         (await parent.run(1)).finish("Done too.")
         await parent.post_with("Done too.")
-        assert len([post for post in parent.posts if "offline" in post.text]) == 1
+        assert len([post for post in parent.posts if "offline" in text_of(post)]) == 1
 
 
 async def test_an_old_message_is_asked_about_and_run_only_when_told_to(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ async def test_what_may_be_done_already_is_asked_about_in_words_of_its_own(tmp_p
     async with worker(settings(tmp_path)) as parent:
         await parent.stored(parent.deliver(event, Prompt(text="deploy it")))
         asked = await parent.post_with("I may have worked on this before: _deploy it_")
-        values = {button["action_id"]: button["value"] for button in asked.blocks[1]["elements"]}
+        values = {button["action_id"]: button["value"] for button in blocks_of(asked)[1]["elements"]}
         await parent.clock.advance(60)
         assert parent.backend.runs == []
         parent.deliver(click("codebutler.retry", values["codebutler.retry"]))
@@ -101,7 +102,7 @@ async def test_an_old_message_can_still_be_edited_and_withdrawn(tmp_path: Path) 
         stale(parent, "forget me", "200.1")
         gone = deleted(channel=CHANNEL, ts="200.1", user=USER)
         await parent.stored(parent.deliver(gone))
-        second = parent.posts[-1].blocks[1]["elements"][0]["value"]
+        second = blocks_of(parent.posts[-1])[1]["elements"][0]["value"]
         await parent.stored(parent.deliver(click("codebutler.retry", second)))
         assert len(parent.backend.runs) == 1
 

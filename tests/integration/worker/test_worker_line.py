@@ -6,6 +6,7 @@ from pathlib import Path
 
 from codebutler.model import Prompt
 from tests.events import clicked, deleted, edited
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 NEXT, SECOND, THIRD = "⏳ Next in line.", "⏳ 2nd in line.", "⏳ 3rd in line."
@@ -16,10 +17,10 @@ def shown(parent: Parent) -> dict[str, str]:
     threads: dict[str, str] = {}
     texts: dict[str, str] = {}
     for number, post in enumerate(parent.posts, start=1):
-        if post.blocks and post.blocks[-1]["type"] == "actions":
+        if blocks_of(post) and blocks_of(post)[-1]["type"] == "actions":
             ts = f"9000.{number:06d}"
-            threads[ts], texts[ts] = post.thread_ts or "", post.text
-    texts |= {update.target_ts: update.text for update in parent.updates}
+            threads[ts], texts[ts] = post.thread_ts or "", text_of(post)
+    texts |= {update.target_ts: text_of(update) for update in parent.updates}
     return {threads[ts]: texts[ts] for ts in threads}
 
 
@@ -56,7 +57,7 @@ async def test_nobody_is_told_a_place_who_starts_at_once(tmp_path: Path) -> None
         parent.says("one", "1.1")
         (await parent.run(0)).finish("One.")
         await sees(parent, m1="✅")
-        assert not [post for post in parent.posts if "in line" in post.text]
+        assert not [post for post in parent.posts if "in line" in text_of(post)]
 
 
 async def test_quiet_tells_no_places(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ async def test_quiet_tells_no_places(tmp_path: Path) -> None:
         first.finish("One.")
         (await parent.run(1)).finish("Two.")
         await parent.post_with("Two.")
-        assert not [post for post in parent.posts if "in line" in post.text]
+        assert not [post for post in parent.posts if "in line" in text_of(post)]
 
 
 async def test_who_leaves_the_line_lets_the_others_move_up(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ async def test_who_leaves_the_line_lets_the_others_move_up(tmp_path: Path) -> No
             user=USER,
             message_ts="9000.000003",
             action_id="codebutler.stop",
-            value=post.blocks[1]["elements"][0]["value"],
+            value=blocks_of(post)[1]["elements"][0]["value"],
             action_ts="5.0",
         )
         parent.deliver(click)
@@ -139,11 +140,13 @@ async def test_a_message_in_line_that_the_agent_is_told_after_all_says_so(tmp_pa
         run = await parent.run(0)
         parent.says("no, blue", "1.2", "1.1")
         await parent.until(lambda: parent.backend.steered, flow=True)
-        await parent.until(lambda: [post for post in parent.posts if "in line" in post.text], flow=True)
+        await parent.until(lambda: [post for post in parent.posts if "in line" in text_of(post)], flow=True)
         parent.backend.takes_steering = True
         parent.says("and bold", "1.3", "1.1")
         await parent.until(lambda: parent.reactions("1.3") == ["eyes"], flow=True)
-        assert any(update.text.startswith("↪ Passed on to the running agent") for update in parent.updates)
+        assert any(
+            text_of(update).startswith("↪ Passed on to the running agent") for update in parent.updates
+        )
         run.finish("Blue and bold.")
         await parent.until(lambda: parent.reactions("1.2") == ["white_check_mark"], flow=True)
         assert parent.backend.steered == ["no, blue", "no, blue\n\nand bold"]
@@ -160,4 +163,6 @@ async def test_the_places_are_told_again_after_a_restart(tmp_path: Path) -> None
     async with worker(config) as parent:
         run = await parent.run(0)
         assert run.request.prompt == "two"
-        await parent.until(lambda: [u for u in parent.updates if u.text.startswith("🔧 claude")], flow=True)
+        await parent.until(
+            lambda: [u for u in parent.updates if text_of(u).startswith("🔧 claude")], flow=True
+        )

@@ -14,6 +14,7 @@ from codebutler_worker.agents.record import SESSIONS
 from codebutler_worker.commands import sending
 from codebutler_worker.present import pieces
 from tests.events import posted
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 SECRET = "correct horse battery staple 4711"
@@ -60,7 +61,9 @@ def uploads(parent: Parent) -> list[Upload]:
 def told(parent: Parent) -> str:
     """What the one line says by now."""
     shown = [
-        op.text for op in parent.operations if isinstance(op, Post | Update) and op.text.startswith("📎")
+        text_of(op)
+        for op in parent.operations
+        if isinstance(op, Post | Update) and text_of(op).startswith("📎")
     ]
     return shown[-1] if shown else ""
 
@@ -80,10 +83,10 @@ async def test_all_of_it_comes_in_numbered_parts_that_make_it_up(tmp_path: Path)
         assert all(file.content.endswith(b"\n") and len(file.content) <= 8000 for file in uploads(parent))
         assert {file.thread_ts for file in uploads(parent)} == {"300.1"}
         line, *others = parent.posts
-        assert line.text == f"📎 `{LOG}`, 37 kB, comes in 5 parts. Sending part 1 of 5… `!stop` ends it."
+        assert text_of(line) == f"📎 `{LOG}`, 37 kB, comes in 5 parts. Sending part 1 of 5… `!stop` ends it."
         assert not others
         assert told(parent) == f"📎 `{LOG}`, 37 kB, in 5 parts. `cat {LOG}.part-*.log` puts them together."
-        assert any("Sending part 4 of 5" in update.text for update in parent.updates)
+        assert any("Sending part 4 of 5" in text_of(update) for update in parent.updates)
 
 
 @pytest.mark.parametrize(("size", "files"), [(8000, 1), (8001, 2)])
@@ -239,7 +242,7 @@ async def test_of_a_huge_one_people_say_which_parts_they_want(tmp_path: Path) ->
         keep(tmp_path, content)
         say(parent, "logs", LOG)
         post = await parent.post_with("would be 13 parts; at most 6 come at once")
-        assert f"`!logs {LOG} 8-13` its end" in post.text
+        assert f"`!logs {LOG} 8-13` its end" in text_of(post)
         assert not uploads(parent)
         say(parent, "logs", f"{LOG} 8-13", ts="300.2")
         await parent.until(lambda: len(uploads(parent)) == 6, flow=True)

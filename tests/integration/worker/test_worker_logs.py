@@ -12,6 +12,7 @@ from codebutler_worker.agents.backend import Finished, Started
 from codebutler_worker.agents.record import ENDING, SESSIONS, session_of
 from codebutler_worker.commands import logs
 from tests.events import posted
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -41,7 +42,7 @@ async def ask(parent: Parent, argument: str, ts: str, thread_ts: str | None = No
 
 
 def texts(operations: list[object]) -> str:
-    return "\n".join(operation.text for operation in operations if isinstance(operation, Post))
+    return "\n".join(text_of(operation) for operation in operations if isinstance(operation, Post))
 
 
 def uploads(operations: list[object]) -> list[Upload]:

@@ -27,6 +27,7 @@ from tests.memory_kit import (
 )
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Reply
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, worker
 
 
@@ -44,12 +45,12 @@ async def test_a_conversation_that_has_ended_leaves_what_is_worth_remembering(
         assert '{"role": "agent", "who": "claude", "text": "First to staging, then to production."}' in asked
 
         says(parent, "", "200.1")
-        shown = (await parent.post_with("1. Deploys go to staging first")).text
+        shown = text_of(await parent.post_with("1. Deploys go to staging first"))
         assert f"archives/{CHANNEL}/p1001|" in shown
         await talk(parent, "300.1")
         assert "<memory>" in parent.backend.runs[1].request.system_prompt
         assert "- Deploys go to staging first" in parent.backend.runs[1].request.system_prompt
-    assert [post for post in parent.posts if "🧠 Shall" in post.text] == []
+    assert [post for post in parent.posts if "🧠 Shall" in text_of(post)] == []
 
 
 async def test_a_conversation_goes_on_until_it_has_been_silent_and_is_gone_over_once(

@@ -19,6 +19,7 @@ from tests.memory_kit import (
 )
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Reply
+from tests.shown import text_of
 from tests.worker_kit import worker
 
 
@@ -44,7 +45,7 @@ async def test_what_was_learned_leaves_less_for_turns(
         await talk(parent)
         assert await learned(parent) == ['kimi-test: append "Deploys go to staging first"']
         parent.says("and now?", "200.1")
-        assert "This repository's budget for today is used up" in (await held(parent, "200.1")).text
+        assert "This repository's budget for today is used up" in text_of(await held(parent, "200.1"))
         assert len(parent.backend.runs) == 1
 
 

@@ -23,6 +23,7 @@ from tests.memory_kit import (
     wants,
 )
 from tests.modelserver.completions import CompletionsServer
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, worker
 
 
@@ -39,7 +40,9 @@ async def test_review_asks_and_keeps_what_a_person_keeps_also_after_a_restart(
     async with worker(chosen) as parent:
         press(parent, "codebutler.memory_keep", change, ts)
         await parent.until(lambda: memory(tmp_path) == "- Deploys go to staging first\n", flow=True)
-        await parent.until(lambda: any("Kept by Ana" in update.text for update in parent.updates), flow=True)
+        await parent.until(
+            lambda: any("Kept by Ana" in text_of(update) for update in parent.updates), flow=True
+        )
         press(parent, "codebutler.memory_drop", change, ts, times="2")
         says(parent, "", "300.1")
         await parent.post_with("1. Deploys go to staging first")
@@ -53,7 +56,7 @@ async def test_what_is_dropped_is_not_remembered(tmp_path: Path, model: Completi
         async with card_of(parent) as (ts, change):
             press(parent, "codebutler.memory_drop", change, ts)
         await parent.until(
-            lambda: any("Dropped by Ana" in update.text for update in parent.updates), flow=True
+            lambda: any("Dropped by Ana" in text_of(update) for update in parent.updates), flow=True
         )
         press(parent, "codebutler.memory_keep", change, ts, times="2")
         says(parent, "", "300.1")
@@ -138,7 +141,7 @@ async def test_what_does_not_fit_any_more_is_told_on_the_card(
             (tmp_path / ".codebutler" / "memory.md").write_text(full)
             press(parent, "codebutler.memory_keep", change, ts)
         await parent.until(
-            lambda: any("as far as it fits" in update.text for update in parent.updates), flow=True
+            lambda: any("as far as it fits" in text_of(update) for update in parent.updates), flow=True
         )
         assert memory(tmp_path) == full
 
@@ -158,4 +161,6 @@ async def test_a_file_that_cannot_be_written_is_told_and_keep_can_be_pressed_aga
             file.rmdir()
             press(parent, "codebutler.memory_keep", change, ts, times="2")
         await parent.until(lambda: memory(tmp_path) == "- a\n", flow=True)
-        await parent.until(lambda: any("Kept by Ana" in update.text for update in parent.updates), flow=True)
+        await parent.until(
+            lambda: any("Kept by Ana" in text_of(update) for update in parent.updates), flow=True
+        )

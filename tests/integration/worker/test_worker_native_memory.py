@@ -17,6 +17,7 @@ from codebutler_worker.roster import Roster
 from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, Reply
+from tests.shown import text_of
 from tests.worker_kit import Parent, settings, worker
 
 
@@ -84,10 +85,12 @@ async def test_the_answer_grows_in_the_progress_message(tmp_path: Path, git_repo
         model.play(Reply("It greets the world and then ends.", hold=True))
         parent.says("what does it do?", "100.1")
         await parent.post_with("working")
-        shown = await parent.until(lambda: [each for each in parent.updates if ">" in each.text], flow=True)
-        assert "native is writing" in shown[0].text
+        shown = await parent.until(
+            lambda: [each for each in parent.updates if ">" in text_of(each)], flow=True
+        )
+        assert "native is writing" in text_of(shown[0])
         await parent.until(lambda: "is writing" in [each.text for each in parent.said(Doing)], flow=True)
-        assert shown[0].text.endswith("> It greets the world…")
+        assert text_of(shown[0]).endswith("> It greets the world…")
         model.release.set()
         await parent.post_with("It greets the world and then ends.")
-        await parent.until(lambda: parent.updates[-1].text.startswith("✅"))
+        await parent.until(lambda: text_of(parent.updates[-1]).startswith("✅"))

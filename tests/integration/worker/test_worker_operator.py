@@ -7,6 +7,7 @@ from pathlib import Path
 from codebutler.model import OPERATOR, Command, Post, React, TurnOutcome
 from codebutler.protocol.messages import Send, TurnEnded, TurnStarted
 from tests.events import posted
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -42,7 +43,7 @@ async def test_what_has_to_be_looked_up_has_it_when_all_of_it_is_said(tmp_path: 
         assert await ended(parent, "100.1") == "done"
         says(parent, "!diff", "100.2")
         assert await ended(parent, "100.2") == "failed"
-        assert "run `git init`" in parent.posts[-1].text
+        assert "run `git init`" in text_of(parent.posts[-1])
 
 
 async def test_a_skill_has_it_when_its_run_has_ended(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from codebutler.actions import TICKED
-from codebutler.model import Asked, ButtonClicked, TurnNote
+from codebutler.model import Asked, ButtonClicked, Post, TurnNote
 from codebutler.protocol.messages import Overview, Send
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started, Text
 from tests.events import clicked
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 COMMAND = Approval("req-1", "Bash", "touch a", {"command": "touch a"})
@@ -35,7 +36,11 @@ async def told(parent: Parent, state: str, asked: int = 0) -> TurnNote:
 
 
 def card_ts(parent: Parent, text: str) -> str:
-    sends = [send for send in parent.said(Send) if text in getattr(send.operation, "text", "")]
+    sends = [
+        send
+        for send in parent.said(Send)
+        if isinstance(send.operation, Post) and text in text_of(send.operation)
+    ]
     return parent.ts_of(sends[0].op_id)
 
 
@@ -50,7 +55,7 @@ async def test_what_is_asked_is_told_with_its_card(tmp_path: Path) -> None:
         assert "touch a" in asked.text
         run.does(COLOUR)
         note = await told(parent, "waiting", asked=2)
-        assert note.asked[1].text == "🤔 Which &lt;colour&gt;?"
+        assert note.asked[1].text == "🤔 Which \\<colour>?"
         assert (note.asked[1].options, note.asked[1].is_question) == (("Red", "Blue"), True)
 
 

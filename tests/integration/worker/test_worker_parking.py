@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.model import Command, Post
+from codebutler.model import Command, Post, Update
 from codebutler.protocol.messages import Heartbeat, StopTurns
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, posted
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 LINE = "You have hit your 5-hour limit"
 TWO_HOURS_S = 7200.0
 
 
-def buttons(shown: object) -> dict[str, tuple[str, str]]:
+def buttons(shown: Post | Update) -> dict[str, tuple[str, str]]:
     """(action_id, value) by label."""
-    elements = [one for block in getattr(shown, "blocks", ()) for one in block.get("elements", [])]
+    elements = [one for block in blocks_of(shown) for one in block.get("elements", [])]
     return {element["text"]["text"]: (element["action_id"], element["value"]) for element in elements}
 
 
@@ -48,8 +49,8 @@ def now_s(parent: Parent) -> float:
 async def test_it_goes_on_by_itself_when_the_limit_is_over(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         card = await parks(parent)
-        assert "Resumes automatically at" in card.text
-        assert "in 2h00m" in card.text
+        assert "Resumes automatically at" in text_of(card)
+        assert "in 2h00m" in text_of(card)
         assert list(buttons(card)) == ["Try now", "Drop"]
         await parent.until(lambda: parent.reactions("100.1") == ["hourglass_flowing_sand"], flow=True)
         # It counts as queued: a worker that slept would miss the hour.
@@ -63,7 +64,7 @@ async def test_it_goes_on_by_itself_when_the_limit_is_over(tmp_path: Path) -> No
         assert "Go on from where you stopped" in run.request.prompt
         run.finish()
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
-        assert any("Resumed" in update.text for update in parent.updates)
+        assert any("Resumed" in text_of(update) for update in parent.updates)
         await parent.until(lambda: parent.said(Heartbeat)[-1].queued == 0, flow=True)
 
 
@@ -74,7 +75,7 @@ async def test_a_parked_turn_survives_its_worker(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         await parent.until(lambda: any(beat.queued == 1 for beat in parent.said(Heartbeat)))
         assert parent.backend.runs == []
-        assert not any("machine stopped" in post.text for post in parent.posts)
+        assert not any("machine stopped" in text_of(post) for post in parent.posts)
         for _ in range(125):
             await parent.clock.advance(60)
         run = await parent.run(0)
@@ -91,7 +92,7 @@ async def test_a_person_may_try_sooner(tmp_path: Path) -> None:
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"], flow=True)
         await parent.clock.advance(TWO_HOURS_S)
         assert len(parent.backend.runs) == 2
-        assert any("▶ Continued." in update.text for update in parent.updates)
+        assert any("▶ Continued." in text_of(update) for update in parent.updates)
 
 
 async def test_a_person_may_go_on_with_another_agent(tmp_path: Path) -> None:
@@ -101,7 +102,9 @@ async def test_a_person_may_go_on_with_another_agent(tmp_path: Path) -> None:
         run = await parent.run(1)
         assert run.request.session_id is None
         assert "fix it" in run.request.prompt
-        await parent.until(lambda: any("Continued on rehearsal" in update.text for update in parent.updates))
+        await parent.until(
+            lambda: any("Continued on rehearsal" in text_of(update) for update in parent.updates)
+        )
 
 
 @pytest.mark.parametrize("other", ["run", "image", "nobody"])
@@ -140,7 +143,7 @@ async def test_a_word_in_the_thread_drops_it(tmp_path: Path, word: str) -> None:
         event = posted(channel=CHANNEL, ts="101.1", user=USER, text=f"!{word}", thread_ts="100.1")
         parent.deliver(event, Command(name=word))
         await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"])
-        assert any("🛑 Dropped." in update.text for update in parent.updates)
+        assert any("🛑 Dropped." in text_of(update) for update in parent.updates)
         await parent.clock.advance(2 * TWO_HOURS_S)
         assert len(parent.backend.runs) == 1
 

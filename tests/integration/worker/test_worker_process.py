@@ -41,6 +41,7 @@ from tests.containers import open_directory
 from tests.events import posted
 from tests.ordinary import give_away
 from tests.programs import require
+from tests.shown import blocks_of
 
 DEADLINE_S = 30.0
 
@@ -90,8 +91,8 @@ async def answer(process: WorkerProcess, messages: AsyncIterator[ToParent]) -> s
     while True:
         one = await heard(process, messages, Send)
         assert isinstance(one, Send)
-        if isinstance(one.operation, Post) and one.operation.blocks:
-            text = str(one.operation.blocks[0].get("text", ""))
+        if isinstance(one.operation, Post) and blocks_of(one.operation):
+            text = str(blocks_of(one.operation)[0].get("text", ""))
             if "_tokens:" in text:
                 return text
 

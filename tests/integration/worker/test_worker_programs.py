@@ -19,6 +19,7 @@ from codebutler.protocol.messages import Audit, Heartbeat, Send, StopTurns
 from codebutler_worker.agents.backend import Finished, Output, Started, ToolUse
 from codebutler_worker.conversation.line.typing import GONE, LATE
 from tests.events import posted
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 SESSION = CommandRule(prefix="claude", binary="python3", mode="interactive")
@@ -57,10 +58,10 @@ def thread(parent: Parent) -> list[str]:
     shown: dict[str, str] = {}
     for send in parent.said(Send):
         match send.operation:
-            case Post(text=text):
-                shown[f"9000.{len(shown) + 1:06d}"] = text
-            case Update(target_ts=ts, text=text):
-                shown[ts] = text
+            case Post() as post:
+                shown[f"9000.{len(shown) + 1:06d}"] = text_of(post)
+            case Update(target_ts=ts) as update:
+                shown[ts] = text_of(update)
     return list(shown.values())
 
 
@@ -108,7 +109,7 @@ async def test_what_it_said_is_said_again_as_it_was(tmp_path: Path) -> None:
         event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!output", thread_ts=MINE)
         parent.deliver(event, Command(name="output"))
         said = await parent.post_with("done: rehearsal, cat README.md")
-        assert said.text.startswith("```\n# *Title*\n`\u200b`\u200b`\ncode\n```\n")
+        assert text_of(said).startswith("```\n# *Title*\n`\u200b`\u200b`\ncode\n```\n")
 
 
 async def test_long_output_goes_on_in_new_messages(tmp_path: Path) -> None:
@@ -155,13 +156,13 @@ async def test_the_end_is_told_when_all_that_led_to_it_is_there(tmp_path: Path) 
         await parent.until(lambda: thread(parent)[-1] == "```\nthe last lines\n```")
         parent.says("another", "300.1", prefix="rehearsal")
         await parent.run(1, flow=False)
-        assert not any("exit code" in post.text for post in parent.posts)
+        assert not any("exit code" in text_of(post) for post in parent.posts)
         assert parent.reactions(MINE) == ["eyes"]
         parent.withheld = ()
         for send in parent.said(Send):
             parent.take(send)
         await parent.until(lambda: parent.reactions(MINE) == ["white_check_mark"])
-        assert "exit code 0" in parent.posts[-1].text
+        assert "exit code 0" in text_of(parent.posts[-1])
 
 
 async def test_commands_run_beside_a_session_and_beside_each_other(tmp_path: Path) -> None:
@@ -297,8 +298,8 @@ async def test_a_crash_ends_it_with_a_word_and_nothing_runs_twice(tmp_path: Path
     async with worker(config) as parent:
         await parent.until(lambda: "x" in parent.reactions(MINE))
         (notice,) = parent.posts
-        assert "The machine stopped while `make it` ran" in notice.text
-        assert notice.blocks == ()
+        assert "The machine stopped while `make it` ran" in text_of(notice)
+        assert blocks_of(notice) == ()
         await parent.until(parent.is_idle, flow=True)
         assert parent.backend.runs == []
 

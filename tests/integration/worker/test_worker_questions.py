@@ -9,6 +9,7 @@ from codebutler.model import Post, Update
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.agents.backend import Question, Started, Withdrawn
 from tests.events import clicked
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
 COLOUR = Question("req-1#0", "Which colour?", ("Red", "Blue"), ("warm", "calm"), of=3)
@@ -18,7 +19,7 @@ BEN = "U0BEN"
 
 
 def elements(card: Post | Update, kind: str) -> list[dict[str, Any]]:
-    found = [one for block in card.blocks for one in block.get("elements", [])]
+    found = [one for block in blocks_of(card) for one in block.get("elements", [])]
     return [one for one in found if one["type"] == kind]
 
 
@@ -69,7 +70,7 @@ async def updated(parent: Parent, *texts: str) -> Update:
     """The card once it says all of this."""
 
     def look() -> list[Update]:
-        return [one for one in parent.updates if all(text in one.text for text in texts)]
+        return [one for one in parent.updates if all(text in text_of(one) for text in texts)]
 
     return (await parent.until(look, flow=True))[-1]
 
@@ -78,7 +79,7 @@ async def test_they_share_a_card_and_are_answered_one_by_one(tmp_path: Path) -> 
     async with worker(settings(tmp_path)) as parent:
         _, card = await asks(parent, COLOUR, PARTS, SIZE)
         assert len(parent.posts) == 1
-        assert [text in card.text for text in ("1 of 3", "Which parts?", "3 of 3")] == [True] * 3
+        assert [text in text_of(card) for text in ("1 of 3", "Which parts?", "3 of 3")] == [True] * 3
         ticked = (value(card, "Roof"), value(card, "Walls, all"))
         press(parent, value(card, "Blue"), "500.1", picked=ticked)
         again = await updated(parent, "💬 ana: Blue")
@@ -120,7 +121,7 @@ async def test_nothing_ticked_and_foreign_boxes_answer_nothing(tmp_path: Path) -
         await parent.post_with("Nothing is chosen")
         strange = (value(card, "Blue"), value(card, "Roof").replace(":0", ":7"), "x")
         await parent.stored(press(parent, value(card, "Done"), "500.2", picked=strange))
-        await parent.until(lambda: sum("Nothing is chosen" in post.text for post in parent.posts) == 2)
+        await parent.until(lambda: sum("Nothing is chosen" in text_of(post) for post in parent.posts) == 2)
         assert answers(parent) == []
         assert parent.said(Heartbeat)[-1].waiting == 1
 
@@ -135,7 +136,7 @@ async def test_what_nobody_answers_expires_once_and_keeps_the_answers_given(tmp_
         nobody = "(Nobody answered this within 30 minutes.)"
         assert answers(parent)[1:] == [("req-1#1", True, nobody), ("req-1#2", True, nobody)]
         await parent.post_with("Nobody decided within 30 minutes")
-        assert sum("Nobody decided" in post.text for post in parent.posts) == 1
+        assert sum("Nobody decided" in text_of(post) for post in parent.posts) == 1
 
 
 async def test_where_nobody_answers_anything_the_call_is_refused_once(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ async def test_where_nobody_answers_anything_the_call_is_refused_once(tmp_path: 
         await parent.until(lambda: answers(parent))
         await parent.until(lambda: parent.said(Heartbeat)[-1].running == 1)
         assert answers(parent) == [("req-1#0", False, "Nobody decided within 30 minutes.")]
-        assert sum("Nobody decided" in post.text for post in parent.posts) == 1
+        assert sum("Nobody decided" in text_of(post) for post in parent.posts) == 1
 
 
 async def test_what_the_agent_takes_back_is_closed_at_once(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ async def test_what_the_agent_takes_back_is_closed_at_once(tmp_path: Path) -> No
         await parent.until(lambda: len(answers(parent)) == 1)
         run.does(Withdrawn("req-1"))
         closed = await updated(parent, "💬 ana: Blue", "took this back")
-        assert closed.text.count("took this back") == 2
+        assert text_of(closed).count("took this back") == 2
         press(parent, value(card, "Done"), "500.2", picked=(value(card, "Roof"),))
         await parent.post_with("That card is closed.")
         assert len(answers(parent)) == 1
@@ -168,7 +169,7 @@ async def test_the_answers_outlive_the_worker_on_their_card(tmp_path: Path) -> N
         await parent.until(lambda: len(answers(parent)) == 1)
     async with worker(settings(tmp_path)) as parent:
         closed = await updated(parent, "💬 ana: Blue", "NOT run")
-        assert closed.text.count("NOT run") == 2
+        assert text_of(closed).count("NOT run") == 2
         press(parent, value(card, "Done"), "500.2", picked=(value(card, "Roof"),))
         await parent.post_with("That card is closed.")
         assert parent.backend.runs == []

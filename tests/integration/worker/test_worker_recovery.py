@@ -19,6 +19,7 @@ from codebutler.protocol.messages import Audit, Configure, Goodbye, Heartbeat, H
 from codebutler_worker.agents.backend import Finished, Started, ToolUse, Usage
 from codebutler_worker.bootstrap import serve
 from tests.events import clicked
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, OneAgent, Parent, ScriptedBackend, settings, worker
 
 
@@ -36,7 +37,7 @@ def click(action_id: str, value: str, message_ts: str, action_ts: str = "500.1")
 
 def buttons(post: Post) -> dict[str, str]:
     """action_id -> value of a post's buttons."""
-    elements = [element for block in post.blocks for element in block.get("elements", [])]
+    elements = [element for block in blocks_of(post) for element in block.get("elements", [])]
     return {element["action_id"]: element["value"] for element in elements}
 
 
@@ -107,8 +108,8 @@ async def test_continue_resumes_the_session_once(tmp_path: Path) -> None:
         assert "rename the module" not in run.request.prompt  # the session has it
         await parent.until(lambda: parent.updates)
         assert parent.updates[0].target_ts == "9000.000001"
-        assert "Continued" in parent.updates[0].text
-        assert parent.updates[0].blocks == ()
+        assert "Continued" in text_of(parent.updates[0])
+        assert blocks_of(parent.updates[0]) == ()
         run.finish("Half was done, now all is.", "session-9")
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         await parent.stored(parent.deliver(click("codebutler.retry", turn_id, "9000.000001", "500.2")))
@@ -220,10 +221,12 @@ async def test_the_question_names_what_the_turn_was_last_seen_doing(tmp_path: Pa
         parent.says("run the tests", "100.1")
         run = await parent.run(0)
         run.does(Started("s"), ToolUse("t1", "Bash", "make test"))
-        await parent.until(lambda: any("make test" in update.text for update in parent.updates), flow=True)
+        await parent.until(
+            lambda: any("make test" in text_of(update) for update in parent.updates), flow=True
+        )
     async with worker(settings(tmp_path)) as parent:
-        assert "`Bash: make test`" in (await parent.post_with("run the tests")).text
-        assert parent.updates[0].text == "⚠️ interrupted"
+        assert "`Bash: make test`" in text_of(await parent.post_with("run the tests"))
+        assert text_of(parent.updates[0]) == "⚠️ interrupted"
 
 
 async def test_a_store_of_a_newer_version_ends_the_worker_for_good(tmp_path: Path) -> None:

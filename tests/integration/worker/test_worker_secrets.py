@@ -16,6 +16,7 @@ from codebutler_worker.agents.shell.screen import Terminal
 from codebutler_worker.present.lines import fenced
 from codebutler_worker.present.pieces import without_secrets
 from codebutler_worker.present.terminal import Pages, shown
+from tests.shown import text_of
 from tests.unit.text.test_redact_attacks import SECRET, TOKEN, shows
 from tests.worker_kit import Parent, settings, worker
 
@@ -52,7 +53,7 @@ async def test_a_secret_across_the_edge_of_two_messages(tmp_path: Path, secret: 
         run = await parent.run(0)
         run.finish("." * (limit - place - 1) + " " + secret + " " + "." * limit)
         await until_done(parent, "100.1")
-        assert len([post for post in parent.posts if "..." in post.text]) > 1
+        assert len([post for post in parent.posts if "..." in text_of(post)]) > 1
         assert not shows(secret, *everything(parent))
 
 
@@ -133,7 +134,7 @@ async def test_words_that_hide_nothing_come_through(tmp_path: Path) -> None:
         run = await parent.run(0)
         run.finish("All is well: `npm_config_cache` is set, see sk-learn…")
         post = await parent.post_with("All is well")
-        assert "`npm_config_cache` is set, see sk-learn…" in post.text
+        assert "`npm_config_cache` is set, see sk-learn…" in text_of(post)
 
 
 @pytest.mark.parametrize("secret", [SECRET, TOKEN])

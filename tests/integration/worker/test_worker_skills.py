@@ -10,6 +10,7 @@ from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Re
 from codebutler.model import Command
 from codebutler.skills.shelf import skills_digest
 from tests.events import posted, slashed
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -59,8 +60,8 @@ async def test_a_repositorys_skills_wait_for_trust(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         says(parent, "", "100.1")
         listed = await parent.post_with("🎓 Say")
-        assert "• `deploy`" not in listed.text
-        assert "Not used before somebody runs `codebutler trust` on the machine: `deploy`" in listed.text
+        assert "• `deploy`" not in text_of(listed)
+        assert "Not used before somebody runs `codebutler trust` on the machine: `deploy`" in text_of(listed)
         says(parent, "deploy now", "100.2")
         await parent.post_with("There is no skill `deploy` here")
     trusted = msgspec.structs.replace(settings(tmp_path), skills_digest=skills_digest(tmp_path))
@@ -74,8 +75,8 @@ async def test_one_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
     async with worker(changed(tmp_path, skills=SkillsSection(disabled=("review-diff",)))) as parent:
         says(parent, "", "100.1")
         listed = await parent.post_with("🎓 Say")
-        assert "review-diff" not in listed.text
-        assert "release-notes" in listed.text
+        assert "review-diff" not in text_of(listed)
+        assert "release-notes" in text_of(listed)
         says(parent, "reviev-diff", "100.2")
         await parent.post_with("There is no skill `reviev-diff` here. `!skills` lists what there is.")
         says(parent, "release-note", "100.3")
@@ -111,4 +112,4 @@ async def test_a_broken_skill_is_told(tmp_path: Path) -> None:
     write(tmp_path / ".codebutler" / "home", "deploy", "")
     async with worker(settings(tmp_path)) as parent:
         says(parent, "", "100.1")
-        assert "deploy/SKILL.md: write the instructions" in (await parent.post_with("🎓 Say")).text
+        assert "deploy/SKILL.md: write the instructions" in text_of(await parent.post_with("🎓 Say"))

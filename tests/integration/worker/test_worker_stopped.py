@@ -11,6 +11,7 @@ from codebutler.model import Command
 from codebutler_worker.agents.backend import Started, Text, ToolResult, ToolUse, Writing
 from tests.events import posted
 from tests.programs import require
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 
@@ -19,7 +20,7 @@ async def stop(parent: Parent) -> str:
     event = posted(channel=CHANNEL, ts="100.2", user=USER, text="!stop", thread_ts="100.1")
     parent.deliver(event, Command(name="stop", argument=""))
     await parent.until(lambda: parent.reactions("100.1") == ["octagonal_sign"], flow=True)
-    return parent.posts[-1].text
+    return text_of(parent.posts[-1])
 
 
 @pytest.fixture

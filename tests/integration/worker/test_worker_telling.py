@@ -7,6 +7,7 @@ from pathlib import Path
 from codebutler.model import Post
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import Started, ToolResult, ToolUse
+from tests.shown import text_of
 from tests.worker_kit import Parent, settings, worker
 
 
@@ -41,12 +42,12 @@ async def test_verbose_tells_every_tool_with_its_result_before_the_answer(tmp_pa
             ToolResult("2", False, "no such file"),
         )
         post = await parent.post_with("12 passed")
-        assert "✓ `Bash: npm test`" in post.text
+        assert "✓ `Bash: npm test`" in text_of(post)
         assert post.thread_ts == "100.1"
         run.does(ToolUse("3", "Bash", "ls"), ToolResult("3", True, "last words"))
         run.finish("Done.")
         await parent.post_with("Done.")
-        texts = [post.text for post in parent.posts]
+        texts = [text_of(post) for post in parent.posts]
         shown = "\n".join(texts)
         assert "✗ `Edit: app.py`" in shown
         assert shown.index("last words") < shown.index("Done.")
@@ -72,10 +73,10 @@ async def test_a_flood_of_tools_is_told_in_few_messages(tmp_path: Path) -> None:
             run.does(ToolUse(f"{number}", "Bash", "x"), ToolResult(f"{number}", True, "y" * 900))
         run.finish("Done.")
         await parent.post_with("Done.")
-        told = [post for post in parent.posts if "Bash: x" in post.text]
+        told = [post for post in parent.posts if "Bash: x" in text_of(post)]
         assert 1 <= len(told) <= 3
-        assert all(len(post.text) <= 3600 for post in told)
-        assert "more, too many to show" in told[-1].text
+        assert all(len(text_of(post)) <= 3600 for post in told)
+        assert "more, too many to show" in text_of(told[-1])
 
 
 async def test_normal_tells_no_tools(tmp_path: Path) -> None:
@@ -85,4 +86,4 @@ async def test_normal_tells_no_tools(tmp_path: Path) -> None:
         run.does(ToolUse("1", "Bash", "npm test"), ToolResult("1", True, "12 passed"))
         run.finish("Done.")
         await parent.post_with("Done.")
-        assert not [one for one in parent.operations if isinstance(one, Post) and "12 passed" in one.text]
+        assert not [one for one in parent.operations if isinstance(one, Post) and "12 passed" in text_of(one)]

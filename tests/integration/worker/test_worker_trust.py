@@ -10,6 +10,7 @@ from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Re
 from codebutler.model import ButtonClicked, Prompt
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, deleted, edited
+from tests.shown import blocks_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 OTHER = "U0BOB"
@@ -43,7 +44,7 @@ async def at_its_limit(parent: Parent) -> str:
     run = await parent.run(0)
     run.does(Started("session-1"), Finished(False, "The limit was met.", "max_turns"))
     asked = await parent.post_with("The limit was met.")
-    return str(asked.blocks[1]["elements"][0]["value"])
+    return str(blocks_of(asked)[1]["elements"][0]["value"])
 
 
 async def test_nobody_edits_anothers_words(tmp_path: Path) -> None:

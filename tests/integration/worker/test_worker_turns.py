@@ -13,6 +13,7 @@ from codebutler.model import Command, Prompt, React, Upload
 from codebutler.protocol.messages import Heartbeat, Send, Stored, TurnStarted
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest, Usage
 from tests.events import deleted, edited, posted
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, OneAgent, ScriptedBackend, settings, worker
 
 
@@ -27,8 +28,8 @@ async def test_a_message_is_answered_in_its_thread(tmp_path: Path) -> None:
         run.finish("It is **fixed**.")
         post = await parent.post_with("fixed")
         assert post.thread_ts == "100.1"
-        assert post.blocks[0]["type"] == "markdown"
-        assert re.search(r"_tokens: 12 in / 34 out • \d+s • 3 turns • \$0\.12_\Z", post.blocks[0]["text"])
+        assert blocks_of(post)[0]["type"] == "markdown"
+        assert re.search(r"_tokens: 12 in / 34 out • \d+s • 3 turns • \$0\.12_\Z", blocks_of(post)[0]["text"])
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         assert parent.logs("MSG") == [f'{USER}: "fix the bug"']
         begun, ended = parent.logs("CLD")
@@ -195,7 +196,7 @@ async def test_another_agent_gets_a_turn_of_its_own(tmp_path: Path) -> None:
         assert first.request.prompt == "one"
         first.finish()
         failure = await parent.post_with("❌")
-        assert failure.text == "❌ kimi does not work here: use claude"
+        assert text_of(failure) == "❌ kimi does not work here: use claude"
         await parent.until(lambda: parent.reactions("100.2") == ["x"])
         assert (await parent.run(1)).request.prompt == "three"
 
@@ -214,14 +215,14 @@ async def test_a_long_answer_is_split_and_a_very_long_one_is_a_file(tmp_path: Pa
         )
         await parent.until(lambda: parent.reactions("100.1") == ["white_check_mark"])
         assert len(parent.posts) == 3
-        assert all(len(post.blocks[0]["text"]) <= 3500 for post in parent.posts)
+        assert all(len(blocks_of(post)[0]["text"]) <= 3500 for post in parent.posts)
         parent.says("tell me more", "200.1")
         (await parent.run(1)).finish("word " * 20_000)
         await parent.until(lambda: parent.reactions("200.1") == ["white_check_mark"])
         file = next(operation for operation in parent.operations if isinstance(operation, Upload))
         assert file.filename == "answer.md"
         assert len(file.content) > 90_000
-        assert "Full answer attached" in parent.posts[-1].text
+        assert "Full answer attached" in text_of(parent.posts[-1])
 
 
 async def test_a_failed_turn_says_what_to_do(tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ async def test_a_failed_turn_says_what_to_do(tmp_path: Path) -> None:
         (await parent.run(0)).does(
             Started("s"), Finished(False, "Log in again: run `claude login`.", "auth", Usage())
         )
-        assert (await parent.post_with("❌")).text == "❌ Log in again: run `claude login`."
+        assert text_of(await parent.post_with("❌")) == "❌ Log in again: run `claude login`."
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
 
 

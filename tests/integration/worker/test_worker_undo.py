@@ -12,6 +12,7 @@ from codebutler.model import Command, Post, Prompt, Upload
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, posted, slashed
 from tests.programs import require
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -32,7 +33,7 @@ def command(parent: Parent, name: str, ts: str, thread_ts: str | None = None, ar
 
 
 def press(parent: Parent, card: Post, moment: str, thread_ts: str = "100.1") -> None:
-    button = card.blocks[1]["elements"][0]
+    button = blocks_of(card)[1]["elements"][0]
     assert button["action_id"] == "codebutler.undo"
     click = clicked(
         channel=CHANNEL, user=USER, message_ts="9000.9", action_id=button["action_id"], value=button["value"],
@@ -55,24 +56,24 @@ async def test_undo_asks_puts_back_and_can_be_undone(repo: Path) -> None:
     async with worker(settings(repo)) as parent:
         await turn(parent, 0, repo / "app.py", "print('changed')\n", "100.1")
         command(parent, "diff", "100.2", "100.1")
-        assert "+print('changed')" in (await parent.post_with("1 file changed")).text
+        assert "+print('changed')" in text_of(await parent.post_with("1 file changed"))
         command(parent, "undo", "100.3", "100.1")
         card = await parent.post_with("↩ Undo “write print")
         assert card.thread_ts == "100.1"
-        assert "app.py" in card.text
+        assert "app.py" in text_of(card)
         assert (repo / "app.py").read_text() == "print('changed')\n"
         press(parent, card, "101.0")
         press(parent, card, "101.1")
         await parent.post_with("That is already undone")
         await parent.post_with("Put back 1 file")
         assert (repo / "app.py").read_text() == "print('hello')\n"
-        await parent.until(lambda: any("↩ Undoing" in update.text for update in parent.updates))
+        await parent.until(lambda: any("↩ Undoing" in text_of(update) for update in parent.updates))
         await parent.until(parent.is_idle, flow=True)
         command(parent, "undo", "100.4", "100.1")
         again = await parent.post_with("↩ Undo “undo: write print")
         press(parent, again, "102.0")
         await parent.until(
-            lambda: sum("Put back 1 file" in post.text for post in parent.posts) == 2, flow=True
+            lambda: sum("Put back 1 file" in text_of(post) for post in parent.posts) == 2, flow=True
         )
         assert (repo / "app.py").read_text() == "print('changed')\n"
 
@@ -85,11 +86,11 @@ async def test_undo_takes_the_last_turn_that_changed_anything(repo: Path) -> Non
         await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"])
         await parent.until(parent.is_idle, flow=True)
         command(parent, "diff", "100.3", "100.1", "turn")
-        assert "+1" in (await parent.post_with("new.py")).text
+        assert "+1" in text_of(await parent.post_with("new.py"))
         # Also from outside the thread.
         command(parent, "undo", "200.1")
         card = await parent.post_with("↩ Undo “write 1”")
-        assert "they would be removed" in card.text
+        assert "they would be removed" in text_of(card)
         assert card.thread_ts == "200.1"
         press(parent, card, "201.0", "200.1")
         assert (await parent.post_with("Put back 1 file")).thread_ts == "200.1"
@@ -102,7 +103,7 @@ async def test_what_was_changed_by_hand_since_is_left_and_named(repo: Path) -> N
         (repo / "app.py").write_text("print('by hand')\n")
         command(parent, "undo", "100.2", "100.1")
         card = await parent.post_with("Changed since, so left alone")
-        assert card.blocks == ()
+        assert blocks_of(card) == ()
 
 
 async def test_a_click_on_undo_while_a_turn_runs_waits_for_nobody(repo: Path) -> None:
@@ -137,7 +138,7 @@ async def test_a_long_difference_is_a_file_and_for_one_alone_a_summary(repo: Pat
         (repo / "long.txt").write_text("line\n" * 5000)
         command(parent, "diff", "100.1")
         post = await parent.post_with("1 file changed")
-        assert "long.txt" in post.text
+        assert "long.txt" in text_of(post)
         (file,) = await parent.until(lambda: [each for each in parent.operations if isinstance(each, Upload)])
         assert (file.filename, file.thread_ts, file.content.count(b"+line")) == (
             "changes.diff",

@@ -10,6 +10,7 @@ from codebutler.config.schema import CommandRule
 from codebutler.model import ButtonClicked, Command, Post
 from codebutler_worker.agents.backend import Finished, Started
 from tests.events import clicked, posted
+from tests.shown import blocks_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 MARK = "[sent earlier; your run was stopped before you read it]"
@@ -24,7 +25,7 @@ def retry(card: Post) -> ButtonClicked:
     """Somebody presses *Continue* on the card."""
     [value] = [
         element["value"]
-        for block in card.blocks
+        for block in blocks_of(card)
         for element in block.get("elements", [])
         if element.get("action_id") == "codebutler.retry"
     ]

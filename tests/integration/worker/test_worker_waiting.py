@@ -8,6 +8,7 @@ from codebutler.model import Post
 from codebutler.protocol.messages import Doing, Heartbeat, Send
 from codebutler_worker.agents.backend import Approval, Question, Started
 from tests.events import clicked
+from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 
 ASKED = Approval("req-1", "Bash", "make", {"command": "make"})
@@ -27,7 +28,7 @@ async def asks(parent: Parent, *asked: Approval | Question) -> Run:
 
 async def allow(parent: Parent) -> None:
     card = await parent.post_with("Permission needed")
-    value = card.blocks[-1]["elements"][0]["value"]
+    value = blocks_of(card)[-1]["elements"][0]["value"]
     parent.deliver(
         clicked(
             channel=CHANNEL,
@@ -48,7 +49,7 @@ async def waiting(parent: Parent, number: int) -> None:
 
 
 def reminders(parent: Parent) -> list[Post]:
-    return [post for post in parent.posts if post.text.startswith(STILL)]
+    return [post for post in parent.posts if text_of(post).startswith(STILL)]
 
 
 async def after(parent: Parent, seconds: float) -> None:
@@ -64,7 +65,9 @@ async def test_who_asked_is_called_and_a_raised_hand_shows_it_until_it_is_decide
         assert (await parent.post_with("Permission needed")).mention == USER
         await parent.until(lambda: sorted(parent.reactions("100.1")) == ["eyes", "raised_hand"], flow=True)
         await parent.until(
-            lambda: parent.updates and "✋ claude is waiting for your approval" in parent.updates[-1].text,
+            lambda: (
+                parent.updates and "✋ claude is waiting for your approval" in text_of(parent.updates[-1])
+            ),
             flow=True,
         )
         await parent.until(lambda: parent.said(Doing)[-1].text == "is waiting for your approval", flow=True)

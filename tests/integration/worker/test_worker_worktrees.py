@@ -11,6 +11,7 @@ import pytest
 from codebutler.model import Command
 from tests.events import posted
 from tests.programs import require
+from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -61,7 +62,7 @@ async def test_two_threads_work_side_by_side_and_do_not_see_each_other(repo: Pat
         again.finish()
         await done(parent, "100.2")
         await parent.until(parent.is_idle, flow=True)
-        assert sum("worktree of its own" in post.text for post in parent.posts) == 2
+        assert sum("worktree of its own" in text_of(post) for post in parent.posts) == 2
 
 
 async def test_a_question_leaves_no_worktree_and_no_branch_behind(repo: Path) -> None:
@@ -86,7 +87,11 @@ async def test_a_question_leaves_no_worktree_and_no_branch_behind(repo: Path) ->
 
 def tellings(parent: Parent, ts: str) -> list[str]:
     """What a thread was told of its worktree."""
-    return [post.text for post in parent.posts if post.thread_ts == ts and "worktree of its own" in post.text]
+    return [
+        text_of(post)
+        for post in parent.posts
+        if post.thread_ts == ts and "worktree of its own" in text_of(post)
+    ]
 
 
 async def test_words_and_programs_of_a_thread_look_where_it_works(repo: Path) -> None:
@@ -99,7 +104,7 @@ async def test_words_and_programs_of_a_thread_look_where_it_works(repo: Path) ->
         await parent.until(parent.is_idle, flow=True)
 
         command(parent, "diff", "100.2", "100.1")
-        assert "+print('changed')" in (await parent.post_with("1 file changed")).text
+        assert "+print('changed')" in text_of(await parent.post_with("1 file changed"))
         command(parent, "diff", "300.1")
         await parent.post_with("Nothing has changed")
 

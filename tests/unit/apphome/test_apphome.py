@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from codebutler.apphome import view
 from codebutler.apphome.publisher import PACE_S, AppHome, HomeSources
 from codebutler.apphome.turns import LatestTurns
-from codebutler.apphome.view import RepoCard, home, stranger
+from codebutler.apphome.view import RepoCard, stranger
+from codebutler.chat.layout import Section
 from codebutler.chat.slack.forms import Placed, placed
+from codebutler.chat.slack.render import blocks_of
 from codebutler.clock import ManualClock, settle
 from codebutler.config.schema import CommandRule, Config
 from codebutler.errors import ChatError, ChatRateLimitedError
@@ -50,6 +53,10 @@ def note(
 
 def card(*turns: TurnNote, name: str = "shop", worker: str = "running", trouble: str = "") -> RepoCard:
     return RepoCard(name=name, channel="C1", worker=worker, turns=turns, trouble=trouble)
+
+
+def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[dict[str, Any]]:
+    return blocks_of(view.home(cards, trouble, now))
 
 
 def text(blocks: list[dict[str, Any]]) -> str:
@@ -220,11 +227,11 @@ class Slack:
         self.fault: ChatError | None = None
         self.allowed = {"U1"}
 
-    async def publish_home(self, user: str, blocks: list[dict[str, Any]]) -> None:
+    async def publish_home(self, user: str, parts: Sequence[Section]) -> None:
         fault, self.fault = self.fault, None
         if fault is not None:
             raise fault
-        self.published.append((user, text(blocks)))
+        self.published.append((user, text(blocks_of(parts))))
 
     async def note(self, name: str) -> str:
         return self.notes.get(name, "")

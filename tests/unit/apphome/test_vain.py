@@ -8,6 +8,7 @@ from codebutler.chat.memory import MemoryChat
 from codebutler.chat.slack.interactive import PressedInVain
 from codebutler.clock import ManualClock
 from codebutler.errors import ChatError
+from codebutler.message import said
 from codebutler.model import Post
 from codebutler.process.tasks import Tasks
 
@@ -39,7 +40,10 @@ async def test_in_a_thread_only_who_pressed_sees_it() -> None:
     await pressed.press(at_home=False)
     assert pressed.homes == []
     (done,) = pressed.chat.done
-    assert (done.channel, done.operation) == ("C1", Post(text=NOT_SERVED, thread_ts="5.1", only_for="U1"))
+    assert (done.channel, done.operation) == (
+        "C1",
+        Post(message=said(NOT_SERVED), thread_ts="5.1", only_for="U1"),
+    )
 
 
 async def test_where_we_may_not_write_nothing_breaks() -> None:

@@ -35,6 +35,7 @@ from codebutler.control.messages import (
 from codebutler.errors import ChatError, CodeButlerError
 from codebutler.intake.entry import Entry
 from codebutler.intake.intake import Outcome
+from codebutler.message import said
 from codebutler.model import (
     OPERATOR,
     ButtonClicked,
@@ -159,17 +160,17 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
             Posted(channel="C1", ts="2.0", thread_ts="1.0"),
         ]
         assert around.said == [
-            ("C1", Post(text="*operator:* fix &lt;it&gt;")),
-            ("C1", Post(text="*operator:* !ping", thread_ts="1.0")),
+            ("C1", Post(message=said("**operator:** fix \\<it>"))),
+            ("C1", Post(message=said("**operator:** !ping"), thread_ts="1.0")),
         ]
         assert [(e.text, e.origin) for e in around.taken if isinstance(e, MessagePosted)] == [
             ("fix <it>", "local"),
             ("!ping", "local"),
         ]
         tell = terminal.listeners.tell
-        tell("C1", Post(text="pong", thread_ts="1.0"), "3.0")
-        tell("C1", Post(text="of another thread", thread_ts="0.1"), "3.1")
-        tell("C2", Post(text="of another channel", thread_ts="1.0"), "3.2")
+        tell("C1", Post(message=said("pong"), thread_ts="1.0"), "3.0")
+        tell("C1", Post(message=said("of another thread"), thread_ts="0.1"), "3.1")
+        tell("C2", Post(message=said("of another channel"), thread_ts="1.0"), "3.2")
         terminal.listeners.started("C1", ("2.0",))
         await terminal.listeners.ended("C1", ("2.0",), "done")
         for thread_ts, user, origin in OVERHEARD:
@@ -270,7 +271,7 @@ async def test_a_chat_that_goes_on_begins_with_its_past(around: Around) -> None:
             Opened(repo="shop", agent="claude", thread_ts="0.5"),
         ]
         # The card is decided elsewhere: it is known here.
-        terminal.listeners.tell("C1", Update(target_ts="0.7", text="Leave? Allowed."), "")
+        terminal.listeners.tell("C1", Update(target_ts="0.7", message=said("Leave? Allowed.")), "")
         assert await terminal.hear(1) == [Said(text="Leave? Allowed.", kind="card", ts="0.7")]
     around.refusal = ChatError(code="thread_not_found")
     without = Terminal(around, ChatRequest(repo="shop", thread_ts="0.5", past=9))

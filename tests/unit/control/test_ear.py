@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from codebutler.control.ear import Ear, Spoken
 from codebutler.control.messages import Choice, Said
+from codebutler.message import ApprovalCard, Button, Message, Option, Question, QuestionCard, Request, said
 from codebutler.model import Post, React, Update, Upload, Value
 
 STOP, ALLOW = "codebutler.stop", "codebutler.allow"
 
 
-def button(action_id: str, label: str = "Go", value: str = "v") -> dict[str, Any]:
-    text = {"type": "plain_text", "text": label}
-    return {"type": "button", "text": text, "action_id": action_id, "value": value}
+def button(action_id: str, label: str = "Go", value: str = "v") -> Button:
+    return Button(label, action_id, value)
 
 
-def row(*elements: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    return ({"type": "section"}, {"type": "actions", "elements": list(elements)})
+def post(text: str, *buttons: Button, thread_ts: str = "1.0", value: Value = "answer") -> Spoken:
+    return Spoken(Post(message=said(text, *buttons), thread_ts=thread_ts, value=value), "1.1")
 
 
-def post(text: str, *elements: dict[str, Any], thread_ts: str = "1.0", value: Value = "answer") -> Spoken:
-    blocks = row(*elements) if elements else ()
-    return Spoken(Post(text=text, thread_ts=thread_ts, blocks=blocks, value=value), "1.1")
-
-
-def edit(text: str, *elements: dict[str, Any], value: Value = "progress") -> Spoken:
-    blocks = row(*elements) if elements else ()
-    return Spoken(Update(target_ts="1.1", text=text, blocks=blocks, value=value), "")
+def edit(text: str, *buttons: Button, value: Value = "progress") -> Spoken:
+    return Spoken(Update(target_ts="1.1", message=said(text, *buttons), value=value), "")
 
 
 AT_WORK = post("🔧 claude is working · 0s", button(STOP), value="progress")
@@ -54,12 +46,13 @@ def test_of_what_kind_a_message_is(first: Spoken, kind: str, then: Spoken, kind_
     assert {said.ts for said in heard if said} == {"1.1"}
 
 
-def test_a_card_is_told_whole_however_much_of_it_its_text_holds() -> None:
-    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in ("a &lt;", "b")]
-    spoken = Spoken(Post(text="a …", thread_ts="1.0", blocks=(*blocks, *row(button(ALLOW)))), "1.1")
-    said = Ear("1.0").said(spoken)
-    assert said is not None
-    assert said.text == "a <\nb"
+def test_a_card_is_told_whole() -> None:
+    requests = (Request(id="1", texts=("a <", "b"), verdict="x"), Request(id="2", texts=("c",), verdict="y"))
+    heard = Ear("1.0").said(
+        Spoken(Post(message=Message(card=ApprovalCard(requests)), thread_ts="1.0"), "1.1")
+    )
+    assert heard is not None
+    assert heard.text == "a <\nb\nx\nc\ny"
 
 
 def test_only_its_own_thread_is_heard() -> None:
@@ -71,15 +64,16 @@ def test_only_its_own_thread_is_heard() -> None:
 
 
 def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
-    boxes = {
-        "type": "checkboxes",
-        "action_id": "codebutler.pick",
-        "options": [{"text": {"type": "plain_text", "text": "red"}, "value": "q:0"}],
-    }
+    asked = Question(id="q", text="?", options=(Option("red"),), several=True)
+    form = Request(id="r", texts=("May I?",))
     ear = Ear("1.0")
-    said = ear.said(
-        post("?", boxes, button("codebutler.answer", "Done", "q:ticked"), button("codebutler.deny_reason"))
-    )
+    heard = [
+        ear.said(Spoken(Post(message=Message(card=card), thread_ts="1.0"), "1.1"))
+        for card in (QuestionCard((asked,)), ApprovalCard((form,)))
+    ]
+    said, approval = heard
+    assert approval is not None
+    assert [choice.label for choice in approval.choices] == ["Allow", "Deny"]
     assert said is not None
     assert said.choices == (
         Choice(label="red", action_id="codebutler.pick", value="q:0", box=True),
@@ -102,7 +96,7 @@ def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
 def test_text_is_as_it_was_meant_and_without_secrets() -> None:
     ear = Ear("1.0")
     ear.redact = lambda text: text.replace("hunter2", "[redacted]")
-    assert ear.said(post("a &lt;b&gt; @\u200bhere hunter2")) == Said(text="a <b> @here [redacted]", ts="1.1")
+    assert ear.said(post("a \\<b> @\u200bhere hunter2")) == Said(text="a <b> @here [redacted]", ts="1.1")
     card = ear.said(post("?", button(ALLOW, "hunter2")))
     assert card is not None
     assert card.choices[0].label == "[redacted]"

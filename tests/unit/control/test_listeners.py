@@ -8,16 +8,11 @@ import pytest
 
 from codebutler.control.listeners import Listener, Listeners
 from codebutler.control.messages import Choice, Done, Said
+from codebutler.message import Button, Message, said
 from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.text.redact import Redactor
 
-STOP = {
-    "type": "button",
-    "text": {"type": "plain_text", "text": "Stop"},
-    "action_id": "codebutler.stop",
-    "value": "t1",
-}
-BUTTONS = ({"type": "actions", "elements": [STOP]},)
+BUTTON = Button("Stop", "codebutler.stop", "t1")
 CHOICE = Choice(label="Stop", action_id="codebutler.stop", value="t1")
 
 
@@ -40,8 +35,8 @@ async def test_texts_of_the_thread_until_the_outcome_is_told() -> None:
         listeners.started("C1", ("1.1",))
         # No emoji says how it went: people set them, too.
         listeners.tell("C1", React(target_ts="1.1", name="white_check_mark"), "")
-        listeners.tell("C1", Post(text="elsewhere", thread_ts="0.5"), "1.2")
-        listeners.tell("C1", Post(text="the answer", thread_ts="1.1"), "1.3")
+        listeners.tell("C1", Post(message=said("elsewhere"), thread_ts="0.5"), "1.2")
+        listeners.tell("C1", Post(message=said("the answer"), thread_ts="1.1"), "1.3")
         await listeners.ended("C1", ("0.5",), "failed")
         await listeners.ended("C2", ("1.1",), "failed")
         await listeners.ended("C1", ("1.0", "1.1"), "done")
@@ -58,9 +53,9 @@ async def test_what_was_not_done_is_not_ok(outcome: TurnOutcome) -> None:
 async def test_progress_is_marked_as_such_and_followed() -> None:
     replies = await hear(
         Listener("C1", "1.1", "1.1"),
-        (Post(text="🔧 at work", thread_ts="1.1", blocks=BUTTONS, value="progress"), "1.2"),
-        (Update(target_ts="1.2", text="✅ 3s"), ""),
-        (Update(target_ts="9.9", text="of another turn"), ""),
+        (Post(message=said("🔧 at work", BUTTON), thread_ts="1.1", value="progress"), "1.2"),
+        (Update(target_ts="1.2", message=said("✅ 3s")), ""),
+        (Update(target_ts="9.9", message=said("of another turn")), ""),
         "done",
     )
     assert replies == [
@@ -73,8 +68,8 @@ async def test_progress_is_marked_as_such_and_followed() -> None:
 async def test_every_answer_counts_until_the_outcome() -> None:
     replies = await hear(
         Listener("C1", "1.1", "1.1"),
-        (Post(text="on it", thread_ts="1.1"), "1.2"),
-        (Post(text="the answer", thread_ts="1.1"), "1.3"),
+        (Post(message=said("on it"), thread_ts="1.1"), "1.2"),
+        (Post(message=said("the answer"), thread_ts="1.1"), "1.3"),
         (Upload(filename="cat.png", content=b"\x89PNG\r\n\x1a\n", thread_ts="1.1"), ""),
         (Upload(filename="answer.md", content=b"all of it", thread_ts="1.1"), ""),
         "stopped",
@@ -89,11 +84,10 @@ async def test_every_answer_counts_until_the_outcome() -> None:
     assert replies[-1] == Done(ok=False, text="stopped")
 
 
-async def test_markdown_reads_better_than_its_fallback() -> None:
-    block = {"type": "markdown", "text": "**bold**"}
+async def test_an_agents_markdown_stays_as_it_is() -> None:
     replies = await hear(
         Listener("C1", "1.1", "1.1"),
-        (Post(text="*bold*", thread_ts="1.1", blocks=(block,)), "1.2"),
+        (Post(message=Message(markdown="**bold**", is_foreign=True), thread_ts="1.1"), "1.2"),
         "done",
     )
     assert replies[0] == Said(text="**bold**", ts="1.2")

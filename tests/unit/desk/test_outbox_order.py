@@ -6,13 +6,14 @@ from typing import Any, cast
 
 import msgspec
 
+from codebutler.message import Button, said
 from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.desk.outbox import Outbox
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store
 
-STOP = ({"type": "actions"},)
+STOP = Button("Stop", "codebutler.stop", "t1")
 
 
 class Forgetful:
@@ -53,13 +54,13 @@ def react(name: str, *, remove: bool = False) -> React:
 async def test_marks_that_are_taken_away_before_they_could_be_set_are_neither() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    await outbox.publish([row("card", Post(text="it waits"))])
+    await outbox.publish([row("card", Post(message=said("it waits")))])
     await outbox.publish(
         [row("wait", react("hourglass"), "card"), row("off", react("eyes", remove=True), "card")]
     )
     # Somebody lets it go on at once, while it is not known yet whether the card was posted.
     await outbox.publish([row("on", react("eyes")), row("unwait", react("hourglass", remove=True))])
-    await outbox.publish([row("answer", Post(text="done"))])
+    await outbox.publish([row("answer", Post(message=said("done")))])
     await outbox.publish(
         [row("tick", react("tick"), "answer"), row("end", react("eyes", remove=True), "answer")]
     )
@@ -77,7 +78,7 @@ async def test_marks_that_are_taken_away_before_they_could_be_set_are_neither() 
 async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    await outbox.publish([row("card", Post(text="it waits"))])
+    await outbox.publish([row("card", Post(message=said("it waits")))])
     await outbox.publish([row("off", react("eyes", remove=True), "card")])
     await outbox.publish([row("on", react("eyes"))])
     assert [each.op_id for each in sent] == ["card"]
@@ -90,10 +91,12 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
 async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
-    await outbox.publish([row("end", Post(text="it ended"), "edit"), row("tick", react("tick"), "end")])
-    await outbox.publish([row("next", Post(text="the next turn")), row("eyes", react("eyes"))])
-    await outbox.publish([row("other", Post(text="elsewhere"), conversation="C1:2.0")])
+    await outbox.publish([row("edit", Update(target_ts="1.0", message=said("the last lines")))])
+    await outbox.publish(
+        [row("end", Post(message=said("it ended")), "edit"), row("tick", react("tick"), "end")]
+    )
+    await outbox.publish([row("next", Post(message=said("the next turn"))), row("eyes", react("eyes"))])
+    await outbox.publish([row("other", Post(message=said("elsewhere")), conversation="C1:2.0")])
     assert [each.op_id for each in sent] == ["edit", "eyes", "other"]
     await outbox.sent("edit", "1.0")
     assert [each.op_id for each in sent[3:]] == ["end", "next"]
@@ -104,8 +107,8 @@ async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> N
 async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    await outbox.publish([row("edit", Update(target_ts="1.0", text="the last lines"))])
-    await outbox.publish([row("end", Post(text="it ended"), "edit")])
+    await outbox.publish([row("edit", Update(target_ts="1.0", message=said("the last lines")))])
+    await outbox.publish([row("end", Post(message=said("it ended")), "edit")])
     await outbox.failed("edit", "message_not_found")
     assert [each.op_id for each in sent] == ["edit", "end"]
 
@@ -131,15 +134,15 @@ async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> 
     await outbox.publish(
         [
             row("file", Upload(filename="a", content=b"a")),
-            row("answer", Post(text="done")),
-            row("page", Update(target_ts="1.1", text="the last page", value="answer")),
-            row("progress", Update(target_ts="1.2", text="✅ Done")),
+            row("answer", Post(message=said("done"))),
+            row("page", Update(target_ts="1.1", message=said("the last page"), value="answer")),
+            row("progress", Update(target_ts="1.2", message=said("✅ Done"))),
             row("tick", react("tick"), "answer"),
             ending("end"),
         ]
     )
     await outbox.publish([ending("lost", "interrupted"), ending("elsewhere", conversation="C1:2.0")])
-    await outbox.publish([row("next", Post(text="of the next turn"))])
+    await outbox.publish([row("next", Post(message=said("of the next turn")))])
     assert [each.op_id for each in sent] == [
         "file",
         "answer",
@@ -162,8 +165,8 @@ async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> 
 
 def full(count: int) -> list[OutboxRow]:
     """So much is under way that what comes next waits."""
-    elsewhere = [row(f"p{n}", Post(text="x"), conversation=f"C1:{n}.9") for n in range(count)]
-    edits = [row(f"u{n}", Update(target_ts=f"{n}.8", text="x")) for n in range(count)]
+    elsewhere = [row(f"p{n}", Post(message=said("x")), conversation=f"C1:{n}.9") for n in range(count)]
+    edits = [row(f"u{n}", Update(target_ts=f"{n}.8", message=said("x"))) for n in range(count)]
     marks = [row(f"m{n}", React(target_ts=f"{n}.7", name="eyes")) for n in range(100)]
     return [*elsewhere, *edits, *marks]
 
@@ -173,16 +176,16 @@ async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish(full(64))
     under_way = len(sent)
-    progress = Post(text="at work", blocks=STOP, value="progress")
+    progress = Post(message=said("at work", STOP), value="progress")
     await outbox.publish([row("progress", progress), row("eyes", react("eyes"))])
-    await outbox.publish([row("first", Update(target_ts="", text="1"), "progress")])
-    await outbox.publish([row("again", Update(target_ts="5.0", text="1"))])
-    await outbox.publish([row("newer", Update(target_ts="5.0", text="2"))])
+    await outbox.publish([row("first", Update(target_ts="", message=said("1")), "progress")])
+    await outbox.publish([row("again", Update(target_ts="5.0", message=said("1")))])
+    await outbox.publish([row("newer", Update(target_ts="5.0", message=said("2")))])
     # The turn ends: its answer, what becomes of its progress, its marks.
     await outbox.publish(
         [
-            row("answer", Post(text="done")),
-            row("last", Update(target_ts="", text="Done"), "progress"),
+            row("answer", Post(message=said("done"))),
+            row("last", Update(target_ts="", message=said("Done")), "progress"),
             row("tick", react("tick"), "answer"),
             row("off", react("eyes", remove=True), "answer"),
             ending("end"),
@@ -199,15 +202,15 @@ async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
 async def test_progress_that_is_under_way_when_its_turn_ends_is_needed_no_more() -> None:
     sent: list[Send | TurnEnded | UploadPiece] = []
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
-    progress = Post(text="at work", blocks=STOP, value="progress")
+    progress = Post(message=said("at work", STOP), value="progress")
     await outbox.publish([row("progress", progress)])
-    await outbox.publish([row("last", Update(target_ts="", text="Done"), "progress"), ending("end")])
+    await outbox.publish([row("last", Update(target_ts="", message=said("Done")), "progress"), ending("end")])
     told = [each for each in sent if isinstance(each, Send)]
     assert [(each.op_id, each.unsure) for each in told] == [("progress", False), ("progress", True)]
-    assert told[1].operation == Post(text="at work", blocks=STOP, value="progress", outdated=True)
+    assert told[1].operation == Post(message=said("at work", STOP), value="progress", outdated=True)
     # It came too late for that: so it is brought to its end.
     await outbox.sent("progress", "9.0")
     await outbox.sent("progress", "")
     assert [each.operation for each in sent if isinstance(each, Send) and each.op_id == "last"] == [
-        Update(target_ts="9.0", text="Done")
+        Update(target_ts="9.0", message=said("Done"))
     ]

@@ -10,13 +10,14 @@ from markdown_it import MarkdownIt
 from codebutler.model import Post, Upload
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.present.answer import answer, footer
+from tests.shown import blocks_of, text_of
 
 FOOT = footer(Usage(1234, 5678, 0.12, 3), 34, "claude-opus-5-5")
 
 
 def shown(operation: object) -> str:
     assert isinstance(operation, Post)
-    (block,) = operation.blocks
+    (block,) = blocks_of(operation)
     assert block["type"] == "markdown"
     return str(block["text"])
 
@@ -48,7 +49,7 @@ def test_a_short_answer_is_one_post_with_its_footer() -> None:
     assert shown(post) == f"Fixed **it**.\n\n{FOOT}"
     assert isinstance(post, Post)
     assert post.thread_ts == "100.1"
-    assert post.text.startswith("Fixed *it*.")
+    assert text_of(post).startswith("Fixed *it*.")
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
@@ -62,7 +63,7 @@ def test_nothing_is_said_as_such(text: str) -> None:
 def test_nothing_pings(hostile: str) -> None:
     for operation in answer(f"look {hostile} now", FOOT, None, 3500):
         assert isinstance(operation, Post)
-        assert hostile not in operation.text
+        assert hostile not in text_of(operation)
         assert hostile not in shown(operation)
 
 

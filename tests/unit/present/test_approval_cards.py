@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from codebutler_worker.present.approvals import (
-    FALLBACK_CHARS,
-    Item,
-    Shown,
-    approval_card,
-    call_shown,
-    plan_shown,
-)
-from codebutler_worker.present.progress import SECTION_CHARS, Message
+from codebutler.chat.layout import Section
+from codebutler.chat.slack.render import CARD_CHARS, SECTION_CHARS, mrkdwn
+from codebutler.message import ApprovalCard, Message, Request
+from codebutler_worker.present.approvals import Shown, call_shown, plan_shown
+from tests.shown import blocks_of, text_of
+
+
+def approval_card(requests: list[Request]) -> Message:
+    return Message(card=ApprovalCard(tuple(requests)))
 
 
 def buttons(card: Message) -> list[tuple[str, str]]:
     """(label, value) of every button, row by row."""
-    elements: list[Any] = [one for block in card.blocks for one in block.get("elements", [])]
+    elements: list[Any] = [one for block in blocks_of(card) for one in block.get("elements", [])]
     return [(element["text"]["text"], element["value"]) for element in elements]
 
 
 def approval_text(tool: str, given: dict[str, Any], workdir: str) -> str:
     """A call that fits one section."""
     (text,) = call_shown(tool, given, workdir).texts
-    return text
+    return mrkdwn(Section(text))
 
 
 def inside(shown: Shown) -> str:
@@ -33,7 +33,7 @@ def inside(shown: Shown) -> str:
 
 
 def sections(card: Message) -> list[str]:
-    return [block["text"]["text"] for block in card.blocks if block["type"] == "section"]
+    return [block["text"]["text"] for block in blocks_of(card) if block["type"] == "section"]
 
 
 def test_a_shell_command_is_shown_exactly_and_escaped() -> None:
@@ -94,12 +94,12 @@ def test_a_long_command_is_shown_whole_in_parts() -> None:
     command = "\n".join(f"step {number} | tee step-{number}.log && echo done" for number in range(150))
     shown = call_shown("Bash", {"command": command}, "/repo")
     assert (len(shown.texts), shown.hidden) == (3, 0)
-    assert inside(shown).replace("&amp;", "&").count("\n") == command.count("\n") - 2
+    assert inside(shown).count("\n") == command.count("\n") - 2
     assert all(part in "".join(shown.texts) for part in ("… part 2 of 3:", "… part 3 of 3:"))
-    assert [one for one in command.split("\n") if one.replace("&", "&amp;") not in inside(shown)] == []
-    card = approval_card([Item("id", shown.texts, "exactly this command")])
+    assert [one for one in command.split("\n") if one not in inside(shown)] == []
+    card = approval_card([Request(id="id", texts=shown.texts, scope="exactly this command")])
     assert len(sections(card)) == 3
-    assert all(block.get("expand") for block in card.blocks if block["type"] == "section")
+    assert all(block.get("expand") for block in blocks_of(card) if block["type"] == "section")
     assert sections(card)[-1].endswith("exactly this command.")
 
 
@@ -110,13 +110,13 @@ def test_one_endless_word_is_cut_and_shows_it() -> None:
 
 def test_what_is_left_out_is_told_and_the_card_still_fits() -> None:
     shown = call_shown("Bash", {"command": "<" * 9000, "description": "<" * 9000}, "/repo" * 99)
-    assert shown.hidden == 9000 - inside(shown).count("&lt;")
+    assert shown.hidden == 9000 - inside(shown).count("<")
     assert f"⚠️ {shown.hidden:,} more characters are in the file below." in shown.texts[-1]
-    card = approval_card([Item("id", shown.texts, "exactly this command")])
+    card = approval_card([Request(id="id", texts=shown.texts, scope="exactly this command")])
     assert all(len(text) <= SECTION_CHARS for text in sections(card))
     assert sum(map(len, sections(card))) <= 11_000
-    assert len(card.text) <= FALLBACK_CHARS
-    assert card.text.count("```") % 2 == 0
+    assert len(text_of(card)) <= CARD_CHARS
+    assert text_of(card).count("```") % 2 == 0
 
 
 def test_a_secret_is_taken_out_before_the_parts_are_cut() -> None:
@@ -135,20 +135,26 @@ def test_a_mention_in_a_command_reaches_nobody() -> None:
 
 
 def test_a_closed_card_has_no_buttons() -> None:
-    card = approval_card([Item("a", ("touch a",), verdict="✅ Allowed by Ana.")])
+    card = approval_card([Request(id="a", texts=("touch a",), verdict="✅ Allowed by Ana.")])
     assert buttons(card) == []
-    assert card.text == "touch a\n✅ Allowed by Ana."
+    assert text_of(card) == "touch a\n✅ Allowed by Ana."
 
 
 def test_several_requests_are_decided_one_by_one_or_together() -> None:
-    items = [Item(name, (f"touch {name}",), "exactly this command") for name in ("a", "b", "c")]
+    items = [
+        Request(id=name, texts=(f"touch {name}",), scope="exactly this command") for name in ("a", "b", "c")
+    ]
     card = approval_card(items)
     assert [value for label, value in buttons(card) if label == "Deny"] == ["a", "b", "c"]
     assert buttons(card)[-1] == ("Allow all 3", "a,b,c")
 
 
 def test_what_is_decided_leaves_the_button_for_all() -> None:
-    items = [Item("a", ("touch a",), verdict="✅ Allowed by Ana."), Item("b", ("b",)), Item("c", ("c",))]
+    items = [
+        Request(id="a", texts=("touch a",), verdict="✅ Allowed by Ana."),
+        Request(id="b", texts=("b",)),
+        Request(id="c", texts=("c",)),
+    ]
     card = approval_card(items)
     assert buttons(card)[-1] == ("Allow all 2", "b,c")
     assert "a" not in [value for _, value in buttons(card)]
@@ -156,15 +162,15 @@ def test_what_is_decided_leaves_the_button_for_all() -> None:
 
 
 def test_who_is_still_needed_is_said_and_no_session_is_offered() -> None:
-    card = approval_card([Item("a", ("git push",), needed=3, votes=("Ana", "&lt;Ben&gt;"))])
-    assert "👥 3 approvals needed; 2 given: Ana, &lt;Ben&gt;." in card.text
+    card = approval_card([Request(id="a", texts=("git push",), needed=3, votes=("Ana", "\\<Ben>"))])
+    assert "👥 3 approvals needed; 2 given: Ana, &lt;Ben&gt;." in text_of(card)
     assert [label for label, _ in buttons(card)] == ["Allow", "Deny", "Deny with a reason…"]
 
 
 def test_a_long_plan_is_shown_in_parts_and_a_cut_is_told() -> None:
     plan = "\n\n".join(f"{n}. **Step** {n} <!channel> " + "words " * 60 for n in range(400))
     shown = plan_shown(plan)
-    card = approval_card([Item("a", shown.texts, is_plan=True)])
+    card = approval_card([Request(id="a", texts=shown.texts, is_plan=True)])
     assert [label for label, _ in buttons(card)] == ["Approve", "Keep planning", "Say what to change…"]
     assert "more characters are in the file below" in sections(card)[-1]
     assert shown.hidden

@@ -6,6 +6,7 @@ import pytest
 
 from codebutler.text.envelope import Envelope
 from codebutler_worker.present.envelopes import posts
+from tests.shown import text_of
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ from codebutler_worker.present.envelopes import posts
 )
 def test_its_sign_stands_before_it_once(envelope: Envelope, text: str) -> None:
     (post,) = posts(envelope, "1.0", 3500)
-    assert post.text == text
+    assert text_of(post) == text
 
 
 def test_an_empty_one_is_nothing() -> None:

@@ -25,6 +25,7 @@ from codebutler_worker.present.notices import failed, interrupted
 from codebutler_worker.present.progress import collapsed, in_line, running
 from codebutler_worker.present.reducer import View, reduce
 from codebutler_worker.tools.plan import PlanStep
+from tests.shown import blocks_of, text_of
 
 
 def seen(*events: object) -> View:
@@ -36,7 +37,10 @@ def seen(*events: object) -> View:
 
 def test_who_is_waited_for_is_said_first() -> None:
     view = View(activity="Bash: ls", is_tool=True, tools=1, waits="approval")
-    assert running(view, 5, "t", "claude").text == "✋ claude is waiting for your approval · 5s · 1 tool call"
+    assert (
+        text_of(running(view, 5, "t", "claude"))
+        == "✋ claude is waiting for your approval · 5s · 1 tool call"
+    )
 
 
 def test_tools_are_counted_and_the_last_is_remembered() -> None:
@@ -65,18 +69,18 @@ def test_the_message_shows_activity_plan_and_waiting() -> None:
         Usage(1, 2),
     )
     message = running(view, 75, "turn-1", "claude")
-    assert message.text.startswith("🔧 `Bash: npm 'x' ")
-    assert "<!channel>" not in message.text
-    assert "· 1m15s · 1 tool" in message.text
-    assert "… and 2 more" in message.text
-    assert "⏳ rate limited, retrying" in message.text
-    stop = message.blocks[1]["elements"][0]
+    assert text_of(message).startswith("🔧 `Bash: npm 'x' ")
+    assert "<!channel>" not in text_of(message)
+    assert "· 1m15s · 1 tool" in text_of(message)
+    assert "… and 2 more" in text_of(message)
+    assert "⏳ rate limited, retrying" in text_of(message)
+    stop = blocks_of(message)[1]["elements"][0]
     assert (stop["action_id"], stop["value"]) == ("codebutler.stop", "turn-1")
 
 
 def test_a_plan_is_shown_with_its_states() -> None:
     steps = (PlanStep("read", "done"), PlanStep("fix", "in_progress"), PlanStep("test", "pending"))
-    text = running(seen(Plan(steps)), 5, "t", "claude").text
+    text = text_of(running(seen(Plan(steps)), 5, "t", "claude"))
     assert text.split("\n")[1:] == ["✓ read", "▸ fix", "· test"]
 
 
@@ -86,7 +90,7 @@ def test_of_a_long_plan_what_is_worked_on_is_shown(done: int, total: int) -> Non
         PlanStep(f"s{n}", "done" if n < done else "in_progress" if n == done else "pending")
         for n in range(total)
     ]
-    lines = running(seen(Plan(tuple(steps))), 5, "t", "claude").text.split("\n")[1:]
+    lines = text_of(running(seen(Plan(tuple(steps))), 5, "t", "claude")).split("\n")[1:]
     assert len(lines) <= 10
     assert done == total or f"▸ s{done}" in lines
     hidden = sum(
@@ -101,11 +105,11 @@ def test_of_a_long_plan_what_is_worked_on_is_shown(done: int, total: int) -> Non
 
 def test_the_cost_so_far_is_shown_else_the_tokens() -> None:
     view = seen(ToolUse("1", "Bash", "ls"), Usage(12_000, 345, None, 1))
-    assert running(view, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool call · 12.3k tokens"
+    assert text_of(running(view, 5, "t", "claude")) == "🔧 `Bash: ls` · 5s · 1 tool call · 12.3k tokens"
     paid = reduce(view, Usage(12_000, 345, 0.12, 1))
-    assert running(paid, 5, "t", "claude").text == "🔧 `Bash: ls` · 5s · 1 tool call · $0.12"
-    assert collapsed("done", paid, 6).text == "✅ Done · 1 tool call"
-    assert collapsed("failed", paid, 6).text == "❌ 6s · 1 tool call · $0.12"
+    assert text_of(running(paid, 5, "t", "claude")) == "🔧 `Bash: ls` · 5s · 1 tool call · $0.12"
+    assert text_of(collapsed("done", paid, 6)) == "✅ Done · 1 tool call"
+    assert text_of(collapsed("failed", paid, 6)) == "❌ 6s · 1 tool call · $0.12"
 
 
 @pytest.mark.parametrize(
@@ -119,8 +123,8 @@ def test_the_cost_so_far_is_shown_else_the_tokens() -> None:
 )
 def test_who_waits_is_told_how_many_are_before(place: int, text: str) -> None:
     message = in_line(place, "turn-1")
-    assert message.text == text
-    assert message.blocks[1]["elements"][0]["value"] == "turn-1"
+    assert text_of(message) == text
+    assert blocks_of(message)[1]["elements"][0]["value"] == "turn-1"
 
 
 def test_the_message_stays_below_what_a_section_takes() -> None:
@@ -130,8 +134,8 @@ def test_the_message_stays_below_what_a_section_takes() -> None:
         Approval("a", "Bash", "&" * 900, {}),
         Question("q", "&" * 900),
     )
-    text = running(view, 1, "t", "claude").blocks[0]["text"]["text"]
-    assert 2900 < len(text) <= 3000
+    text = blocks_of(running(view, 1, "t", "claude"))[0]["text"]["text"]
+    assert 2600 < len(text) <= 3000
     assert not re.search(r"&(?!amp;|lt;|gt;)", text)
 
 
@@ -146,17 +150,17 @@ def test_the_message_stays_below_what_a_section_takes() -> None:
 def test_it_shrinks_to_one_line(outcome: str, line: str) -> None:
     view = seen(*(ToolUse(str(number), "Bash", "") for number in range(3)))
     message = collapsed(outcome, view, 34.2)  # type: ignore[arg-type]  # one of the outcomes
-    assert (message.text, message.blocks) == (line, ())
+    assert (text_of(message), blocks_of(message)) == (line, ())
 
 
 def test_a_request_is_quoted_harmlessly() -> None:
-    assert "<!channel>" not in interrupted("t", "<!channel>\nhello", None).text
-    assert "<@U1>" not in failed("t", "no <@U1>", resumable=True).text
+    assert "<!channel>" not in text_of(interrupted("t", "<!channel>\nhello", None))
+    assert "<@U1>" not in text_of(failed("t", "no <@U1>", resumable=True))
 
 
 def test_only_what_met_a_limit_can_be_continued() -> None:
-    assert failed("t", "no", resumable=False).blocks == ()
-    assert failed("t", "no", resumable=True).blocks[1]["elements"][0]["action_id"] == "codebutler.retry"
+    assert blocks_of(failed("t", "no", resumable=False)) == ()
+    assert blocks_of(failed("t", "no", resumable=True))[1]["elements"][0]["action_id"] == "codebutler.retry"
 
 
 @pytest.mark.parametrize(

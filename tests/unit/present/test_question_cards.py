@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import pytest
 
-from codebutler_worker.present.progress import SECTION_CHARS, Message
-from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, Question, options_in, question_card
+from codebutler.chat.slack.render import SECTION_CHARS
+from codebutler.message import Message, Question, QuestionCard
+from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, option, options_in
+from tests.shown import blocks_of, text_of
 
-COLOUR = Question("q1", "Which <colour>?", ("Red", "Blue"), ("warm", "calm"))
-PARTS = Question("q2", "Which parts?", ("Roof", "Walls", "Floor"), ("", "all four", ""), several=True)
-SIZE = Question("q3", "How big?")
+
+def question(
+    key: str,
+    text: str,
+    labels: Sequence[str] = (),
+    details: Sequence[str] = (),
+    *,
+    several: bool = False,
+    verdict: str = "",
+) -> Question:
+    found = enumerate(zip_longest(labels, details, fillvalue=""))
+    options = tuple(option(label, at, detail, several=several) for at, (label, detail) in found)
+    return Question(id=key, text=text, options=options[:MAX_OPTIONS], several=several, verdict=verdict)
+
+
+def question_card(questions: Sequence[Question], ticked: tuple[str, ...] = ()) -> Message:
+    return Message(card=QuestionCard(tuple(questions), ticked))
+
+
+COLOUR = question("q1", "Which <colour>?", ("Red", "Blue"), ("warm", "calm"))
+PARTS = question("q2", "Which parts?", ("Roof", "Walls", "Floor"), ("", "all four", ""), several=True)
+SIZE = question("q3", "How big?")
 
 
 def buttons(card: Message) -> list[tuple[str, str]]:
     """(label, value) of every button, row by row."""
-    elements: list[Any] = [one for block in card.blocks for one in block.get("elements", [])]
+    elements: list[Any] = [one for block in blocks_of(card) for one in block.get("elements", [])]
     return [(one["text"]["text"], one["value"]) for one in elements if one["type"] == "button"]
 
 
 def sections(card: Message) -> list[str]:
-    return [block["text"]["text"] for block in card.blocks if block["type"] == "section"]
+    return [block["text"]["text"] for block in blocks_of(card) if block["type"] == "section"]
 
 
 def boxes(card: Message) -> list[dict[str, Any]]:
     """Every group of boxes, with its row's block_id."""
     return [
         {**one, "block_id": block["block_id"]}
-        for block in card.blocks
+        for block in blocks_of(card)
         for one in block.get("elements", [])
         if one["type"] == "checkboxes"
     ]
@@ -36,22 +59,22 @@ def boxes(card: Message) -> list[dict[str, Any]]:
 
 def test_a_question_has_a_row_for_each_option_and_a_limit() -> None:
     options = tuple(f"option {n} " + "x" * 100 for n in range(30))
-    card = question_card([Question("id", "Which?", options)])
-    rows = [block for block in card.blocks if block["type"] == "actions"]
+    card = question_card([question("id", "Which?", options)])
+    rows = [block for block in blocks_of(card) if block["type"] == "actions"]
     assert [row["elements"][0]["value"] for row in rows] == [f"id:{n}" for n in range(MAX_OPTIONS)]
     assert all(len(row["elements"][0]["text"]["text"]) <= LABEL_CHARS for row in rows)
 
 
 def test_what_explains_an_option_is_shown() -> None:
     card = question_card([COLOUR])
-    assert "Which &lt;colour&gt;?" in card.text
-    assert "• *Red*: warm\n• *Blue*: calm" in card.text
-    assert "1 of" not in card.text
+    assert "Which &lt;colour&gt;?" in text_of(card)
+    assert "• *Red*: warm\n• *Blue*: calm" in text_of(card)
+    assert "1 of" not in text_of(card)
 
 
 def test_a_closed_question_has_no_buttons() -> None:
-    closed = question_card([Question("q1", "Which?", ("a", "b"), verdict="💬 Ana: a")])
-    assert closed == Message("🤔 Which?\n💬 Ana: a")
+    closed = question_card([question("q1", "Which?", ("a", "b"), verdict="💬 Ana: a")])
+    assert (text_of(closed), blocks_of(closed)) == ("🤔 Which?\n💬 Ana: a", ())
 
 
 def test_several_may_be_ticked_and_are_sent_by_one_button() -> None:
@@ -71,7 +94,7 @@ def test_questions_that_are_asked_together_are_counted_and_closed_one_by_one() -
     assert [text.split(" 🤔")[0] for text in sections(card)] == ["*1 of 3*", "*2 of 3*", "*3 of 3*"]
     assert "What you write answers this question" in sections(card)[0]
     assert "What you write" not in sections(card)[1]
-    answered = Question("q1", "Which <colour>?", ("Red", "Blue"), verdict="💬 Ana: Red")
+    answered = question("q1", "Which <colour>?", ("Red", "Blue"), verdict="💬 Ana: Red")
     card = question_card([answered, PARTS, SIZE])
     assert sections(card)[0].endswith("💬 Ana: Red")
     assert buttons(card) == [("Done", "q2:ticked")]
@@ -80,10 +103,10 @@ def test_questions_that_are_asked_together_are_counted_and_closed_one_by_one() -
 
 def test_a_card_of_four_long_questions_fits() -> None:
     long = "<" * 4_000
-    many = [Question(f"q{n}", long, (long,) * 10, (long,) * 10, several=bool(n % 2)) for n in range(4)]
+    many = [question(f"q{n}", long, (long,) * 10, (long,) * 10, several=bool(n % 2)) for n in range(4)]
     card = question_card(many)
-    assert len(card.blocks) <= 50
-    assert len(card.text) <= 3_900
+    assert len(blocks_of(card)) <= 50
+    assert len(text_of(card)) <= 3_900
     assert all(len(text) <= SECTION_CHARS for text in sections(card))
     assert all(len(one["text"]["text"]) <= 75 for group in boxes(card) for one in group["options"])
     assert all(len(one["description"]["text"]) <= 75 for group in boxes(card) for one in group["options"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.chat.layout import Section
+from codebutler.chat.slack.render import mrkdwn
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.present.terminal import (
     HIDDEN_KEY,
@@ -30,7 +32,7 @@ class Channel:
         self.pages.take(output)
         for page in self.pages.due():
             assert page.number not in self.final
-            self.messages[page.number] = shown(page, SESSION)
+            self.messages[page.number] = mrkdwn(Section(shown(page, SESSION)))
             if page.final:
                 self.final.add(page.number)
 

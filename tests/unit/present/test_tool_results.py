@@ -7,6 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebutler.chat.layout import Section
+from codebutler.chat.slack.render import mrkdwn
 from codebutler_worker.present.tools import RESULT_CHARS, joined, tool_result
 
 
@@ -25,6 +27,7 @@ def test_no_secret_and_no_mention_is_shown() -> None:
     key = "sk-ant-api03-" + "a1b2c3d4" * 8
     shown = tool_result("Bash: env", f"{'x' * (RESULT_CHARS - 20)}{' '}{key}\n<!channel> <@U0ANA>", ok=True)
     assert "sk-ant" not in shown
+    shown = mrkdwn(Section(shown))
     assert "<!" not in shown
     assert "<@" not in shown
 
@@ -33,7 +36,7 @@ def test_no_secret_and_no_mention_is_shown() -> None:
 def test_whatever_a_tool_answers_stays_in_its_block(label: str, text: str, ok: bool) -> None:
     shown = tool_result(label, text, ok=ok)
     assert shown.count("```") in (0, 2)
-    assert not re.search(r"<[@!#]", shown)
+    assert not re.search(r"<[@!#]", mrkdwn(Section(shown)))
     assert shown.count("\n") < 25 or "\r" in text
 
 

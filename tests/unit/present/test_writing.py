@@ -12,18 +12,19 @@ from codebutler_worker.agents.backend import AgentEvent, Limit, Text, Thinking, 
 from codebutler_worker.present.progress import running
 from codebutler_worker.present.reducer import View, reduce
 from codebutler_worker.present.writing import MOST_CHARS, MOST_LINES, latest
+from tests.shown import text_of
 
 
 def test_it_grows_in_the_progress_message_and_goes_when_it_is_whole() -> None:
     view = reduce(View(), Writing("I **looked** at\n\n<!channel> the"))
-    text = running(view, 3, "t", "agent").text
+    text = text_of(running(view, 3, "t", "agent"))
     assert text.split("\n")[0].startswith("💬 agent is writing · ")
     assert "> I *looked* at\n> " in text
     assert text.endswith(" the…")
     assert "<!channel>" not in text
     longer = reduce(view, Writing("I looked at\n\n<!channel> the code."))
     assert longer.writing.endswith("the code.…")
-    assert "is writing" not in running(reduce(longer, Text("All of it.")), 4, "t", "agent").text
+    assert "is writing" not in text_of(running(reduce(longer, Text("All of it.")), 4, "t", "agent"))
 
 
 @pytest.mark.parametrize("event", [Text("done"), ToolUse("1", "Bash", "ls"), Limit("asking again")])
@@ -37,14 +38,14 @@ def test_thinking_leaves_it() -> None:
 
 def test_that_it_thinks_is_shown_until_something_comes_of_it() -> None:
     view = reduce(reduce(View(), ToolUse("1", "Bash", "ls")), Thinking(""))
-    assert running(view, 7, "t", "agent").text.startswith("💭 agent is thinking · 7s · 1 tool")
+    assert text_of(running(view, 7, "t", "agent")).startswith("💭 agent is thinking · 7s · 1 tool")
     for event, shown in (
         (Writing("I will"), "💬 agent is writing"),
         (Text("Found it."), "💬 Found it."),
         (ToolUse("2", "Bash", "make"), "🔧 `Bash: make`"),
         (Limit("asking again"), "🔧 `Bash: ls`"),
     ):
-        assert running(reduce(view, event), 7, "t", "agent").text.startswith(shown)
+        assert text_of(running(reduce(view, event), 7, "t", "agent")).startswith(shown)
 
 
 @pytest.mark.parametrize(

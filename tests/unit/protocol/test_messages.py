@@ -10,6 +10,7 @@ import pytest
 
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.errors import ProtocolError
+from codebutler.message import ApprovalCard, Button, Message, Option, Question, QuestionCard, Request, said
 from codebutler.model import (
     Asked,
     Command,
@@ -107,16 +108,29 @@ TO_WORKER: dict[str, object] = {
     "shutdown": Shutdown(reason="sleep", grace_s=10.0),
 }
 
+APPROVALS = ApprovalCard((Request(id="r1", texts=("🔐 `ls`",), scope="it", needed=2, votes=("Ana",)),))
+QUESTIONS = QuestionCard(
+    (Question(id="q1", text="Which?", options=(Option("a", "the first"), Option("b")), several=True),),
+    ("q1:0",),
+)
+
 TO_PARENT: dict[str, object] = {
-    "hello": Hello(version=3, pid=4711),
+    "hello": Hello(version=4, pid=4711),
     "ready": Ready(),
     "stored": Stored(seq=7),
     "send": Send(
         op_id="op-1",
-        operation=Post(text="*done*", thread_ts="1.0", blocks=({"type": "markdown", "text": "**done**"},)),
+        operation=Post(
+            message=Message(
+                markdown="done", buttons=(Button("Stop", "codebutler.stop", "t1", "danger"),), names=("U1",)
+            ),
+            thread_ts="1.0",
+        ),
         unsure=True,
     ),
-    "send-update": Send(op_id="op-2", operation=Update(target_ts="1.0", text="going on")),
+    "send-card": Send(op_id="op-5", operation=Post(message=Message(card=APPROVALS))),
+    "send-questions": Send(op_id="op-6", operation=Update(target_ts="1.0", message=Message(card=QUESTIONS))),
+    "send-update": Send(op_id="op-2", operation=Update(target_ts="1.0", message=said("going on"))),
     "send-react": Send(op_id="op-3", operation=React(target_ts="1.0", name="eyes", remove=True)),
     "send-upload": Send(op_id="op-4", operation=Upload(filename="a.bin", content=b"\x00\xff", title="A")),
     "fetch_thread": FetchThread(request_id="r-1", thread_ts="1.0", before_ts="2.0"),

@@ -10,6 +10,7 @@ from codebutler.intake.intake import Outcome
 from codebutler.model import OPERATOR, Event, MessagePosted, Post
 from codebutler.schedule.calls import REMEMBERED, Calls, HookDesk, began, taken
 from codebutler.schedule.hooks import Hook
+from tests.shown import text_of
 
 HOOK = Hook("ci", "shop", "C1", "look at {{ body }}", "CI <build>", b"secret", "claude")
 
@@ -52,7 +53,7 @@ class World:
         assert unsure or key not in self.posts, "it would have been posted twice"
         if key not in self.posts:
             self.posts[key] = f"{len(self.posts) + 1}.0"
-            self.texts.append(post.text)
+            self.texts.append(text_of(post))
         self._step()
         return self.posts[key]
 

@@ -22,6 +22,7 @@ from codebutler.schedule.desk import Asker, ScheduleDesk
 from codebutler.schedule.files import Found
 from codebutler.schedule.jobs import Place, parse_file, place_at
 from codebutler.schedule.scheduler import Scheduler
+from tests.shown import text_of
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 FILE = "jobs: [{name: tests, cron: '0 * * * *', command: make test, timezone: UTC}]"
@@ -127,7 +128,7 @@ async def test_what_is_due_is_said_and_handed_in_as_the_owners_wish() -> None:
         await world.passes(1.1)
         (key, (ts, header)), (wish,) = *world.posts.items(), world.wishes.values()
         assert key == "job:shop/tests:2026-11-21T11:00:00+00:00"
-        assert header.text == "⏰ *tests*: starting…"
+        assert text_of(header) == "⏰ *tests*: starting…"
         assert (wish.ts, wish.text, wish.user, wish.origin) == (ts, "run: make test", OPERATOR, "schedule")
         # On whose budget it goes.
         assert wish.job == "tests"
@@ -213,7 +214,7 @@ async def test_three_failures_pause_it_and_the_channel_is_told() -> None:
             await calm()
         await world.passes(3)
         assert len(world.wishes) == 3
-        assert any("is paused" in post.text for _, post in world.posts.values())
+        assert any("is paused" in text_of(post) for _, post in world.posts.values())
 
 
 @pytest.mark.parametrize("outcome", ["done", "failed"])
@@ -229,7 +230,7 @@ async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of
         (ts,) = world.wishes
         await scheduler.ended("C1", (ts,), outcome)
         await calm()
-        assert [post.text for _, post in world.posts.values()] == ["⏰ *tests*: starting…"]
+        assert [text_of(post) for _, post in world.posts.values()] == ["⏰ *tests*: starting…"]
         assert scheduler.book.jobs["shop/tests"].paused == "by <@U1>"
 
 

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from codebutler.clock import settle
+from codebutler.message import Button, said
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,
@@ -52,10 +53,10 @@ async def test_a_flood_of_audit_records_ends_the_worker() -> None:
 @pytest.mark.parametrize(
     "operation",
     [
-        Post(text=HUGE),
-        Post(text="x", blocks=({"type": "markdown", "text": HUGE},)),
-        Update(target_ts="1.1", text=HUGE),
-        Update(target_ts=HUGE, text="x"),
+        Post(message=said(HUGE)),
+        Post(message=said("x", Button(HUGE, "a", "v"))),
+        Update(target_ts="1.1", message=said(HUGE)),
+        Update(target_ts=HUGE, message=said("x")),
         React(target_ts="1.1", name=HUGE),
         Upload(filename=HUGE, content=b"x"),
         Upload(filename="a", content=b"x", comment=HUGE),

@@ -16,6 +16,7 @@ from codebutler.errors import (
     RegistryError,
     StoreError,
 )
+from codebutler.message import said
 from codebutler.model import Post
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
@@ -130,7 +131,10 @@ async def test_a_journal_that_cannot_settle_harms_no_worker() -> None:
 async def test_an_operation_is_answered_with_its_ts_or_with_slacks_refusal() -> None:
     async with stage() as on:
         on.services.answers["b"] = [ChatError("no", "channel_not_found")]
-        on.worker.say(Send(op_id="a", operation=Post(text="x")), Send(op_id="b", operation=Post(text="y")))
+        on.worker.say(
+            Send(op_id="a", operation=Post(message=said("x"))),
+            Send(op_id="b", operation=Post(message=said("y"))),
+        )
         await settle()
         assert Sent(op_id="a", ts="posted-a") in on.worker.heard
         assert SendFailed(op_id="b", code="channel_not_found") in on.worker.heard
@@ -140,7 +144,7 @@ async def test_what_the_sender_gave_up_when_it_closed_is_not_answered() -> None:
     """The worker keeps it, and sends it again to the next life."""
     async with stage() as on:
         on.services.answers["a"] = [ChatUnreachableError("closed")]
-        on.worker.say(Send(op_id="a", operation=Post(text="x")))
+        on.worker.say(Send(op_id="a", operation=Post(message=said("x"))))
         await settle()
         assert not [told for told in on.worker.heard if isinstance(told, Sent | SendFailed)]
 
@@ -148,9 +152,9 @@ async def test_what_the_sender_gave_up_when_it_closed_is_not_answered() -> None:
 async def test_the_sender_hears_that_an_operation_under_way_is_outdated_and_it_is_answered_once() -> None:
     async with stage() as on:
         on.services.hold.clear()
-        on.worker.say(Send(op_id="a", operation=Post(text="x")))
+        on.worker.say(Send(op_id="a", operation=Post(message=said("x"))))
         await settle()
-        on.worker.say(Send(op_id="a", operation=Post(text="x", outdated=True), unsure=True))
+        on.worker.say(Send(op_id="a", operation=Post(message=said("x"), outdated=True), unsure=True))
         await settle()
         on.services.hold.set()
         await settle()
@@ -163,11 +167,11 @@ async def test_the_sender_hears_that_an_operation_under_way_is_outdated_and_it_i
 async def test_an_answer_reaches_the_life_that_lives_then_and_no_operation_runs_twice() -> None:
     async with stage() as on:
         on.services.hold.clear()
-        on.worker.say(Send(op_id="a", operation=Post(text="x")))
+        on.worker.say(Send(op_id="a", operation=Post(message=said("x"))))
         await settle()
         on.worker.die(1)
         await on.clock.advance(1)
-        on.worker.say(Send(op_id="a", operation=Post(text="x"), unsure=True))
+        on.worker.say(Send(op_id="a", operation=Post(message=said("x")), unsure=True))
         await settle()
         on.services.hold.set()
         await settle()
@@ -178,7 +182,7 @@ async def test_an_answer_reaches_the_life_that_lives_then_and_no_operation_runs_
 async def test_an_answer_to_an_earlier_life_does_not_come_before_the_settings() -> None:
     async with stage() as on:
         on.services.hold.clear()
-        on.worker.say(Send(op_id="a", operation=Post(text="x")))
+        on.worker.say(Send(op_id="a", operation=Post(message=said("x"))))
         await settle()
         on.spawner.eager = False
         on.worker.die(1)
@@ -187,7 +191,7 @@ async def test_an_answer_to_an_earlier_life_does_not_come_before_the_settings() 
         await settle()
         assert on.worker.heard == []
         on.worker.become_ready()
-        on.worker.say(Send(op_id="a", operation=Post(text="x"), unsure=True))
+        on.worker.say(Send(op_id="a", operation=Post(message=said("x")), unsure=True))
         await settle()
         assert on.worker.heard[0] == Configure(settings=repo())
         assert Sent(op_id="a", ts="posted-a") in on.worker.heard
@@ -197,7 +201,7 @@ async def test_a_worker_with_too_many_operations_is_not_heard_and_not_taken_for_
     async with stage() as on:
         on.services.hold.clear()
         for number in range(300):
-            on.worker.say(Send(op_id=f"op{number}", operation=Post(text="x")))
+            on.worker.say(Send(op_id=f"op{number}", operation=Post(message=said("x"))))
         await settle(700)
         assert len(on.services.sent) == 256
         await on.clock.advance(60)
@@ -250,7 +254,7 @@ async def test_what_a_worker_says_is_on_its_way_before_what_it_notes() -> None:
         supervisor.add(repo())
         supervisor.start()
         await settle()
-        spawner.last.say(Send(op_id="a", operation=Post(text="x")))
+        spawner.last.say(Send(op_id="a", operation=Post(message=said("x"))))
         spawner.last.say(Log(tag="INF", text="it has answered"))
         await settle()
         assert services.under_way == 1
@@ -272,7 +276,7 @@ async def test_the_end_of_a_turn_is_answered_when_it_is_kept_and_holds_up_nothin
         supervisor.start()
         await settle()
         spawner.last.say(TurnEnded(op_id="end", thread_ts="1.0", messages=("1.0",), outcome="done"))
-        spawner.last.say(Send(op_id="a", operation=Post(text="the next answer")))
+        spawner.last.say(Send(op_id="a", operation=Post(message=said("the next answer"))))
         await settle()
         assert [each.op_id for each in spawner.last.heard if isinstance(each, Sent)] == ["a"]
         services.kept.set()

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from codebutler.chat.delivery.outgoing import linked
+from codebutler.message import ApprovalCard, Message, Request
 from codebutler.model import Post, React, Upload
 from codebutler.text.links import at_home, message_link
 
 
 def test_a_link_leads_to_the_message_in_its_own_workspace() -> None:
     link = message_link("C1", "1700000000.000100", "fix a|b")
-    assert link == "<https://slack.com/archives/C1/p1700000000000100|fix a¦b>"
-    home = "<https://acme.slack.com/archives/C1/p1700000000000100|fix a¦b>"
+    assert link == "[fix a|b](https://slack.com/archives/C1/p1700000000000100)"
+    home = "[fix a|b](https://acme.slack.com/archives/C1/p1700000000000100)"
     assert at_home(link, "https://acme.slack.com/") == home
     assert at_home(link, "") == link
 
 
-def test_an_operations_links_are_put_right_in_text_and_blocks() -> None:
+def test_an_operations_links_are_put_right_in_all_its_texts() -> None:
     link = message_link("C1", "1.2", "x")
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": link}}
-    post = linked(Post(text=link, blocks=(section,)), "http://127.0.0.1:9/")
-    assert str(post).count("http://127.0.0.1:9/archives/C1/p12|x") == 2
+    card = ApprovalCard((Request(id="a", texts=(link,), verdict=link),))
+    post = linked(Post(message=Message(card=card)), "http://127.0.0.1:9/")
+    assert str(post).count("(http://127.0.0.1:9/archives/C1/p12)") == 2
     for other in (React(target_ts="1.2", name="eyes"), Upload(filename="a", content=link.encode())):
         assert linked(other, "http://127.0.0.1:9/") == other

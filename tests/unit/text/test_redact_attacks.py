@@ -15,8 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.chat.delivery.outgoing import redacted
+from codebutler.chat.slack.render import rendered
+from codebutler.message import ApprovalCard, Button, Message, Request
 from codebutler.model import Post, Upload
 from codebutler.text.begun import CUT
+from codebutler.text.markup import plain
 from codebutler.text.redact import REDACTED, Redactor
 
 SECRET = "Zq7-held-value-0123456789-äö/+&x"
@@ -139,13 +142,22 @@ def test_the_name_of_a_file() -> None:
     assert (sent.filename, sent.title, sent.comment) == ("[redacted].txt", "about [redacted]", REDACTED)
 
 
-def test_every_text_of_every_block() -> None:
-    block = {
-        "type": "section",
-        "text": {"type": "mrkdwn", "text": TOKEN},
-        "fields": [{"type": "mrkdwn", "text": SECRET}],
-        "accessory": {"type": "button", "value": TOKEN, "text": {"type": "plain_text", "text": SECRET}},
-    }
-    sent = redacted(Post(text="x", blocks=(block,)), Redactor([SECRET]).redact)
+def test_every_text_of_a_message() -> None:
+    asked = Request(id=TOKEN, texts=(TOKEN, SECRET), scope=SECRET, votes=(TOKEN,), verdict=SECRET)
+    card = Message(card=ApprovalCard((asked,)), markdown=TOKEN, buttons=(Button(SECRET, TOKEN, SECRET),))
+    sent = redacted(Post(message=card), Redactor([SECRET]).redact)
     assert not shows(TOKEN, str(sent))
     assert not shows(SECRET, str(sent))
+
+
+def test_no_escape_hides_a_secret() -> None:
+    for text in (
+        plain(f"it is {TOKEN}."),
+        f"it is {TOKEN[:4]}\\_{TOKEN[4:]}",
+        f"{SECRET[:3]}\\-{SECRET[3:]}",
+    ):
+        hidden = text.replace("\\", "")
+        redactor = Redactor([SECRET, hidden.removeprefix("it is ").removesuffix(".")])
+        for is_foreign in (False, True):
+            sent = redacted(Post(message=Message(markdown=text, is_foreign=is_foreign)), redactor.redact)
+            assert REDACTED in rendered(sent.message)[0].replace("\\", "")  # type: ignore[union-attr]  # a post

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from codebutler.config.programs import program_names, program_of
 from codebutler.config.schema import Config
+from codebutler.message import said
+from codebutler.text.markup import plain
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.naming import agent_name
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import code, plain
-from codebutler_worker.present.progress import Message
+from codebutler_worker.present.lines import code
 from codebutler_worker.store.rows import ErrandRow
 
 
@@ -28,7 +29,7 @@ async def answer(desk: Desk, _errand: ErrandRow) -> Reply:
     lines += [
         f"▫️ {code(rule.prefix + ':')} · {plain(rule.description or rule.binary)}" for rule in programs if rule
     ]
-    return Reply((Message("\n".join(["Available agents:", *lines])),))
+    return Reply((said("\n".join(["Available agents:", *lines])),))
 
 
 def _line(one: Survey, default: str) -> str:

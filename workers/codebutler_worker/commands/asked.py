@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from codebutler.config.schema import RepoSettings
+from codebutler.message import Message
 from codebutler.model import Command
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ErrandRow, TurnRow, TurnState
 
 

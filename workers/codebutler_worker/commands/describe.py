@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from codebutler.text.links import message_link
+from codebutler.text.markup import plain
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.present.lines import one_line, plain, span
+from codebutler_worker.present.lines import one_line, span
 from codebutler_worker.present.progress import SIGNS
 from codebutler_worker.store.rows import TurnRow, TurnState
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from codebutler.message import said
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.conversation.turn.trees import changed_by
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.errands import Attachment, Reply
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import FENCE_CHARS, count, fenced
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ErrandRow
 from codebutler_worker.tree.tree import Difference
 
@@ -39,7 +39,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
         after = now.commit if now else ""
     found = await tree.difference(before or None, after or None, limit_bytes=MAX_BYTES)
     if not found.stat.strip():
-        return Reply((Message(RUN_UNCHANGED if before else UNCHANGED),))
+        return Reply((said(RUN_UNCHANGED if before else UNCHANGED),))
     limit = desk.settings.config.output.max_chars_per_message
     return shown(found, limit, whispered=bool(errand.only_for))
 
@@ -50,9 +50,9 @@ def shown(found: Difference, limit: int, *, whispered: bool) -> Reply:
     stat, _ = fenced(found.stat, STAT_CHARS)
     body, hidden = fenced(found.body, min(limit, FENCE_CHARS) - 200)
     if not hidden and not found.cut:
-        return Reply((Message(f"{summary.strip()}\n{body}"),))
+        return Reply((said(f"{summary.strip()}\n{body}"),))
     if whispered:
-        return Reply((Message(f"{stat}\n{BY_MESSAGE}"),))
+        return Reply((said(f"{stat}\n{BY_MESSAGE}"),))
     cut = f"\n_The file holds the first {count(MAX_BYTES // 2**20, 'MB')} only._" if found.cut else ""
     file = Attachment("changes.diff", found.body.encode("utf-8", "replace"), "Changes")
-    return Reply((Message(f"{stat}{cut}"),), (file,))
+    return Reply((said(f"{stat}{cut}"),), (file,))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
+from codebutler.message import said
+from codebutler.text.markup import plain
 from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SessionLogs, session_of
 from codebutler_worker.commands import sending
@@ -13,8 +15,7 @@ from codebutler_worker.commands.describe import words_of
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import code, one_line, plain, span
-from codebutler_worker.present.progress import Message
+from codebutler_worker.present.lines import code, one_line, span
 from codebutler_worker.present.terminal import Pages, shown
 from codebutler_worker.store.rows import ErrandRow, TurnRow
 
@@ -81,13 +82,13 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     session = await asyncio.to_thread(_first, logs, words)
     if session is None:
         named = f"There is no log of a session {code(words[0], 40)}." if len(words) == 1 else NO_LOG
-        return Reply((Message(f"{named} `!logs list` names those of today."),))
+        return Reply((said(f"{named} `!logs list` names those of today."),))
     try:
         if errand.only_for:
-            return Reply((Message(BY_MESSAGE),))
+            return Reply((said(BY_MESSAGE),))
         return await asyncio.to_thread(sending.begin, logs, session, told, desk.redactor)
     except OSError as error:
-        return Reply((Message(_unreadable(session, error)),))
+        return Reply((said(_unreadable(session, error)),))
 
 
 def _first(logs: SessionLogs, sessions: list[str]) -> str | None:
@@ -106,14 +107,14 @@ def _tail(logs: SessionLogs, sessions: list[str], count: int, pages: Pages) -> R
         except FileNotFoundError:
             continue
         except OSError as error:
-            return Reply((Message(_unreadable(session, error)),))
+            return Reply((said(_unreadable(session, error)),))
         terminal = Terminal()
         terminal.feed(returning(written))
         now = terminal.take()
         pages.take(Output(settled=(*now.settled, *now.live)[-max(count, 1) :]))
-        if messages := tuple(Message(shown(page, session)) for page in pages.due() if page.lines):
+        if messages := tuple(said(shown(page, session)) for page in pages.due() if page.lines):
             return Reply(messages)
-    return Reply((Message(NO_OUTPUT),))
+    return Reply((said(NO_OUTPUT),))
 
 
 def _unreadable(session: str, error: OSError) -> str:

@@ -9,11 +9,12 @@ from codebutler.errors import CodeButlerError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.operations import Change, facts_of
 from codebutler.text.links import message_link
+from codebutler.text.markup import plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
-from codebutler_worker.present.lines import code, plain, span
+from codebutler_worker.present.lines import code, span
 from codebutler_worker.present.memory import NOTHING, NOTHING_TO_UNDO, Remembered, listed
 from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
 

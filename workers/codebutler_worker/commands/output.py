@@ -6,13 +6,13 @@ from msgspec import structs
 
 from codebutler.config.programs import program_names
 from codebutler.model import Post
+from codebutler.text.markup import fence, plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.answer import answer
-from codebutler_worker.present.lines import code, one_line, plain
-from codebutler_worker.present.terminal import CUT_FENCE, FENCE
+from codebutler_worker.present.lines import code, one_line
 
 LOOKED_AT = 50
 NOTHING = "No run has said anything here yet."
@@ -35,7 +35,7 @@ def run(asked: Asked) -> Todo:
     said = turn.result or ""
     if turn.agent in program_names(asked.settings.config):
         # What a program writes is no Markdown.
-        said = f"```\n{said.replace(FENCE, CUT_FENCE)}\n```"
+        said = fence(said)
     for operation in answer(said, foot, asked.place.thread_ts, limit):
         if not asked.place.only_for:
             asked.draft.add(asked.place, operation)

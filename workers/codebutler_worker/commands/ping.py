@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from codebutler.text.markup import plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import plain
 
 
 def run(asked: Asked) -> Todo:

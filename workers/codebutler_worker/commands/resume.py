@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codebutler.actions import RETRY_ACTION
+from codebutler.message import Button, said
 from codebutler.permission import admitted, may
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
@@ -13,7 +14,6 @@ from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.notices import STILL_CROWDED
-from codebutler_worker.present.progress import button, with_buttons
 from codebutler_worker.store.rows import TurnRow
 
 LISTED = 3
@@ -36,7 +36,7 @@ def run(asked: Asked) -> Todo:
         return _continue(asked, found[0])
     for turn in found[:LISTED]:
         line = turn_line(asked.draft, turn)
-        asked.reply(with_buttons(line, button("Continue", RETRY_ACTION, turn.id, "primary")))
+        asked.reply(said(line, Button("Continue", RETRY_ACTION, turn.id, "primary")))
     if len(found) > LISTED:
         asked.reply(f"… and {len(found) - LISTED} more: say `!continue` in their threads.")
     return Todo()

@@ -10,6 +10,7 @@ import asyncio
 import re
 from dataclasses import dataclass, replace
 
+from codebutler.message import Message, said
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs
 from codebutler_worker.desk.desk import Desk
@@ -19,7 +20,6 @@ from codebutler_worker.media.kinds import size
 from codebutler_worker.present import pieces
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.pieces import Pieces
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import ErrandRow
 
 WHOLE_BYTES = 20_000_000
@@ -77,12 +77,12 @@ def begin(logs: SessionLogs, session: str, wanted: str, redactor: Redactor) -> R
         first = int(asked[1]) if asked else 0
         last = int(asked[2] or first) if asked else 0
         if not 1 <= first <= last <= total:
-            return Reply((Message(f"{_head(session, log.size)}, has {_count(total)}, numbered from 1."),))
+            return Reply((said(f"{_head(session, log.size)}, has {_count(total)}, numbered from 1."),))
         if last - first >= MAX_PARTS:
-            return Reply((Message(_too_many(session, log.size, total)),))
+            return Reply((said(_too_many(session, log.size, total)),))
         sending = Sending(session, log.size, first, last, first)
         if total == 1:
-            return Reply((Message(_head(session, log.size)),), (_part(log, sending, redactor),))
+            return Reply((said(_head(session, log.size)),), (_part(log, sending, redactor),))
         return Reply(line=_going_on(sending), then=sending.argument)
 
 
@@ -96,7 +96,7 @@ async def go_on(desk: Desk, logs: SessionLogs, errand: ErrandRow) -> Reply:
         sending = replace(sending, next=sending.next - 1)
         return Reply(line=_ended(sending, f"❌ Slack refuses part {sending.next} ({code(refused, 60)})."))
     if sending.next > sending.last:
-        return Reply(line=Message(_all_here(sending)))
+        return Reply(line=said(_all_here(sending)))
     try:
         file = await asyncio.to_thread(_read, logs, sending, desk.redactor)
     except OSError as error:
@@ -161,7 +161,7 @@ def _going_on(sending: Sending) -> Message:
     head = f"{_head(sending.session, sending.size_bytes)}, comes in {_count(sending.total)}."
     if sending.first > 1 or sending.last < sending.total:
         head += f" You get {_span(sending.first, sending.last)}."
-    return Message(f"{head} Sending part {sending.next} of {sending.total}… `!stop` ends it.")
+    return said(f"{head} Sending part {sending.next} of {sending.total}… `!stop` ends it.")
 
 
 def _all_here(sending: Sending) -> str:
@@ -177,7 +177,7 @@ def _ended(sending: Sending, why: str) -> Message:
     here = sending.next - sending.first
     came = f" Of {_count(sending.total)}, {_span(sending.first, sending.next - 1)} came." if here else ""
     rest = f" {sending.rest}" if sending.next <= sending.last else ""
-    return Message(f"{_head(sending.session, sending.size_bytes)}. {why}{came}{rest}")
+    return said(f"{_head(sending.session, sending.size_bytes)}. {why}{came}{rest}")
 
 
 def _too_many(session: str, size_bytes: int, total: int) -> str:

@@ -6,15 +6,16 @@ import asyncio
 import difflib
 
 from codebutler.config.schema import RepoSettings
+from codebutler.message import said
 from codebutler.model import Command, Prompt, Request
 from codebutler.permission import admitted, may
+from codebutler.text.markup import clip, plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.naming import agent_name, using
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import clip, code, one_line, plain
-from codebutler_worker.present.progress import Message
+from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.skills.library import Library
 from codebutler_worker.store.rows import ErrandRow
 
@@ -54,7 +55,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     found = await asyncio.to_thread(desk.skills.found)
     enabled = found.enabled(desk.settings.config.skills.disabled)
     if errand.argument:
-        return Reply((Message(_refusal(errand.argument.split()[0].lower(), tuple(enabled))),))
+        return Reply((said(_refusal(errand.argument.split()[0].lower(), tuple(enabled))),))
     lines = [
         f"• {code(name)} {plain(one_line(skill.description, DESCRIPTION_CHARS))}"
         + (" _(runs a program; with `agent:`)_" if skill.kind == "code" else "")
@@ -65,7 +66,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
         names = ", ".join(code(name) for name in found.untrusted)
         told.append(f"⚠️ Not used before somebody runs `codebutler trust` on the machine: {names}")
     told += [f"⚠️ {plain(problem)}" for problem in found.problems]
-    return Reply((Message(clip("\n".join(told), REPLY_CHARS)),))
+    return Reply((said(clip("\n".join(told), REPLY_CHARS)),))
 
 
 def _refusal(name: str, names: tuple[str, ...]) -> str:

@@ -9,13 +9,13 @@ import msgspec
 
 from codebutler.config.schema import Config
 from codebutler.text.amounts import load, today
+from codebutler.text.markup import plain
 from codebutler_worker.budget.rules import NOBODY, lines, overview, spent_today, used_today
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import turn_line
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import plain
 from codebutler_worker.store.rows import Account, TurnState
 
 LISTED = 10
@@ -26,7 +26,7 @@ def run(asked: Asked) -> Todo:
     turns = asked.draft.uow.turns.in_states(*UNFINISHED)
     config = asked.settings.config
     said = [
-        f"*{plain(asked.settings.name)}*: {_load([turn.state for turn in turns])}",
+        f"**{plain(asked.settings.name)}**: {_load([turn.state for turn in turns])}",
         f"{_agent(config)} · worker {os.getpid()} is awake",
         f"Today: {plain(_today(asked.draft, config))} · sandbox {config.sandbox.mode}",
         *_budget(asked),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codebutler.message import said
+from codebutler.text.markup import plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
 from codebutler_worker.conversation.turn.trees import changed_by, undo_key
@@ -10,8 +12,6 @@ from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import plain
-from codebutler_worker.present.progress import Message
 from codebutler_worker.present.undo import ALREADY, BUSY, NO_SNAPSHOT, NOTHING_CHANGED, preview
 from codebutler_worker.store.rows import ErrandRow, TurnRow
 
@@ -34,11 +34,11 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
     """A card that says what would be put back, with a button that does it."""
     turn, words, when = await desk.commit(lambda draft: _described(draft, errand.argument))
     if turn is None or turn.tree_before is None:
-        return Reply((Message(NO_SNAPSHOT),))
+        return Reply((said(NO_SNAPSHOT),))
     tree = await desk.agents.tree(await desk.agents.workdir(turn.conversation))
     found = await tree.put_back(turn.tree_before, turn.tree_after, "check")
     if not found.undone and not found.left:
-        return Reply((Message(NOTHING_CHANGED.format(words=words, when=when)),))
+        return Reply((said(NOTHING_CHANGED.format(words=words, when=when)),))
     return Reply((preview(turn.id, f"{words}, {when}", found),))
 
 

@@ -8,6 +8,7 @@ from codebutler.actions import ASK_AGAIN_ACTION, DROP_ACTION, RETRY_ACTION, STOP
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked
 from codebutler.permission import Action, admitted, may
+from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
 from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
 from codebutler_worker.conversation.line.aside import is_crowded
@@ -23,7 +24,7 @@ from codebutler_worker.desk.naming import agent_name, using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
-from codebutler_worker.present.lines import one_line, plain
+from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import (
     CONTINUED,
     CROWDED_TEXT,
@@ -113,7 +114,7 @@ def go_on(draft: Draft, turn: TurnRow, user: str, asked_ts: str | None = None, a
         unpark(draft, turn, f"▶ Continued on {plain(agent)}." if other else CONTINUED)
         return
     text = _question(draft, turn)
-    card = draft.uow.outbox.last_post(turn.id, f'"{RETRY_ACTION}"') if asked_ts is None else None
+    card = draft.uow.outbox.last_offer(turn.id, RETRY_ACTION) if asked_ts is None else None
     follow_up = carry_on(draft, turn, user, agent=agent)
     draft.uow.turns.update(turn.id, reason=CONTINUED_REASON)
     for message in draft.uow.messages.of_turn(follow_up.id):

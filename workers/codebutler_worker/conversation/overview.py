@@ -121,7 +121,7 @@ def _card_ts(uow: UnitOfWork, turn: TurnRow) -> str:
         return (card.ts if card else None) or turn.thread_ts
     if turn.state != "interrupted":
         return ""
-    card = uow.outbox.last_post(turn.id, f'"{RETRY_ACTION}"')
+    card = uow.outbox.last_offer(turn.id, RETRY_ACTION)
     return (card.ts if card else None) or ""
 
 

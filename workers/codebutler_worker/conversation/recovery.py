@@ -5,6 +5,7 @@ Nothing runs again by itself: an agent run is not repeatable, and nobody knows h
 
 from __future__ import annotations
 
+from codebutler.message import said
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.conversation.asking.approvals import NOT_RUN, close_all
@@ -13,7 +14,7 @@ from codebutler_worker.conversation.line.marks import end_turn
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.states import LIVE, move
 from codebutler_worker.present.notices import interrupted, program_interrupted
-from codebutler_worker.present.progress import SIGNS, Message
+from codebutler_worker.present.progress import SIGNS
 
 
 def recover(draft: Draft, programs: frozenset[str] = frozenset()) -> list[Audit]:
@@ -30,7 +31,7 @@ def recover(draft: Draft, programs: frozenset[str] = frozenset()) -> list[Audit]
         draft.uow.turns.update(turn.id, state=state, finished_at=draft.stamp)
         place = place_of(turn)
         if turn.progress_op_id:
-            draft.edit(place, turn.progress_op_id, Message(f"{SIGNS['interrupted']} interrupted"))
+            draft.edit(place, turn.progress_op_id, said(f"{SIGNS['interrupted']} interrupted"))
         if is_program:
             last = draft.post(place, program_interrupted(request_of(draft, turn), session_of(turn.id)))
             end_turn(draft, turn, "failed", after=last)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from codebutler.message import Message, said
 from codebutler.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
 from codebutler.protocol.messages import TurnEnded
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
@@ -61,10 +61,8 @@ class Draft:
     ) -> str:
         """Say something in the place's thread, once the operation ``after`` is done, and call ``mention`` (a user);
         returns the operation's id, which is ``op_id`` if that is given. ``value``: see `Value`."""
-        content = Message(message) if isinstance(message, str) else message
         post = Post(
-            text=content.text,
-            blocks=content.blocks,
+            message=said(message) if isinstance(message, str) else message,
             thread_ts=place.thread_ts,
             only_for=place.only_for,
             mention=mention,
@@ -92,20 +90,13 @@ class Draft:
         target = self.uow.outbox.get(op_id)
         if target is None or target.state == "failed":
             return None
-        update = Update(
-            target_ts=target.ts or "",
-            text=message.text,
-            blocks=message.blocks,
-            names=message.names,
-            value=value,
-        )
+        update = Update(target_ts=target.ts or "", message=message, value=value)
         return self.add(place, update, None if target.ts else op_id)
 
     def edit_ts(self, place: Place, ts: str, message: Message) -> str:
         """Replace the content of a post of ours whose ts is known: a card that is decided; returns the operation's
         id."""
-        update = Update(target_ts=ts, text=message.text, blocks=message.blocks, value="notice")
-        return self.add(place, update)
+        return self.add(place, Update(target_ts=ts, message=message, value="notice"))
 
     def add(
         self,

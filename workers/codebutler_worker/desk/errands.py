@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from codebutler.errors import CodeButlerError, StoreError
+from codebutler.message import Message, said
 from codebutler.model import Post, TurnOutcome, Upload
+from codebutler.text.markup import plain
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
-from codebutler_worker.present.lines import code, one_line, plain
-from codebutler_worker.present.progress import Message
+from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.store.rows import ErrandRow
 
 AT_ONCE = 4
@@ -138,7 +139,7 @@ class Errands:
 
 
 def _failed(text: str) -> Reply:
-    return Reply((Message(text),), ok=False)
+    return Reply((said(text),), ok=False)
 
 
 def sent_as(errand_id: str, key: str) -> str:
@@ -153,7 +154,7 @@ def say_line(draft: Draft, errand: ErrandRow, line: Message) -> None:
     if draft.uow.outbox.get(op_id) is not None:
         draft.edit(place, op_id, line)
         return
-    post = Post(text=line.text, blocks=line.blocks, thread_ts=errand.thread_ts, only_for=errand.only_for)
+    post = Post(message=line, thread_ts=errand.thread_ts, only_for=errand.only_for)
     draft.add(place, post, op_id=op_id)
 
 

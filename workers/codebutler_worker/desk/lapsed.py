@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from codebutler.model import ButtonClicked
+import msgspec
+
+from codebutler.model import ButtonClicked, Post
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line
+from codebutler_worker.store.rows import OutboxRow
 
 LAPSED = (
     "That choice does nothing any more: what it was about is not known here. `!list` shows what is; "
@@ -24,6 +27,10 @@ def lapsed(draft: Draft, event: ButtonClicked, text: str = LAPSED) -> Todo:
     root = event.thread_ts or event.message_ts
     conversation = f"{event.channel}:{root}"
     waiting = (row for row in draft.uow.outbox.pending() if row.conversation == conversation)
-    if not any(text in row.payload for row in waiting):
+    if not any(row.kind == "post" and _says(row, text) for row in waiting):
         draft.post(Place(conversation, root, only_for=event.user), text)
     return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")
+
+
+def _says(row: OutboxRow, text: str) -> bool:
+    return msgspec.json.decode(row.payload, type=Post).message.markdown == text

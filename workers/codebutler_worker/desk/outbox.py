@@ -314,7 +314,7 @@ class Outbox:
 
 def _is_progress_message(operation: Operation | TurnEnded) -> bool:
     """The one of a turn, with its button; a line about a tool stays."""
-    return isinstance(operation, Post) and operation.value == "progress" and bool(operation.blocks)
+    return isinstance(operation, Post) and operation.value == "progress" and bool(operation.message.buttons)
 
 
 def _role(parcel: Parcel) -> tuple[str, ...] | None:

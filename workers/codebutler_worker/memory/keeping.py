@@ -20,14 +20,15 @@ from codebutler.errors import CodeButlerError
 from codebutler.memory.file import MemoryFile
 from codebutler.memory.lines import suspicion
 from codebutler.memory.operations import Change, apply, facts_of
+from codebutler.message import said
 from codebutler.model import ButtonClicked
 from codebutler.permission import admitted, may
+from codebutler.text.markup import plain
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.errands import Reply
 from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.lines import plain
 from codebutler_worker.present.memory import (
     DROP_MEMORY_ACTION,
     KEEP_ACTION,
@@ -36,7 +37,6 @@ from codebutler_worker.present.memory import (
     logged,
     made_text,
 )
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.memory_rows import ChangeState, MemoryChangeRow, MemoryLineRow
 from codebutler_worker.store.rows import ErrandRow
 
@@ -146,7 +146,7 @@ async def answer(desk: Desk, errand: ErrandRow) -> Reply:
         if how == ASKED:
             for change in changes:
                 desk.report.log("MEM", logged(row.user_id, change))
-    return Reply((Message(made_text(changes)),) if how == ASKED else ())
+    return Reply((said(made_text(changes)),) if how == ASKED else ())
 
 
 async def _write(desk: Desk, changes: Sequence[Change]) -> tuple[Change, ...]:

@@ -1,4 +1,4 @@
-"""An agent's final text to Slack operations: split, footed, as a file when very long. Pure."""
+"""An agent's final text as operations: split, footed, as a file when very long. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 from msgspec.structs import replace
 
+from codebutler.message import Message
 from codebutler.model import Operation, Post, Upload
-from codebutler.text.escape import neutralise
 from codebutler.text.fences import closed
-from codebutler.text.markdown import beginning, clip_mrkdwn, to_mrkdwn
+from codebutler.text.parser import beginning
 from codebutler.text.redact import Redactor
 from codebutler.text.split import split_markdown
 from codebutler.text.tables import whole_tables
@@ -18,7 +18,6 @@ from codebutler_worker.present.lines import count, money, span
 
 FILE_OVER_CHARS = 10_000
 FILE_OVER_PARTS = 10
-FALLBACK_CHARS = 4_000
 MAX_ANSWER_CHARS = 2_000_000
 NO_TEXT = "(no text)"
 IN_FILE = "_Full answer attached._"
@@ -52,7 +51,7 @@ def answer(
     has to call somebody: an edit calls nobody.
     """
     # Before it is cut: the second half of a key does not look like one any more.
-    text = neutralise(Redactor().redact(markdown[:MAX_ANSWER_CHARS])).strip() or NO_TEXT
+    text = Redactor().redact(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
     if len(text) <= FILE_OVER_CHARS:
         text = closed(text)
     parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
@@ -74,9 +73,4 @@ def _in_place(post: Post) -> Post:
 
 
 def _post(part: str, thread_ts: str | None, mention: str = "") -> Post:
-    return Post(
-        text=clip_mrkdwn(to_mrkdwn(part), FALLBACK_CHARS),
-        thread_ts=thread_ts,
-        blocks=({"type": "markdown", "text": part},),
-        mention=mention,
-    )
+    return Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts, mention=mention)

@@ -1,4 +1,4 @@
-"""The cards on which an agent asks a person for permission. Pure.
+"""What is said of the calls for which an agent asks a person for permission. Pure.
 
 A card shows the whole input of a call: what is not shown could be what matters. Characters that draw nothing
 or turn the reading direction are written out. What is too long for one message is in a file, and the card says so.
@@ -7,28 +7,21 @@ or turn the reading direction are written out. What is too long for one message 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, REASON_ACTION
-from codebutler.text.escape import neutralise
-from codebutler.text.markdown import clip_mrkdwn, to_mrkdwn
+from codebutler.text.markup import clip, plain
 from codebutler.text.split import split_markdown
-from codebutler_worker.present.lines import clip, code, fenced_parts, one_line, plain, span, visible
-from codebutler_worker.present.progress import SECTION_CHARS, Message, button
+from codebutler_worker.present.lines import code, fenced_parts, one_line, span, visible
 
-TOGETHER = ","
-"""Between the ids in the value of the button that allows several requests."""
-
-FALLBACK_CHARS = 3500
 REASON_CHARS = 500
 """How much of a reason the card shows; the agent gets all of it."""
 SUBJECT_CHARS = 200
 MOST_PARTS = 4
 PART_CHARS = 2400
-"""Of a section. Slack refuses blocks with more than about 11,000 characters altogether (``msg_blocks_too_long``), and
-with them the buttons."""
+"""Of a part. Slack refuses a message with more than about 11,000 characters altogether (``msg_blocks_too_long``), and
+with it the buttons."""
 _LEADS: Mapping[str, tuple[str, ...]] = {
     "Bash": ("command",),
     "Read": ("file_path",),
@@ -40,27 +33,10 @@ _MARKS = {"old_string": "- ", "new_string": "+ "}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is asked: ``texts`` (mrkdwn, each for a section of its own) leave out ``hidden`` characters."""
+    """What is asked: ``texts`` (Markdown, each for a part of its own) leave out ``hidden`` characters."""
 
     texts: tuple[str, ...]
     hidden: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One request on a card: ``texts`` say what is asked (mrkdwn, each for a section of its own).
-
-    ``scope`` is what "for this session" would cover, "" where it is not offered. ``votes`` (mrkdwn) of the ``needed``
-    people have allowed it; ``verdict`` is what became of it, "" while it is open.
-    """
-
-    id: str
-    texts: tuple[str, ...]
-    scope: str = ""
-    needed: int = 1
-    votes: tuple[str, ...] = ()
-    verdict: str = ""
-    is_plan: bool = False
 
 
 def call_shown(
@@ -82,9 +58,9 @@ def call_shown(
 def plan_shown(plan: str, redact: Callable[[str], str] = str) -> Shown:
     """What the agent is going to do if it may begin."""
     parts = split_markdown(visible(redact(plan)).strip() or "(it did not say)", PART_CHARS)
-    texts = [clip(to_mrkdwn(neutralise(part)), SECTION_CHARS - 200) for part in parts[:MOST_PARTS]]
+    texts = parts[:MOST_PARTS]
     hidden = sum(len(part) for part in parts[MOST_PARTS:])
-    texts[0] = f"📋 This is the plan. May I begin?\n{texts[0]}"
+    texts[0] = f"📋 This is the plan. May I begin?\n\n{texts[0]}"
     return Shown((*texts, *_left_out(hidden)), hidden)
 
 
@@ -93,79 +69,14 @@ def whole_call(tool: str, given: Mapping[str, Any]) -> str:
     return _detail(tool, given)
 
 
-def approval_card(items: Sequence[Item]) -> Message:
-    """The question whether the calls may run, with a decision for each, and one for all that are open."""
-    open_ = [item for item in items if not item.verdict]
-    blocks: list[dict[str, Any]] = []
-    lines: list[str] = []
-    for item in items:
-        texts = [*item.texts[:-1], "\n".join([item.texts[-1], *_state_lines(item)])]
-        if not item.verdict and len(open_) == 1:
-            texts[-1] += f"\n{_hint(item)}"
-        lines += texts
-        if blocks:
-            blocks.append({"type": "divider"})
-        blocks += [_section(text) for text in texts]
-        if not item.verdict:
-            blocks.append(_buttons(item))
-    if len(open_) > 1:
-        ids = TOGETHER.join(item.id for item in open_)
-        all_of_them = button(f"Allow all {len(open_)}", ALLOW_ACTION, ids)
-        blocks.append({"type": "actions", "elements": [all_of_them]})
-    return Message(clip_mrkdwn("\n".join(lines), FALLBACK_CHARS), tuple(blocks))
-
-
 def allowed_by(who: str, scope: str = "") -> str:
-    """Who (mrkdwn) allowed it, once or (``scope``) for the session."""
+    """Who (Markdown) allowed it, once or (``scope``) for the session."""
     return f"✅ Allowed by {who}" + (f" for this session: {plain(scope)}." if scope else ".")
 
 
 def denied_by(who: str, reason: str) -> str:
-    """Who (mrkdwn) refused it, and why."""
+    """Who (Markdown) refused it, and why."""
     return f"🚫 Denied by {who}" + (f": {plain(one_line(reason, REASON_CHARS))}" if reason else ".")
-
-
-def _state_lines(item: Item) -> list[str]:
-    if item.verdict:
-        return [item.verdict]
-    if item.needed == 1:
-        return []
-    who = f": {', '.join(item.votes)}" if item.votes else ""
-    return [f"👥 {item.needed} approvals needed; {len(item.votes)} given{who}."]
-
-
-def _hint(item: Item) -> str:
-    if item.is_plan:
-        return "Or reply `yes`, or `no, …` with what to change."
-    hint = "Or reply `yes` or `no, because …` here."
-    return f"{hint} _Allow for this session_ covers {plain(item.scope)}." if item.scope else hint
-
-
-def _buttons(item: Item) -> dict[str, Any]:
-    if item.is_plan:
-        elements = [
-            button("Approve", ALLOW_ACTION, item.id, "primary"),
-            button("Keep planning", DENY_ACTION, item.id),
-            button("Say what to change…", REASON_ACTION, f"{item.id}:plan"),
-        ]
-        return {"type": "actions", "elements": elements}
-    elements = [button("Allow", ALLOW_ACTION, item.id, "primary")]
-    if item.scope:
-        elements.append(button("Allow for this session", ALLOW_SESSION_ACTION, item.id))
-    elements += [
-        button("Deny", DENY_ACTION, item.id, "danger"),
-        button("Deny with a reason…", REASON_ACTION, item.id),
-    ]
-    return {"type": "actions", "elements": elements}
-
-
-def _section(text: str) -> dict[str, Any]:
-    # Not behind "see more": a person decides about all of it.
-    return {
-        "type": "section",
-        "text": {"type": "mrkdwn", "text": clip(text, SECTION_CHARS)},
-        "expand": True,
-    }
 
 
 def _left_out(hidden: int) -> list[str]:

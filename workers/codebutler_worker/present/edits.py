@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.actions import ASK_AGAIN_ACTION
-from codebutler_worker.present.progress import Message, button, with_buttons
+from codebutler.message import Button, Message, said
 from codebutler_worker.store.rows import TurnState
 
 AGAIN = "✏️ Asked again with the edited text."
@@ -19,7 +19,7 @@ _ENDED = "✏️ You edited a message after its run had started. That run used t
 def edited(state: TurnState, value: str) -> Message:
     """The offer to start a new run; ``state`` is that of the turn the message is in."""
     stands = _ANSWERED if state == "done" else _LIVE if state in ("running", "waiting") else _ENDED
-    return with_buttons(
+    return said(
         f"{stands}\nAsk again to start a new run with the edited text.",
-        button("Ask again", ASK_AGAIN_ACTION, value),
+        Button("Ask again", ASK_AGAIN_ACTION, value),
     )

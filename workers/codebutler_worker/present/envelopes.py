@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from codebutler.message import Message
 from codebutler.model import Post
 from codebutler.text.envelope import Envelope
-from codebutler.text.escape import neutralise
-from codebutler.text.markdown import to_mrkdwn
 from codebutler.text.redact import Redactor
 from codebutler.text.split import split_markdown
 
@@ -16,7 +15,6 @@ SIGNS: Mapping[str, str] = MappingProxyType(
     {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
 )
 INCOMPLETE = "⚠️ (incomplete)"
-FALLBACK_CHARS = 4_000
 
 
 def posts(
@@ -30,12 +28,5 @@ def posts(
     # Models like to write the sign themselves, too.
     text = said if not sign or said.startswith(sign) else f"{sign} {said}"
     # Before it is cut: the second half of a key does not look like one any more.
-    parts = split_markdown(neutralise((redactor or Redactor()).redact(text)), limit)
-    return tuple(
-        Post(
-            text=to_mrkdwn(part)[:FALLBACK_CHARS],
-            thread_ts=thread_ts,
-            blocks=({"type": "markdown", "text": part},),
-        )
-        for part in parts
-    )
+    parts = split_markdown((redactor or Redactor()).redact(text), limit)
+    return tuple(Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts) for part in parts)

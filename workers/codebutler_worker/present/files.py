@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from codebutler.protocol.messages import MAX_FETCH_BYTES
-from codebutler_worker.present.lines import clip, code, one_line, plain
+from codebutler.text.markup import clip, plain
+from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.store.rows import AttachmentRow
 
 SHOWN_TRANSCRIPT_CHARS = 3_000

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
+import html
 import unicodedata
 
+from codebutler.text import markup
 from codebutler.text.amounts import amount
-from codebutler.text.escape import escape, neutralise
+from codebutler.text.markup import fence, plain
 
 LINE_LIMIT = 150
 _CONTROLS = frozenset(map(chr, (*range(32), 127))) - {"\n", "\t"}
@@ -15,8 +16,6 @@ _FILLERS = frozenset(
     map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0,
               *range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0)))
 )  # fmt: skip
-_USER = re.compile(r"[UW][A-Z0-9]{1,30}")
-_HALF_ENTITY = re.compile(r"&[a-z]*$")
 
 
 def one_line(text: str, limit: int = LINE_LIMIT) -> str:
@@ -25,29 +24,14 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
 
 
-def plain(text: str) -> str:
-    """Foreign text as mrkdwn that shows it literally and pings nobody."""
-    return escape(neutralise(text))
-
-
-def clip(mrkdwn: str, limit: int) -> str:
-    """At most ``limit`` characters of escaped text, without half an entity at the cut."""
-    if len(mrkdwn) <= limit:
-        return mrkdwn
-    return _HALF_ENTITY.sub("", mrkdwn[: limit - 1]) + "…"
-
-
 def code(text: str, limit: int = LINE_LIMIT) -> str:
-    """Foreign text as one line of inline code; backticks would end it early and become quotes."""
-    shown = one_line(text.replace("`", "'"), limit)
-    return f"`{plain(shown)}`"
+    """Foreign text as one line of inline code."""
+    return markup.code(one_line(text, limit))
 
 
 def person(user: str, name: str = "") -> str:
-    """Somebody's name or, where only the ID is known, the mention that Slack shows as the name."""
-    if name and name != user:
-        return plain(name)
-    return f"<@{user}>" if _USER.fullmatch(user) else plain(user)
+    """Somebody's name or, where only the ID is known, what the chat shows as the name."""
+    return plain(name) if name and name != user else markup.person(user)
 
 
 def visible(text: str) -> str:
@@ -65,8 +49,6 @@ def _misleads(sign: str) -> bool:
 
 
 FENCE_CHARS = 3500
-_FENCE = "```"
-_CUT_FENCE = "`\u200b`\u200b`"
 
 
 def fenced(text: str, limit: int = FENCE_CHARS) -> tuple[str, int]:
@@ -86,14 +68,14 @@ def fenced_parts(text: str, limit: int, most: int) -> tuple[list[str], int]:
         cut = len(shown) < len(rest) and not (shown.endswith("\n") and len(blocks) + 1 < most)
         rest = rest[len(shown) :]
         # Also for the redactor: what stands before it may be half a key.
-        blocks.append(f"{_FENCE}\n{_body(shown)}{'…' if cut else ''}\n{_FENCE}")
+        blocks.append(fence(f"{shown.strip(chr(10))}{'…' if cut else ''}"))
     return blocks, len(rest)
 
 
 def _fitting(text: str, limit: int) -> str:
     """The beginning of it that fits a code block."""
     shown = text[:limit]
-    while (size := len(_body(shown))) > limit:
+    while (size := cost(shown)) > limit:
         shown = shown[: len(shown) * limit // size]
     if len(shown) < len(text):
         for end in ("\n", " "):
@@ -102,8 +84,9 @@ def _fitting(text: str, limit: int) -> str:
     return shown
 
 
-def _body(text: str) -> str:
-    return plain(text.strip("\n")).replace(_FENCE, _CUT_FENCE)
+def cost(code: str) -> int:
+    """How many characters it takes in a chat that escapes code as HTML does."""
+    return len(html.escape(fence(code.strip("\n")), quote=False)) - len(fence(""))
 
 
 def span(seconds: float) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from codebutler.memory.lines import suspicion
 from codebutler.memory.operations import Change
-from codebutler_worker.present.lines import count, one_line, plain
-from codebutler_worker.present.progress import Message, button, with_buttons
+from codebutler.message import Button, Message, said
+from codebutler.text.markup import plain
+from codebutler_worker.present.lines import count, one_line
 
 KEEP_ACTION = "codebutler.memory_keep"
 DROP_MEMORY_ACTION = "codebutler.memory_drop"
@@ -23,7 +24,7 @@ LIST_CHARS = 2_600
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One entry of the list: what is remembered, and where it comes from (mrkdwn, may be "")."""
+    """One entry of the list: what is remembered, and where it comes from (Markdown, may be "")."""
 
     text: str
     origin: str = ""
@@ -45,7 +46,7 @@ def listed(entries: Sequence[Remembered], others: int, limit: int = LIST_CHARS) 
 
 
 def told(change: Change) -> str:
-    """A change in one line of mrkdwn."""
+    """A change in one line of Markdown."""
     match change.kind:
         case "append":
             return f"• {_shown(change.new)}"
@@ -74,16 +75,16 @@ def card_text(changes: Sequence[Change]) -> str:
 
 def card(change_id: str, changes: Sequence[Change]) -> Message:
     """The question, with both answers."""
-    return with_buttons(
+    return said(
         card_text(changes),
-        button("Keep", KEEP_ACTION, change_id, "primary"),
-        button("Drop", DROP_MEMORY_ACTION, change_id),
+        Button("Keep", KEEP_ACTION, change_id, "primary"),
+        Button("Drop", DROP_MEMORY_ACTION, change_id),
     )
 
 
 def decided_card(changes: Sequence[Change], verdict: str) -> Message:
     """The card without its buttons."""
-    return Message("\n".join([*map(told, changes), verdict]))
+    return said("\n".join([*map(told, changes), verdict]))
 
 
 def made_text(changes: Sequence[Change]) -> str:
@@ -95,4 +96,4 @@ def made_text(changes: Sequence[Change]) -> str:
 
 def _shown(fact: str) -> str:
     """A fact in a line of its own: what people wrote into the file may hold marks that would run on over others."""
-    return plain(one_line(fact, 500)).replace("```", "'''")
+    return plain(one_line(fact, 500).replace("```", "'''"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from codebutler.actions import DROP_ACTION, RETRY_ACTION
-from codebutler_worker.present.lines import code, one_line, plain
-from codebutler_worker.present.progress import Message, button, with_buttons
+from codebutler.message import Button, Message, said
+from codebutler.text.markup import plain
+from codebutler_worker.present.lines import code, one_line
 
 CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
@@ -23,10 +24,10 @@ def stale_text(request: str) -> str:
 
 def stale(turn_id: str, request: str) -> Message:
     """The question whether it still counts."""
-    return with_buttons(
+    return said(
         f"{stale_text(request)}\nShall I still do it?",
-        button("Continue", RETRY_ACTION, turn_id, "primary"),
-        button("Drop", DROP_ACTION, turn_id),
+        Button("Continue", RETRY_ACTION, turn_id, "primary"),
+        Button("Drop", DROP_ACTION, turn_id),
     )
 
 
@@ -40,19 +41,19 @@ def handled_text(request: str) -> str:
 
 def handled(turn_id: str, request: str) -> Message:
     """The question whether it is to be run (again)."""
-    return with_buttons(
+    return said(
         f"{handled_text(request)}\nCheck what is there already. Shall I run it?",
-        button("Continue", RETRY_ACTION, turn_id, "primary"),
-        button("Drop", DROP_ACTION, turn_id),
+        Button("Continue", RETRY_ACTION, turn_id, "primary"),
+        Button("Drop", DROP_ACTION, turn_id),
     )
 
 
 def crowded(turn_id: str, most: int) -> Message:
     """The same with the choice."""
-    return with_buttons(
-        f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Press *Continue* when there is room.",
-        button("Continue", RETRY_ACTION, turn_id),
-        button("Drop", DROP_ACTION, turn_id),
+    return said(
+        f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Press **Continue** when there is room.",
+        Button("Continue", RETRY_ACTION, turn_id),
+        Button("Drop", DROP_ACTION, turn_id),
     )
 
 
@@ -72,10 +73,10 @@ def program_interrupted(command: str, session: str) -> str:
 
 def interrupted(turn_id: str, request: str, last_seen: str | None) -> Message:
     """The question that a person answers once: go on, or leave it."""
-    return with_buttons(
+    return said(
         f"{interrupted_text(request, last_seen)}\nNothing runs again by itself. Shall I go on?",
-        button("Continue", RETRY_ACTION, turn_id, "primary"),
-        button("Drop", DROP_ACTION, turn_id),
+        Button("Continue", RETRY_ACTION, turn_id, "primary"),
+        Button("Drop", DROP_ACTION, turn_id),
     )
 
 
@@ -93,10 +94,10 @@ def failed(turn_id: str, line: str, *, resumable: bool) -> Message:
     """A failure; one that met a limit can be continued."""
     text = failed_text(line)
     if not resumable:
-        return Message(text)
-    return with_buttons(text, button("Continue", RETRY_ACTION, turn_id, "primary"))
+        return said(text)
+    return said(text, Button("Continue", RETRY_ACTION, turn_id, "primary"))
 
 
 def decided(text: str, verdict: str) -> Message:
     """The question again, without its buttons and with what was decided."""
-    return Message(f"{text}\n{verdict}")
+    return said(f"{text}\n{verdict}")

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from codebutler.actions import DROP_ACTION, RETRY_ACTION
-from codebutler_worker.present.lines import one_line, plain, span
-from codebutler_worker.present.progress import Message, button, with_buttons
+from codebutler.message import Button, Message, said
+from codebutler.text.markup import plain
+from codebutler_worker.present.lines import one_line, span
 
 RESUMED = "▶ Resumed."
 ANOTHER = ":"
@@ -23,15 +24,7 @@ def parked_text(line: str, at: datetime) -> str:
 def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequence[str]) -> Message:
     """The same with the choice to go on sooner, with one of ``others``, or not at all."""
     text = f"{parked_text(line, at)} That is in {span((at - now).total_seconds())}."
-    message = with_buttons(
-        text, button("Try now", RETRY_ACTION, turn_id), button("Drop", DROP_ACTION, turn_id)
+    on_another = (Button(f"Continue on {name}", RETRY_ACTION, f"{turn_id}{ANOTHER}{name}") for name in others)
+    return said(
+        text, Button("Try now", RETRY_ACTION, turn_id), Button("Drop", DROP_ACTION, turn_id), *on_another
     )
-    # A row of their own each: Slack wants the action IDs of a row to differ.
-    rows = [
-        {
-            "type": "actions",
-            "elements": [button(f"Continue on {name}", RETRY_ACTION, f"{turn_id}{ANOTHER}{name}")],
-        }
-        for name in others
-    ]
-    return Message(message.text, (*message.blocks, *rows))

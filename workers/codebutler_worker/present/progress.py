@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from codebutler.actions import STOP_ACTION
+from codebutler.message import Button, Message, said
 from codebutler.text.amounts import amount
+from codebutler.text.markup import plain
 from codebutler_worker.present.lines import (
-    clip,
     code,
     count,
     money,
     one_line,
     ordinal,
-    plain,
     span,
 )
 from codebutler_worker.present.reducer import View
@@ -30,39 +29,8 @@ SIGNS: dict[Outcome, str] = {
 }
 BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
 _PLAN_LINES = 8
-SECTION_CHARS = 3000
 FAR = 9
 """Places beyond this one are told as far: exact ones would have to be edited at each start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """The content of a message: mrkdwn text, and blocks that win where they can be shown.
-
-    ``names``: users who are named by a mention, which Slack shows as their name. For an edit only: it calls nobody.
-    """
-
-    text: str
-    blocks: tuple[dict[str, Any], ...] = ()
-    names: tuple[str, ...] = ()
-
-
-def button(label: str, action_id: str, value: str, style: str = "") -> dict[str, Any]:
-    """One Block Kit button; ``style`` is "", "primary" or "danger"."""
-    element: dict[str, Any] = {
-        "type": "button",
-        "text": {"type": "plain_text", "text": label},
-        "action_id": action_id,
-        "value": value,
-    }
-    return {**element, "style": style} if style else element
-
-
-def with_buttons(text: str, *buttons: dict[str, Any]) -> Message:
-    """``text`` (mrkdwn) above a row of buttons; a section block takes 3,000 characters."""
-    text = clip(text, SECTION_CHARS)
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
-    return Message(text, (section, {"type": "actions", "elements": list(buttons)}))
 
 
 def running(view: View, elapsed_s: float, turn_id: str, agent: str) -> Message:
@@ -75,14 +43,14 @@ def running(view: View, elapsed_s: float, turn_id: str, agent: str) -> Message:
             *_note_lines(view),
         ]
     )
-    return with_buttons(text, button("Stop", STOP_ACTION, turn_id, "danger"))
+    return said(text, Button("Stop", STOP_ACTION, turn_id, "danger"))
 
 
 def collapsed(outcome: Outcome, view: View, elapsed_s: float) -> Message:
     """The one line that is left when the run is over. What its answer says below itself is not said here, too."""
     if outcome == "done":
-        return Message(" · ".join([f"{SIGNS[outcome]} Done", *_tool_calls(view)]))
-    return Message(f"{SIGNS[outcome]} {_figures(view, elapsed_s)}")
+        return said(" · ".join([f"{SIGNS[outcome]} Done", *_tool_calls(view)]))
+    return said(f"{SIGNS[outcome]} {_figures(view, elapsed_s)}")
 
 
 def in_line(place: int, turn_id: str) -> Message:
@@ -90,7 +58,7 @@ def in_line(place: int, turn_id: str) -> Message:
     where = "Next" if place == 1 else ordinal(place)
     if place > FAR:
         where = f"Far back ({ordinal(FAR + 1)} or later)"
-    return with_buttons(f"⏳ {where} in line.", button("Withdraw", STOP_ACTION, turn_id))
+    return said(f"⏳ {where} in line.", Button("Withdraw", STOP_ACTION, turn_id))
 
 
 def _headline(view: View, elapsed_s: float, agent: str) -> str:
@@ -139,7 +107,7 @@ def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
 
 def _writing_lines(view: View) -> list[str]:
     # Half of it cannot be told apart as Markdown, but for what stands out most.
-    lines = (plain(line).replace("**", "*") for line in view.writing.split("\n"))
+    lines = (plain(line.replace("**", "*")) for line in view.writing.split("\n"))
     return [f"> {line}" for line in lines] if view.writing else []
 
 

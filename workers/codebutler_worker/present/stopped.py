@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codebutler_worker.present.lines import code, count, one_line, person, plain
+from codebutler.text.markup import plain
+from codebutler_worker.present.lines import code, count, one_line, person
 from codebutler_worker.present.reducer import View
 
 MOST_FILES = 5

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from codebutler.actions import STOP_ACTION
+from codebutler.message import Button, Message, said
+from codebutler.text.markup import fence, plain
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.media.kinds import size
-from codebutler_worker.present.lines import code, one_line, plain, span
-from codebutler_worker.present.progress import Message, button, with_buttons
+from codebutler_worker.present.lines import code, cost, one_line, span
 
 MAX_PAGES = 10
 PAGE_CHARS = 3500
@@ -26,15 +27,13 @@ RUNNING = "⏳ Running…"
 EMPTY = "⋯"
 HIDDEN_KEY = "[redacted]"
 
-FENCE = "```"
-CUT_FENCE = "`\u200b`\u200b`"
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One message: escaped lines, and whether they may still change. ``number`` counts from 0 over all pages."""
+    """One message: lines, and whether they may still change. ``number`` counts from 0 over all pages."""
 
     number: int
     lines: tuple[str, ...]
@@ -124,11 +123,11 @@ class Pages:
 
     def _settle(self, line: str) -> None:
         for piece in _fitting(line, self._limit):
-            cost = len(piece) + 1
-            if self._open_chars + cost > self._limit:
+            size_chars = cost(piece) + 1
+            if self._open_chars + size_chars > self._limit:
                 self._turn()
             self._open.append(piece)
-            self._open_chars += cost
+            self._open_chars += size_chars
 
     def _turn(self) -> None:
         """The open page is full."""
@@ -140,16 +139,15 @@ class Pages:
             self._open_chars = 0
             return
         while self._open and self._open_chars > self._limit // 2:
-            gone = len(self._open.popleft()) + 1
+            gone = cost(self._open.popleft()) + 1
             self._open_chars -= gone
             self._left_out_chars += gone
 
 
 def _fitting(line: str, limit: int) -> list[str]:
-    """The line as it is shown in a code block, in pieces that each fit a page."""
-    shown = plain(line).replace(FENCE, CUT_FENCE)
-    if len(shown) < limit:
-        return [shown]
+    """The line in pieces that each fit a page."""
+    if cost(line) < limit:
+        return [line]
     middle = len(line) // 2
     return [*_fitting(line[:middle], limit), *_fitting(line[middle:], limit)]
 
@@ -159,30 +157,30 @@ def _pack(lines: Sequence[str], limit: int) -> list[tuple[str, ...]]:
     page: list[str] = []
     chars = 0
     for line in lines:
-        if page and chars + len(line) + 1 > limit:
+        if page and chars + cost(line) + 1 > limit:
             pages.append(tuple(page))
             page, chars = [], 0
         page.append(line)
-        chars += len(line) + 1
+        chars += cost(line) + 1
     return [*pages, tuple(page)] if page else pages
 
 
 def shown(page: Page, session: str, *below: str) -> str:
-    """A page as mrkdwn, with the lines ``below`` it."""
+    """A page as Markdown, with the lines ``below`` it."""
     parts = []
     if page.left_out_bytes:
         parts.append(f"… {size(page.left_out_bytes)} left out: `!logs {session}` has everything")
     body = "\n".join(page.lines).strip("\n")
     if body.strip():
-        parts.append(f"{FENCE}\n{body}\n{FENCE}")
+        parts.append(fence(body))
     return "\n".join([*parts, *(line for line in below if line)]) or EMPTY
 
 
 def running(text: str, turn_id: str) -> Message:
     """A message about a program at work, with a button that stops it where there is room for one."""
     if len(text) > BUTTON_CHARS:
-        return Message(text)
-    return with_buttons(text, button("Stop", STOP_ACTION, turn_id, "danger"))
+        return said(text)
+    return said(text, Button("Stop", STOP_ACTION, turn_id, "danger"))
 
 
 def began(name: str, session: str) -> str:

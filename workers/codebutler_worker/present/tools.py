@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from codebutler.text.markup import fence
 from codebutler.text.redact import Redactor
-from codebutler_worker.present.lines import code, plain
+from codebutler_worker.present.lines import code
 
 RESULT_CHARS = 700
 RESULT_LINES = 15
-_FENCE = "```"
-_CUT_FENCE = "`\u200b`\u200b`"
 
 
 def tool_result(label: str, text: str, *, ok: bool) -> str:
-    """mrkdwn: the call in one line, and the beginning of what it answered."""
+    """The call in one line, and the beginning of what it answered."""
     head = f"{'✓' if ok else '✗'} {code(label)}"
     # Before it is cut: the second half of a key does not look like one any more.
     lines = Redactor().redact(text).strip().splitlines()
@@ -20,8 +19,7 @@ def tool_result(label: str, text: str, *, ok: bool) -> str:
     if not shown.strip():
         return head
     cut = "\n…" if len(lines) > RESULT_LINES or len("\n".join(lines)) > RESULT_CHARS else ""
-    body = plain(shown).replace(_FENCE, _CUT_FENCE)
-    return f"{head}\n{_FENCE}\n{body}{cut}\n{_FENCE}"
+    return f"{head}\n{fence(shown + cut)}"
 
 
 def joined(entries: list[str], left_out: int) -> str:

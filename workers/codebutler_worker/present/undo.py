@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from codebutler.message import Button, Message, said
 from codebutler_worker.present.lines import count, fenced
-from codebutler_worker.present.progress import Message, button, with_buttons
 from codebutler_worker.tree.tree import PutBack
 
 UNDO_ACTION = "codebutler.undo"
@@ -23,9 +23,9 @@ def preview(turn_id: str, what: str, found: PutBack) -> Message:
     """What would be put back, and the button that does it; without one if nothing can be."""
     text = f"↩ Undo {what}?\n{_outcome(found)}"
     if not found.undone:
-        return Message(text)
+        return said(text)
     text += "\nCommits, branches and what is staged stay as they are."
-    return with_buttons(text, button(f"Undo {count(found.undone, 'file')}", UNDO_ACTION, turn_id, "danger"))
+    return said(text, Button(f"Undo {count(found.undone, 'file')}", UNDO_ACTION, turn_id, "danger"))
 
 
 def _outcome(found: PutBack) -> str:

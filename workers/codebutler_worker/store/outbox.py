@@ -21,13 +21,14 @@ class Outbox:
         self._connection = connection
         self._clock = clock
 
-    def last_post(self, turn_id: str, text: str) -> OutboxRow | None:
-        """The newest post about a turn that holds ``text`` and is there."""
+    def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
+        """The newest post about a turn that has a button for ``action`` and is there."""
         columns = tables.outbox.c
         query = select(tables.outbox).where(
             columns.turn_id == turn_id, columns.kind == "post", columns.state == "posted"
         )
-        query = query.where(columns.payload.contains(text, autoescape=True))
+        button = func.json_each(columns.payload, "$.message.buttons").table_valued("value").c.value
+        query = query.where(select(1).where(func.json_extract(button, "$.action") == action).exists())
         return one(self._connection, query.order_by(columns.seq.desc()), OutboxRow)
 
     def add(self, row: OutboxRow) -> None:

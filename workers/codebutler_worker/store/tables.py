@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Every revision, oldest first. A constant, so that opening a store at head needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
+REVISIONS = tuple(f"{number:04}" for number in range(1, 14))
 HEAD = REVISIONS[-1]
 
 metadata = MetaData()

@@ -22,12 +22,13 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.message import Button, said
 from codebutler.model import Post, React, Upload
 from tests.loopback import on_loopback
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TOKEN = "xoxb-very-secret"
-HI = Post(text="hi")
+HI = Post(message=said("hi"))
 
 
 class Scripted:
@@ -74,11 +75,11 @@ async def serving(
 async def test_a_post_is_sent_as_slack_reads_it() -> None:
     async with serving() as (server, api):
         server.says("chat.postMessage", {"ok": True, "ts": "1.2"})
-        post = Post(text="a & \ud800b", thread_ts="1.1", blocks=({"type": "divider"},))
+        post = Post(message=said("a & \ud800b", Button("Go", "codebutler.stop", "v")), thread_ts="1.1")
         assert await api.post("C1", post, "op-1") == "1.2"
         (form,) = server.forms
-        assert form["text"] == "a & ?b"
-        assert json.loads(form["blocks"]) == [{"type": "divider"}]
+        assert form["text"] == "a &amp; ?b"
+        assert [block["type"] for block in json.loads(form["blocks"])] == ["section", "actions"]
         assert json.loads(form["metadata"])["event_payload"] == {"op_id": "op-1"}
         assert (form["unfurl_links"], form["unfurl_media"]) == ("false", "false")
         assert server.tokens == [f"Bearer {TOKEN}"]

@@ -9,6 +9,7 @@ from random import Random
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.clock import SystemClock
+from codebutler.message import said
 from codebutler.model import Post
 from codebutler.workspace.faults import Fault, Kind
 from codebutler.workspace.server import Options, WorkspaceServer
@@ -46,7 +47,7 @@ async def test_broken_connections_make_no_duplicate_and_lose_nothing() -> None:
 async def _post(sender: Sender, workspace: WorkspaceServer, number: int) -> tuple[str, str]:
     name = CHANNELS[number % len(CHANNELS)]
     root = workspace.say(name, "question") if number % 2 else None
-    operation = Post(text=f"answer {number}", thread_ts=root)
+    operation = Post(message=said(f"answer {number}"), thread_ts=root)
     return name, await sender.submit(workspace.channel_id(name), f"op-{number}", operation)
 
 
@@ -55,7 +56,7 @@ async def test_what_is_still_under_way_inside_slack_when_we_start_again_is_not_p
     async with WorkspaceServer() as workspace:
         channel = workspace.channel_id("general")
         root = workspace.say("general", "question")
-        answer = Post(text="answer", thread_ts=root)
+        answer = Post(message=said("answer"), thread_ts=root)
         workspace.faults.add(Fault(method="chat.postMessage", kind="delay", delay_s=1.0))
         async with SlackApi(workspace.bot_token, workspace.api_url) as api, asyncio.timeout(20):
             under_way = asyncio.create_task(api.post(channel, answer, "op"))

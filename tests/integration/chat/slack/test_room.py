@@ -16,6 +16,7 @@ from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.chat.slack.wire import SocketTiming
 from codebutler.clock import SystemClock
+from codebutler.message import Button, said
 from codebutler.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
@@ -58,7 +59,7 @@ class Parent:
         self.heard[event.key] = event
         self.server.signal.notify()
         if isinstance(event, MessagePosted):
-            answer = Post(text=f"re: {event.text}", thread_ts=event.root_ts)
+            answer = Post(message=said(f"re: {event.text}"), thread_ts=event.root_ts)
             work = self.sender.submit(event.channel, f"op-{event.ts}", answer)
             self.answers.append(asyncio.create_task(work))
         return None
@@ -142,14 +143,8 @@ async def test_what_was_said_while_nobody_listened_is_in_the_history() -> None:
 
 async def test_clicks_and_slash_commands_are_heard() -> None:
     async with parent() as p:
-        button = {
-            "type": "button",
-            "action_id": "codebutler.stop",
-            "value": "t1",
-            "text": {"type": "plain_text", "text": "Stop"},
-        }
-        blocks = ({"type": "actions", "block_id": "b", "elements": [button]},)
-        ts = await p.sender.submit(p.channel, "op", Post(text="working", blocks=blocks))
+        post = Post(message=said("working", Button("Stop", "codebutler.stop", "t1")))
+        ts = await p.sender.submit(p.channel, "op", post)
         person = p.server.workspace.person
         action = {
             "channel": p.channel,

@@ -15,6 +15,7 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.clock import SystemClock
 from codebutler.direct.book import Book
 from codebutler.intake.journal import Journal
+from codebutler.message import Message
 from codebutler.model import Post
 from codebutler.workspace.faults import Fault
 from codebutler.workspace.server import WorkspaceServer
@@ -71,9 +72,8 @@ class Stage:
 
     async def answered(self, sender: Sender, *, unsure: bool = False) -> str:
         post = Post(
-            text=ANSWER,
+            message=Message(markdown=ANSWER, is_foreign=True),
             thread_ts=self.root,
-            blocks=({"type": "markdown", "text": ANSWER},),
             in_place=True,
         )
         async with asyncio.timeout(60):

@@ -14,8 +14,10 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.memory import MemoryChat
 from codebutler.clock import ManualClock, settle
 from codebutler.errors import ChatOutcomeUnknownError, ChatRateLimitedError, ChatUnreachableError
+from codebutler.message import said
 from codebutler.model import Post, Upload
 from tests.notes import Notes
+from tests.shown import text_of
 
 UNKNOWNS = 1000
 CHANNELS = 25
@@ -31,7 +33,7 @@ class Ledger:
         for number in range(UNKNOWNS):
             channel = f"C{number % CHANNELS}"
             root = chat.say(channel, "U1", "question") if rng.random() < 0.7 else None
-            operation: Post | Upload = Post(text=f"answer {number}", thread_ts=root)
+            operation: Post | Upload = Post(message=said(f"answer {number}"), thread_ts=root)
             if number % 50 == 0:
                 operation = Upload(filename="long.md", content=b"%04d" % number, thread_ts=root)
             self.wanted[f"op-{number}"] = (channel, operation)
@@ -81,7 +83,7 @@ async def test_a_thousand_unknown_outcomes_make_no_duplicate_and_lose_nothing() 
         await one_life(ledger, chat, notes, clock, first=lives == 0, lasts_s=rng.uniform(20, 90))
         lives += 1
         assert lives < 200, f"{len(ledger.marked)} of {UNKNOWNS} were sent"
-    effects = Counter(done.operation.text for done in chat.done if isinstance(done.operation, Post))
+    effects = Counter(text_of(done.operation) for done in chat.done if isinstance(done.operation, Post))
     files = Counter(
         done.operation.content.decode() for done in chat.done if isinstance(done.operation, Upload)
     )

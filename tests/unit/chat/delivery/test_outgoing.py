@@ -1,102 +1,106 @@
-"""What a worker says is harmless by the time it leaves, whatever the worker did with it."""
+"""Nobody is pinged by what a worker says but those who may talk to us, whatever the worker did with it."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
-import msgspec
 import pytest
 
-from codebutler.chat.delivery.outgoing import addressed, harmless, named
-from codebutler.model import Operation, Post, React, Update, Upload
-
-PINGS = "<!channel> <@U0ANA> <!subteam^S1> @here @everyone &lt;!here&gt;"
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        Post(text=PINGS),
-        Update(target_ts="1.1", text=PINGS),
-        Post(text="x", blocks=({"type": "markdown", "text": PINGS},)),
-        Post(text="x", blocks=({"type": "section", "text": {"type": "mrkdwn", "text": PINGS}},)),
-        Update(target_ts="1.1", text="x", blocks=({"type": "context", "elements": [{"text": PINGS}]},)),
-        Upload(filename="a.txt", content=b"x", title=PINGS, comment=PINGS),
-    ],
+from codebutler.chat.delivery.outgoing import addressed, with_names
+from codebutler.chat.slack.render import rendered
+from codebutler.message import (
+    ApprovalCard,
+    Button,
+    Message,
+    Option,
+    Question,
+    QuestionCard,
+    Request,
+    said,
 )
-def test_no_mention_of_a_workers_reaches_anybody(operation: Operation) -> None:
-    said = json.loads(msgspec.json.encode(harmless(operation)))
-    for ping in ("<!", "<@", "@here", "@everyone", "&lt;!"):
-        assert ping not in json.dumps(said, ensure_ascii=False)
+from codebutler.model import Post, React, Update, Upload
+from codebutler.text.markup import person, plain
 
-
-def test_a_mention_that_is_no_text_is_left_out() -> None:
-    broadcast = {"type": "rich_text", "elements": [{"type": "broadcast", "range": "channel"}]}
-    kept = {"type": "section", "text": {"type": "mrkdwn", "text": "hello"}}
-    assert harmless(Post(text="x", blocks=(broadcast, kept))) == Post(text="x", blocks=(kept,))
+PINGS = "<!channel> <@U0ANA> <!subteam^S1> @here @everyone &lt;!here&gt; [x](person:U0ANA> \\<!here>"
 
 
 @pytest.mark.parametrize(
-    "operation",
+    "message",
     [
-        Post(text="<https://example.com|a link> and *bold*", thread_ts="1.1"),
-        Post(
-            text="x",
-            blocks=(
-                {
-                    "type": "actions",
-                    "elements": [{"type": "button", "action_id": "codebutler.stop", "value": "a"}],
-                },
-            ),
+        said(PINGS),
+        said(plain(PINGS)),
+        Message(markdown=PINGS, is_foreign=True),
+        Message(markdown=PINGS, summary=PINGS),
+        Message(markdown=PINGS, is_foreign=True, is_short=True),
+        said("x", Button(PINGS, "codebutler.stop", "v")),
+        said(f"**{PINGS}** _{PINGS}_ `{PINGS}` [{PINGS}](https://example.com) [{PINGS}](person:U0ANA)"),
+        said(f"```\n{PINGS}\n```\n> {PINGS}"),
+        said("[x](channel:C1><!here>) [x](person:!here) [x](https://a.b|<!here>)"),
+        Message(card=ApprovalCard((Request(id="1", texts=(PINGS,), scope=PINGS, needed=2, votes=(PINGS,)),))),
+        Message(card=ApprovalCard((Request(id="1", texts=(PINGS,), is_plan=True, verdict=PINGS),))),
+        Message(
+            card=QuestionCard((Question(id="1", text=PINGS, options=(Option(PINGS, PINGS),), several=True),))
         ),
-        React(target_ts="1.1", name="eyes"),
-        Upload(filename="answer.md", content=b"<!channel>"),
+        Message(card=QuestionCard((Question(id="1", text=PINGS, options=(Option(PINGS, PINGS),)),))),
     ],
 )
-def test_all_else_stays_as_it_is(operation: Operation) -> None:
-    assert harmless(operation) == operation
+def test_no_mention_of_a_workers_reaches_anybody(message: Message) -> None:
+    post = addressed(Post(message=message), ("U0ANA",))
+    assert isinstance(post, Post)
+    shown = json.dumps(rendered(post.message), ensure_ascii=False)
+    for ping in ("<!", "<@", "@here", "@everyone", "&lt;!"):
+        assert ping not in shown
+
+
+def called(message: Message, user: str = "U0ANA", allowed: tuple[str, ...] = ("U0ANA",)) -> tuple[str, Any]:
+    post = addressed(Post(message=message, mention=user), allowed)
+    assert isinstance(post, Post)
+    return rendered(post.message, post.mention)
 
 
 def test_only_the_one_whom_a_post_is_for_is_called() -> None:
-    post = Post(text="done", blocks=({"type": "markdown", "text": "done"},), mention="U0ANA")
-    called = addressed(harmless(post), ("U0ANA", "U0BOB"))
-    assert isinstance(called, Post)
-    assert called.text == "<@U0ANA> done"
-    assert called.blocks[0] == {"type": "section", "text": {"type": "mrkdwn", "text": "<@U0ANA>"}}
-    assert called.blocks[1:] == post.blocks
-    asked = {"type": "section", "text": {"type": "mrkdwn", "text": "May I?"}, "expand": True}
-    card = addressed(Post(text="May I?", blocks=(asked,), mention="U0ANA"), ("U0ANA",))
-    assert isinstance(card, Post)
-    assert card.blocks == ({**asked, "text": {"type": "mrkdwn", "text": "<@U0ANA> May I?"}},)
-    full = {"type": "section", "text": {"type": "mrkdwn", "text": "x" * 2995}}
-    card = addressed(Post(text="x", blocks=(full,), mention="U0ANA"), ("U0ANA",))
-    assert isinstance(card, Post)
-    assert card.blocks[1:] == (full,)
-    plain = addressed(Post(text="done", mention="U0ANA"), ("U0ANA",))
-    assert (plain.text, plain.blocks) == ("<@U0ANA> done", ())  # type: ignore[union-attr]  # a post
+    answer = Message(markdown="done", is_foreign=True)
+    text, blocks = called(answer)
+    assert text == "<@U0ANA> done"
+    assert blocks[0] == {"type": "section", "text": {"type": "mrkdwn", "text": "<@U0ANA>"}}
+    assert blocks[1:] == rendered(answer)[1]
+    _, blocks = called(Message(card=ApprovalCard((Request(id="1", texts=("May I?",), verdict="Yes."),))))
+    assert [block["text"]["text"] for block in blocks] == ["<@U0ANA> May I?\nYes."]
+    _, blocks = called(said("x" * 2995, Button("Stop", "codebutler.stop", "v")))
+    assert [block["text"]["text"] for block in blocks[:2]] == ["<@U0ANA>", "x" * 2995]
+    assert called(said("done")) == ("<@U0ANA> done", [])
 
 
-@pytest.mark.parametrize("user", ["U0EVE", "operator", "!channel", "U0ANA> <!channel", "S0TEAM", ""])
+@pytest.mark.parametrize("user", ["U0EVE", ""])
 def test_who_may_not_talk_to_us_is_not_called(user: str) -> None:
-    called = addressed(
-        Post(text="done", mention=user), ("U0ANA", "operator", "!channel", "U0ANA> <!channel", "S0TEAM")
-    )
-    assert called == Post(text="done")
+    assert addressed(Post(message=said("done"), mention=user), ("U0ANA",)) == Post(message=said("done"))
+
+
+@pytest.mark.parametrize("user", ["operator", "!channel", "U0ANA> <!channel", "S0TEAM"])
+def test_what_is_no_user_is_not_called_though_it_is_allowed(user: str) -> None:
+    assert called(said("done"), user, (user,)) == ("done", [])
 
 
 def test_an_edit_names_those_who_may_talk_to_us_and_nobody_else() -> None:
-    text = "Allowed by <@U0ANA> and <@U0EVE>. It says &lt;@U0ANA&gt; <@U0BEN> <!channel>"
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
-    edit = Update(target_ts="1.1", text=text, blocks=(section,), names=("U0ANA", "U0EVE", "channel"))
-    sent = named(harmless(edit), ("U0ANA", "U0BEN"))
-    assert isinstance(sent, Update)
-    assert sent.names == ()
-    for shown in (sent.text, sent.blocks[0]["text"]["text"]):
-        assert shown.count("<@U0ANA>") == 1
-        for ping in ("<@U0EVE>", "<@U0BEN>", "<!channel>", "&lt;@"):
-            assert ping not in shown
+    told = f"Allowed by {person('U0ANA')} and {person('U0EVE')}. It says {plain(person('U0ANA'))} {person('U0BEN')}"
+    message = Message(markdown=told, names=("U0ANA", "U0EVE", "channel"))
+    edit = addressed(Update(target_ts="1.1", message=message), ("U0ANA", "U0BEN"))
+    edit = with_names(edit, str)
+    assert isinstance(edit, Update)
+    shown, _ = rendered(edit.message)
+    assert shown == "Allowed by <@U0ANA> and U0EVE. It says [@U0ANA](person:U0ANA) U0BEN"
 
 
 def test_a_new_message_names_nobody() -> None:
-    post = Post(text="<@U0ANA>")
-    assert named(harmless(post), ("U0ANA",)) == harmless(post)
+    post = addressed(Post(message=Message(markdown=person("U0ANA"), names=("U0ANA",))), ("U0ANA",))
+    assert isinstance(post, Post)
+    assert rendered(post.message) == ("@U0ANA", [])
+
+
+def test_all_else_stays_as_it_is() -> None:
+    for operation in (
+        React(target_ts="1.1", name="eyes"),
+        Upload(filename="answer.md", content=b"<!channel>"),
+    ):
+        assert addressed(operation, ()) == operation

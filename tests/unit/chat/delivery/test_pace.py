@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.limits import SLACK_LIMITS
 from codebutler.clock import settle
+from codebutler.message import said
 from codebutler.model import Post, React, Update, Value
 from tests.notes import Notes
 from tests.unit.chat.delivery.test_sender import Bench
@@ -47,9 +48,12 @@ class Work:
         for name in ("hourglass_flowing_sand", "eyes"):
             self.mark(channel, ts, name, unsure=unsure)
         self._send(
-            channel, f"edit {ts}", Update(target_ts=self._shown(channel), text="edited"), unsure=unsure
+            channel,
+            f"edit {ts}",
+            Update(target_ts=self._shown(channel), message=said("edited")),
+            unsure=unsure,
         )
-        self._send(channel, f"answer {ts}", Post(text=f"to {ts}", thread_ts=ts), unsure=unsure)
+        self._send(channel, f"answer {ts}", Post(message=said(f"to {ts}"), thread_ts=ts), unsure=unsure)
         self.mark(channel, ts, "x", unsure=unsure)
         for name in ("hourglass_flowing_sand", "eyes"):
             self.mark(channel, ts, name, gone=True, unsure=unsure)

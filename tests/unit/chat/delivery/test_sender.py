@@ -21,6 +21,7 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.message import Button, Message, Option, Question, QuestionCard, said
 from codebutler.model import Operation, Post, Update, Upload
 
 C = "C1"
@@ -60,7 +61,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 def post(text: str = "hi", thread_ts: str | None = None) -> Post:
-    return Post(text=text, thread_ts=thread_ts)
+    return Post(message=said(text), thread_ts=thread_ts)
 
 
 async def test_a_post_returns_its_ts_and_is_found_by_its_operation() -> None:
@@ -108,7 +109,9 @@ async def test_an_answer_goes_before_what_can_wait_in_its_own_thread_too() -> No
     async with bench() as b:
         one, two, three, four, _ = [await b.submit(f"said{n}", post(f"said {n}")) for n in range(5)]
         for number, thread in enumerate((one, two, three), start=1):
-            b.submit(f"place{number}", Post(text=f"place {number}", thread_ts=thread, value="progress"))
+            b.submit(
+                f"place{number}", Post(message=said(f"place {number}"), thread_ts=thread, value="progress")
+            )
         b.submit("pong", post("pong", four))
         b.submit("answer", post("answer", two))
         await b.passes(60)
@@ -217,30 +220,30 @@ async def test_a_newer_edit_replaces_one_that_waits() -> None:
     async with bench() as b:
         ts = await b.submit("op", post())
         b.chat.hold("update")
-        edits = [b.submit("e0", Update(target_ts=ts, text="0"))]
+        edits = [b.submit("e0", Update(target_ts=ts, message=said("0")))]
         await settle()
-        edits += [b.submit(f"e{n}", Update(target_ts=ts, text=f"{n}")) for n in range(1, 5)]
+        edits += [b.submit(f"e{n}", Update(target_ts=ts, message=said(f"{n}"))) for n in range(1, 5)]
         await settle()
         b.chat.release("update")
         assert await asyncio.gather(*edits) == [""] * 5
         assert [d.operation for d in b.chat.done if isinstance(d.operation, Update)] == [
-            Update(target_ts=ts, text="0"),
-            Update(target_ts=ts, text="4"),
+            Update(target_ts=ts, message=said("0")),
+            Update(target_ts=ts, message=said("4")),
         ]
 
 
 async def test_an_edit_may_come_again_under_its_id_with_other_content() -> None:
     async with bench() as b:
         ts = await b.submit("op", post())
-        await b.submit("e", Update(target_ts=ts, text="1"))
-        await b.submit("e", Update(target_ts=ts, text="2"))
+        await b.submit("e", Update(target_ts=ts, message=said("1")))
+        await b.submit("e", Update(target_ts=ts, message=said("2")))
         assert b.chat.texts(C) == ["2"]
 
 
 async def test_edits_short_of_their_limit_do_not_hold_up_an_answer() -> None:
     async with bench() as b:
         targets = [b.chat._append(C, b.chat._own(text=""), None) for _ in range(30)]
-        edits = [b.submit(ts, Update(target_ts=ts, text="x")) for ts in targets]
+        edits = [b.submit(ts, Update(target_ts=ts, message=said("x"))) for ts in targets]
         assert await b.submit("answer", post("answer"))
         assert not all(edit.done() for edit in edits)
         await b.passes(60)
@@ -261,8 +264,7 @@ async def test_a_refusal_is_told_and_the_next_one_goes_out() -> None:
 async def test_what_slack_finds_too_much_is_sent_as_short_plain_text(code: str) -> None:
     async with bench() as b:
         b.chat.fail_next("post", ChatError(code=code))
-        block = {"type": "markdown", "text": "x"}
-        await b.submit("op", Post(text="y" * 50_000, blocks=(block,)))
+        await b.submit("op", Post(message=Message(markdown="y" * 50_000, is_foreign=True)))
         (message,) = b.chat.messages(C)
         assert message["blocks"] == []
         assert len(message["text"]) <= 4_000
@@ -277,9 +279,11 @@ async def test_too_much_twice_is_a_refusal() -> None:
 
 async def test_secrets_leave_in_no_part_of_any_operation() -> None:
     async with bench() as b:
-        block = {"type": "section", "text": {"text": "a s3cret"}, "fields": [{"text": "s3cret"}]}
-        ts = await b.submit("op", Post(text="s3cret", blocks=(block,)))
-        await b.submit("up", Update(target_ts=ts, text="s3cret", blocks=(block,)))
+        option = Option("s3cret", "a s3cret")
+        asked = Question(id="s3cret", text="s3cret", options=(option,), verdict="s3cret")
+        card = Message(card=QuestionCard((asked,), ("s3cret",)), names=("s3cret",))
+        ts = await b.submit("op", Post(message=said("s3cret", Button("s3cret", "s3cret", "s3cret"))))
+        await b.submit("up", Update(target_ts=ts, message=card))
         secret = "s3cret"
         upload = Upload(filename=secret, title=secret, comment=secret, content=b"x s3cret y")
         await b.submit("file", upload)

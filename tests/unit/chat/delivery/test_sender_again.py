@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from codebutler.clock import settle
+from codebutler.message import said
 from codebutler.model import React, Update
 from tests.unit.chat.delivery.test_sender import C, bench, post
 
@@ -32,12 +33,12 @@ async def test_an_edit_that_was_done_does_not_replace_a_later_one() -> None:
     async with bench() as b:
         ts = await b.submit("op", post())
         busy = await b.submit("other", post())
-        await b.submit("progress", Update(target_ts=ts, text="working"))
+        await b.submit("progress", Update(target_ts=ts, message=said("working")))
         b.chat.hold("update")
-        blocking = b.submit("block", Update(target_ts=busy, text="x"))
-        last = b.submit("end", Update(target_ts=ts, text="done"))
+        blocking = b.submit("block", Update(target_ts=busy, message=said("x")))
+        last = b.submit("end", Update(target_ts=ts, message=said("done")))
         await settle()
-        again = b.submit("progress", Update(target_ts=ts, text="working"), unsure=True)
+        again = b.submit("progress", Update(target_ts=ts, message=said("working")), unsure=True)
         await settle()
         b.chat.release("update")
         await blocking

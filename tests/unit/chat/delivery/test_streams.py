@@ -22,6 +22,7 @@ from codebutler.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.message import said
 from codebutler.model import Post
 from tests.notes import Notes
 
@@ -74,7 +75,7 @@ class Stage:
         await settle()
 
     def answer(self, sender: Sender, op_id: str = "op", *, unsure: bool = False) -> asyncio.Task[str]:
-        post = Post(text=WHOLE, thread_ts=self.thread, in_place=True)
+        post = Post(message=said(WHOLE), thread_ts=self.thread, in_place=True)
         return asyncio.create_task(sender.submit(HOME, op_id, post, unsure=unsure))
 
     async def answered(self, sender: Sender) -> str:
@@ -164,7 +165,9 @@ async def test_an_old_stream_is_ended_before_slack_does(stage: Stage) -> None:
 async def test_an_answer_below_something_else_is_posted_there(stage: Stage) -> None:
     async with stage.life() as sender:
         await stage.write(sender, "It is a")
-        card = asyncio.create_task(sender.submit(HOME, "card", Post(text="May I?", thread_ts=stage.thread)))
+        card = asyncio.create_task(
+            sender.submit(HOME, "card", Post(message=said("May I?"), thread_ts=stage.thread))
+        )
         await stage.passes(3)
         await card
         await stage.answered(sender)
@@ -298,7 +301,9 @@ async def test_whenever_we_die_the_next_life_leaves_one_answer(
 async def test_what_stood_there_before_is_let_be(stage: Stage) -> None:
     """Should Slack once not say which operation a message bears."""
     await stage.passes(100)
-    old = await stage.chat.post(DIRECT, Post(text="An earlier answer.", thread_ts=stage.thread), "old")
+    old = await stage.chat.post(
+        DIRECT, Post(message=said("An earlier answer."), thread_ts=stage.thread), "old"
+    )
     stage.chat.find(old).pop("metadata")
     stage.chat.find(old)["ts"] = "1767225601.000001"
     async with stage.life() as sender:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from itertools import zip_longest
 
+from codebutler.message import ApprovalCard, Message, Question, QuestionCard, Request
 from codebutler.model import Asked
+from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.calls import (
     QUESTIONS,
     called_with,
@@ -16,18 +18,15 @@ from codebutler_worker.conversation.asking.calls import (
     voters,
 )
 from codebutler_worker.present.approvals import (
-    Item,
     Shown,
     allowed_by,
-    approval_card,
     call_shown,
     denied_by,
     plan_shown,
     whole_call,
 )
-from codebutler_worker.present.lines import one_line, person, plain
-from codebutler_worker.present.progress import Message
-from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, Question, answered_by, question_card
+from codebutler_worker.present.lines import one_line, person, visible
+from codebutler_worker.present.questions import LABEL_CHARS, MAX_OPTIONS, answered_by, option
 from codebutler_worker.store.rows import ApprovalRow
 from codebutler_worker.tools.plan import PLAN_TOOL
 
@@ -40,12 +39,11 @@ def card_of(
     rows: Sequence[ApprovalRow], redact: Callable[[str], str], ticked: Collection[str] = ()
 ) -> Message:
     """The card that asks these, as it stands; ``ticked`` are the boxes that somebody has ticked on it."""
+    deciders = tuple(sorted({user for row in rows for user in _deciders(row)}))
     if rows[0].tool in QUESTIONS:
-        card = question_card([_question(row) for row in rows], ticked)
-    else:
-        card = approval_card([_item(row, redact) for row in rows])
-    deciders = {user for row in rows for user in _deciders(row)}
-    return replace(card, names=tuple(sorted(deciders)))
+        questions = QuestionCard(tuple(map(_question, rows)), tuple(sorted(ticked)))
+        return Message(card=questions, names=deciders)
+    return Message(card=ApprovalCard(tuple(_request(row, redact) for row in rows)), names=deciders)
 
 
 def chars_of(row: ApprovalRow) -> int:
@@ -83,12 +81,13 @@ def asked_at_home(row: ApprovalRow, card_ts: str) -> Asked:
 
 
 def _question(row: ApprovalRow) -> Question:
+    several = given_of(row).get("several") is True
+    found = zip_longest(options_of(row)[:MAX_OPTIONS], details_of(row)[:MAX_OPTIONS], fillvalue="")
     return Question(
         id=row.id,
-        text=str(given_of(row).get("question", "")),
-        options=tuple(options_of(row)),
-        details=details_of(row),
-        several=given_of(row).get("several") is True,
+        text=visible(str(given_of(row).get("question", ""))),
+        options=tuple(option(label, at, detail, several=several) for at, (label, detail) in enumerate(found)),
+        several=several,
         verdict=_verdict(row),
     )
 
@@ -100,9 +99,9 @@ def _shown(row: ApprovalRow, redact: Callable[[str], str]) -> Shown:
     return call_shown(row.tool, called, str(given_of(row).get("cwd", "")), redact)
 
 
-def _item(row: ApprovalRow, redact: Callable[[str], str]) -> Item:
+def _request(row: ApprovalRow, redact: Callable[[str], str]) -> Request:
     is_plan = row.tool == PLAN_TOOL
-    return Item(
+    return Request(
         id=row.id,
         texts=_shown(row, redact).texts,
         scope="" if is_plan or row.needed > 1 else scope_of(row.tool, called_with(row)),

@@ -11,10 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from codebutler.actions import ALLOW_ACTION, ALLOW_SESSION_ACTION, ANSWER_ACTION, DENY_ACTION, TICKED
+from codebutler.actions import (
+    ALLOW_ACTION,
+    ALLOW_SESSION_ACTION,
+    ANSWER_ACTION,
+    DENY_ACTION,
+    TICKED,
+    TOGETHER,
+    box_value,
+)
 from codebutler.config.schema import Config
 from codebutler.model import ButtonClicked, MessagePosted, Prompt
 from codebutler.permission import admitted, may
+from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.approvals import (
     MOST_TOGETHER,
     requesters_of,
@@ -38,9 +47,7 @@ from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import conversation_id, using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo, Verdict
-from codebutler_worker.present.approvals import TOGETHER
-from codebutler_worker.present.lines import person, plain
-from codebutler_worker.present.questions import box
+from codebutler_worker.present.lines import person
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 from codebutler_worker.tools.plan import PLAN_TOOL
 
@@ -225,7 +232,7 @@ def _deny(draft: Draft, decider: Decider, row: ApprovalRow, reason: str) -> Todo
 def _chosen(draft: Draft, decider: Decider, row: ApprovalRow, choice: str, picked: tuple[str, ...]) -> Todo:
     options = options_of(row)
     if choice == TICKED:
-        words = MANY.join(option for at, option in enumerate(options) if box(row.id, at) in picked)
+        words = MANY.join(option for at, option in enumerate(options) if box_value(row.id, at) in picked)
         if not words:
             if turn := draft.uow.turns.get(row.turn_id):
                 draft.post(place_of(turn), TICK_FIRST)

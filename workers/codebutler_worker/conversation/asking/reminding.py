@@ -103,7 +103,7 @@ def _waiting(draft: Draft) -> Iterator[Waiting]:
             yield Waiting(turn, row.id, f"your {what}", asked_at, row.message_op_id)
     for turn in draft.uow.turns.interrupted_since(_oldest(draft.now)):
         if turn.reason not in _NOT_REMINDED and turn.finished_at:
-            card = draft.uow.outbox.last_post(turn.id, f'"{RETRY_ACTION}"')
+            card = draft.uow.outbox.last_offer(turn.id, RETRY_ACTION)
             at = datetime.fromisoformat(turn.finished_at)
             yield Waiting(turn, turn.id, "you: continue or drop it", at, card.op_id if card else None)
 

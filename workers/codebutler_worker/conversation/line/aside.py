@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codebutler.config.schema import Config
+from codebutler.message import Message
 from codebutler.model import React
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
 from codebutler_worker.conversation.line.marks import QUEUED, WORKING
@@ -14,7 +15,6 @@ from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.notices import crowded, handled, stale
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import TurnRow
 
 

@@ -6,6 +6,7 @@ The row keeps the edited text, so the button works after a restart, too; a press
 from __future__ import annotations
 
 from codebutler.config.schema import Config
+from codebutler.message import Message
 from codebutler.model import ButtonClicked, MessageEdited, Post, Prompt, Request
 from codebutler.permission import admitted, may
 from codebutler_worker.conversation.line.aside import take_in
@@ -19,7 +20,6 @@ from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.edits import AGAIN, COMMAND, edited
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import MessageRow, TurnRow
 
 ONCE = (
@@ -42,7 +42,7 @@ def edited_late(draft: Draft, event: MessageEdited, request: Request, message: M
     offer = f"{turn.id}-again-{event.ts}"
     if draft.uow.outbox.get(offer) is None:
         card = edited(turn.state, f"{turn.id}:{event.ts}")
-        post = Post(text=card.text, blocks=card.blocks, thread_ts=turn.thread_ts or None)
+        post = Post(message=card, thread_ts=turn.thread_ts or None)
         draft.add(place_of(turn), post, op_id=offer)
     return Todo().logged("MSG", f'{event.user} edited: "{one_line(event.text)}"')
 
@@ -79,7 +79,7 @@ def _asked(draft: Draft, config: Config, event: ButtonClicked, turn: TurnRow, me
     )
     draft.uow.messages.renew(event.channel, ts)
     todo = take_in(draft, config, said)
-    draft.edit_ts(place_of(turn), event.message_ts, Message(AGAIN))
+    draft.edit_ts(place_of(turn), event.message_ts, Message(markdown=AGAIN))
     clear_mark(draft, place_of(turn), message, WORKING)
     clear_end(draft, place_of(turn), message, turn.state)
     return todo

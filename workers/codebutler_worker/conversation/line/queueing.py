@@ -12,13 +12,13 @@ from datetime import timedelta
 
 from codebutler.config.programs import program_of
 from codebutler.config.schema import Config, Limit
+from codebutler.message import Message
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
 from codebutler_worker.conversation.line.marks import QUEUED, end_message, is_shown, set_mark
 from codebutler_worker.desk.draft import Draft, Place, iso, place_of
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Steer, Todo
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import TurnRow
 
 BUSY = "⏳ Already working in this conversation: say it again after the answer, or say `!stop` first."
@@ -74,7 +74,7 @@ def _joinable(draft: Draft, config: Config, conversation: str, said: Incoming) -
 def _joined(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
     joined = replace(turn, not_before=_due(draft, config), thread_ts=said.root_ts)
     if turn.progress_op_id and turn.thread_ts != joined.thread_ts:
-        draft.edit(place_of(turn), turn.progress_op_id, Message(TOGETHER))
+        draft.edit(place_of(turn), turn.progress_op_id, Message(markdown=TOGETHER))
         joined = replace(joined, progress_op_id=None)
     draft.uow.turns.update(
         turn.id,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from codebutler.message import said
 from codebutler_worker.conversation.line.incoming import key_of
 from codebutler_worker.conversation.line.marks import end_turn
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.states import move
-from codebutler_worker.present.progress import Message
 from codebutler_worker.store.rows import MessageRow, TurnRow
 
 WITHDRAWN = "withdrawn"
@@ -47,7 +47,7 @@ def close_turn(draft: Draft, turn_id: str, reason: str) -> None:
     if turn is not None:
         if turn.state in ("queued", "parked") and turn.progress_op_id:
             words = NOT_RUN.get(reason, NOT_RUN[WITHDRAWN])
-            draft.edit(place_of(turn), turn.progress_op_id, Message(words))
+            draft.edit(place_of(turn), turn.progress_op_id, said(words))
         state = move(turn.state, "stop")
         draft.uow.turns.update(turn_id, state=state, finished_at=draft.stamp, reason=reason)
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from codebutler.errors import StoreError
+from codebutler.message import Message
 from codebutler_worker.agents.backend import AgentEvent, Output
 from codebutler_worker.conversation.line.marks import show_working
 from codebutler_worker.conversation.line.places import MARK_AFTER_S
@@ -17,7 +18,6 @@ from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Place
 from codebutler_worker.present import progress
 from codebutler_worker.present.aloud import aloud
-from codebutler_worker.present.progress import Message
 from codebutler_worker.present.reducer import View, reduce
 
 

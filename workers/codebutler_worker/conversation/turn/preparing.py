@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from codebutler.errors import CodeButlerError
+from codebutler.message import said
 from codebutler.model import Post
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.instructions import instructions
@@ -111,5 +112,7 @@ def _tell(draft: Draft, turn: TurnRow, branch: str) -> None:
     op_id = sha256(f"{turn.conversation} {branch}".encode()).hexdigest()
     if draft.uow.outbox.get(op_id) is None:
         draft.add(
-            place_of(turn), Post(text=own_worktree(branch), thread_ts=turn.thread_ts or None), op_id=op_id
+            place_of(turn),
+            Post(message=said(own_worktree(branch)), thread_ts=turn.thread_ts or None),
+            op_id=op_id,
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from codebutler.message import Message
 from codebutler.process.waiting import wait_for
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
-from codebutler_worker.present.progress import Message
 
 GAPS_S = (3.0, 5.0, 10.0, 15.0)
 """Between two edits, at least: of all turns together Slack takes 50 a minute. The last one stays."""

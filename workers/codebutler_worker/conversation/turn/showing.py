@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from codebutler.config.schema import CommandRule
 from codebutler.errors import StoreError
+from codebutler.message import Message, said
 from codebutler.model import Value
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present import terminal
-from codebutler_worker.present.progress import Message
 from codebutler_worker.present.terminal import Page, Pages
 
 MENTION_AFTER_S = 30.0
@@ -105,7 +105,7 @@ class Showing:
         silent = not any(page.lines for page in self._held) and not self._interactive
         last = self._show(draft, below=line if silent or not apart else "", over=True)
         if self._interactive and self._first_op_id is not None:
-            draft.edit(self._place, self._first_op_id, Message(terminal.began(self._name, self._session)))
+            draft.edit(self._place, self._first_op_id, said(terminal.began(self._name, self._session)))
         if apart:
             mention = user if elapsed_s >= MENTION_AFTER_S and not self._interactive else ""
             last = draft.post(self._place, line, after=self._edited, mention=mention)
@@ -150,7 +150,7 @@ class Showing:
         if known is not None and known.text == text and not (ours and over):
             op_id = None
         else:
-            message = terminal.running(text, self._turn_id) if status else Message(text)
+            message = terminal.running(text, self._turn_id) if status else said(text)
             op_id = self._write(draft, known, message, over=over or page.final)
             if begins:
                 self._first_op_id = op_id

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 
+from codebutler.message import said
+from codebutler.text.markup import plain
 from codebutler_worker.conversation.turn.trees import undo_key
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.desk.naming import UNDO
 from codebutler_worker.desk.states import LIVE
-from codebutler_worker.present.lines import one_line, plain
-from codebutler_worker.present.progress import Message
+from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.undo import ALREADY, BUSY, UNDOING
 from codebutler_worker.store.rows import MessageRow, TurnRow, message_id
 
@@ -51,4 +52,4 @@ def undo(draft: Draft, turn: TurnRow, user: str, place: Place, card_ts: str) -> 
             agent=UNDO,
         )
     )
-    draft.edit_ts(place, card_ts, Message(UNDOING.format(words=plain(words))))
+    draft.edit_ts(place, card_ts, said(UNDOING.format(words=plain(words))))

@@ -10,18 +10,16 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from codebutler.text.escape import ZERO_WIDTH_SPACE
-from codebutler.text.inline import inline, plain, safe
+from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE
+from codebutler.chat.slack.inline import inline, plain, safe
+from codebutler.text.parser import parser
 
 BULLETS = "•◦▪"
 RULE = "─" * 20
 INDENT = "    "
-BEGINNING_CHARS = 20_000
 CUT = "\n…"
 FENCE_END = "\n```"
 
@@ -31,15 +29,6 @@ _TASK = re.compile(r"\[([ xX])\](?= )")
 def to_mrkdwn(markdown: str) -> str:
     """The text of a Slack message that shows ``markdown``. Never raises; any input is safe to post."""
     return "\n".join(_spaced(_tree(parser().parse(markdown)).children, depth=0)).strip("\n")
-
-
-def beginning(markdown: str) -> str:
-    """The first block of a text, with the headings above it; what there is of it within 20,000 characters."""
-    start = markdown[:BEGINNING_CHARS]
-    for token in parser().parse(start):
-        if token.map and token.level == 0 and token.type not in ("heading_open", "heading_close", "hr"):
-            return "\n".join(start.split("\n")[: token.map[1]])
-    return start
 
 
 def clip_mrkdwn(text: str, limit: int) -> str:
@@ -54,12 +43,6 @@ def clip_mrkdwn(text: str, limit: int) -> str:
     if opened > max(cut.rfind(";"), cut.rfind(">")):
         cut = cut[:opened]
     return cut.rstrip() + (FENCE_END if cut.count("```") % 2 else "") + CUT
-
-
-@cache
-def parser() -> MarkdownIt:
-    """Reads Markdown as Slack does: CommonMark with tables and strikethrough."""
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
 @dataclass

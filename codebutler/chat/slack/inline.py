@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from markdown_it.token import Token
 
-from codebutler.text.escape import ZERO_WIDTH_SPACE, escape, neutralise
+from codebutler.chat.slack.escape import ZERO_WIDTH_SPACE, escape, neutralise
 
 MARKS = {"strong": "*", "em": "_", "s": "~"}
 LINK_SCHEMES = frozenset({"http", "https", "mailto"})

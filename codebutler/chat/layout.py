@@ -1,0 +1,156 @@
+"""How a message is laid out, whatever the chat: parts of text, each with what may be pressed below it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from codebutler.actions import (
+    ALLOW_ACTION,
+    ALLOW_SESSION_ACTION,
+    ANSWER_ACTION,
+    DENY_ACTION,
+    REASON_ACTION,
+    TICKED,
+    TOGETHER,
+    box_value,
+)
+from codebutler.message import ApprovalCard, Button, Message, Question, QuestionCard, Request
+from codebutler.text.markup import clip, plain
+
+QUESTION_CHARS = 2000
+"""Of all questions on a card; what explains their options takes half as much again."""
+
+
+class Box(Struct, frozen=True):
+    """Something to tick; ``value`` says of which question, and which option."""
+
+    label: str
+    value: str
+    detail: str = ""
+    ticked: bool = False
+
+
+class Section(Struct, frozen=True):
+    """A part of a message. "whole": a person decides about all of it, so none of it is folded away; "foreign": an
+    agent's own Markdown, "plan" is both. ``begins``: it stands apart from what is above it."""
+
+    markdown: str = ""
+    kind: Literal["text", "whole", "foreign", "plan", "heading", "note"] = "text"
+    buttons: tuple[Button, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    begins: bool = False
+
+
+def sections(message: Message) -> tuple[Section, ...]:
+    """All that the message shows, from the top."""
+    if message.summary:
+        return (Section(message.markdown, "note"),)
+    match message.card:
+        case ApprovalCard(requests):
+            return _approvals(requests)
+        case QuestionCard(questions, ticked):
+            return _questions(questions, ticked)
+        case _:
+            return (Section(message.markdown, "foreign" if message.is_foreign else "text", message.buttons),)
+
+
+def done_button(question_id: str) -> Button:
+    """Below boxes: the answer is what is ticked."""
+    return Button("Done", ANSWER_ACTION, f"{question_id}:{TICKED}", "primary")
+
+
+def _approvals(requests: Sequence[Request]) -> tuple[Section, ...]:
+    """The question whether the calls may run, with a decision for each, and one for all that are open."""
+    open_ = [request for request in requests if not request.verdict]
+    found: list[Section] = []
+    for request in requests:
+        hint = [_hint(request)] if open_ == [request] else []
+        last = "\n".join([*request.texts[-1:], *_state(request), *hint])
+        kind: Literal["plan", "whole"] = "plan" if request.is_plan else "whole"
+        parts = [Section(text, kind) for text in (*request.texts[:-1], last)]
+        parts[0] = replace(parts[0], begins=bool(found))
+        parts[-1] = replace(parts[-1], buttons=() if request.verdict else _decisions(request))
+        found += parts
+    if len(open_) > 1:
+        ids = TOGETHER.join(request.id for request in open_)
+        found.append(Section(buttons=(Button(f"Allow all {len(open_)}", ALLOW_ACTION, ids),)))
+    return tuple(found)
+
+
+def _state(request: Request) -> list[str]:
+    if request.verdict:
+        return [request.verdict]
+    if request.needed == 1:
+        return []
+    who = f": {', '.join(request.votes)}" if request.votes else ""
+    return [f"👥 {request.needed} approvals needed; {len(request.votes)} given{who}."]
+
+
+def _hint(request: Request) -> str:
+    if request.is_plan:
+        return "Or reply `yes`, or `no, …` with what to change."
+    hint = "Or reply `yes` or `no, because …` here."
+    return f"{hint} _Allow for this session_ covers {plain(request.scope)}." if request.scope else hint
+
+
+def _decisions(request: Request) -> tuple[Button, ...]:
+    if request.is_plan:
+        return (
+            Button("Approve", ALLOW_ACTION, request.id, "primary"),
+            Button("Keep planning", DENY_ACTION, request.id),
+            Button("Say what to change…", REASON_ACTION, f"{request.id}:plan"),
+        )
+    session = (Button("Allow for this session", ALLOW_SESSION_ACTION, request.id),) if request.scope else ()
+    return (
+        Button("Allow", ALLOW_ACTION, request.id, "primary"),
+        *session,
+        Button("Deny", DENY_ACTION, request.id, "danger"),
+        Button("Deny with a reason…", REASON_ACTION, request.id),
+    )
+
+
+def _questions(questions: Sequence[Question], ticked: Collection[str]) -> tuple[Section, ...]:
+    """The questions, each with its options: buttons, or boxes and a button where several may be chosen."""
+    open_ = [each for each in questions if not each.verdict]
+    room = QUESTION_CHARS // max(len(questions), 1)
+    found: list[Section] = []
+    for number, each in enumerate(questions, 1):
+        count = f"**{number} of {len(questions)}** " if len(questions) > 1 else ""
+        text = clip(f"🤔 {plain(each.text) or '…'}", room)
+        lines = [f"{count}{text}", *_below(each, room, len(open_), first=each in open_[:1])]
+        found.append(replace(_choices(each, ticked), markdown="\n".join(lines), begins=bool(found)))
+    return tuple(found)
+
+
+def _below(question: Question, room: int, still_open: int, *, first: bool) -> list[str]:
+    if question.verdict:
+        return [question.verdict]
+    details = [
+        f"• **{plain(option.label)}**: {plain(option.detail)}"
+        for option in question.options
+        if option.detail and not question.several
+    ]
+    explained = [clip("\n".join(details), room // 2)] if details else []
+    if not first:
+        return explained
+    ways = "Answer"
+    if question.options:
+        ways = "Choose one or more, or answer" if question.several else "Choose one, or answer"
+    which = " What you write answers this question." if still_open > 1 else ""
+    return [*explained, f"{ways} in your own words here.{which}"]
+
+
+def _choices(question: Question, ticked: Collection[str]) -> Section:
+    if question.verdict or not question.options:
+        return Section()
+    values = [box_value(question.id, at) for at in range(len(question.options))]
+    offered = list(zip(question.options, values, strict=True))
+    if not question.several:
+        buttons = tuple(Button(option.label, ANSWER_ACTION, value) for option, value in offered)
+        return Section(buttons=buttons)
+    boxes = tuple(Box(option.label, value, option.detail, value in ticked) for option, value in offered)
+    return Section(boxes=boxes, buttons=(done_button(question.id),))

@@ -1,0 +1,179 @@
+"""Messages as Slack shows them: mrkdwn and Block Kit. Pure.
+
+Whatever a text holds, it reaches nobody but those whom ``names`` and ``mention`` allow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from codebutler.actions import PICK_ACTION
+from codebutler.chat.layout import Box, Section, sections
+from codebutler.chat.slack.escape import neutralise
+from codebutler.chat.slack.inline import BACKTICK, link, safe
+from codebutler.chat.slack.mrkdwn import clip_mrkdwn, to_mrkdwn
+from codebutler.message import Button, Message
+from codebutler.text.markup import CHANNEL, FENCE, PERSON, Span, spans, words
+
+# chat.postMessage takes more than 4,000 characters of text, but 4,000 reads best; chat.update takes no more.
+FALLBACK_CHARS = 4000
+CARD_CHARS = 3500
+SHORT_CHARS = 3900
+MAX_CHARS = 50_000
+"""What is rendered of a text at all; Slack takes less."""
+# Slack's own limits.
+SECTION_CHARS = 3000
+LABEL_CHARS = 75
+MAX_BOXES = 10
+MAX_ROW = 25
+MAX_SECTIONS = 100
+USER = "[UW][A-Z0-9]{1,30}"
+
+Blocks = list[dict[str, Any]]
+
+
+def rendered(message: Message, mention: str = "") -> tuple[str, Blocks]:
+    """The text, which is the notification, and the blocks that win where there are any. ``mention``: a user to call."""
+    call = f"<@{mention}> " if re.fullmatch(USER, mention) else ""
+    laid = sections(message)[:MAX_SECTIONS]
+    text = "\n".join(shown for part in laid if (shown := mrkdwn(part, message.names)))
+    text = mrkdwn(Section(message.summary)) or text
+    if message.is_short:
+        text = text or "(this message cannot be shown)"
+        return call + clip_mrkdwn(text, SHORT_CHARS), []
+    if message.is_foreign:
+        text = clip_mrkdwn(text, FALLBACK_CHARS)
+    elif message.card or message.buttons:
+        text = clip_mrkdwn(text, CARD_CHARS)
+    has_blocks = message.is_foreign or any(part.kind != "text" or part.buttons for part in laid)
+    blocks = blocks_of(laid, message.names) if has_blocks or len(laid) > 1 else []
+    return call + text, _calling(call, blocks) if call else blocks
+
+
+def blocks_of(parts: Iterable[Section], names: Collection[str] = ()) -> Blocks:
+    """The parts one below the other, with a line above those that stand apart."""
+    blocks: Blocks = []
+    for part in parts:
+        if part.begins and blocks:
+            blocks.append({"type": "divider"})
+        if part.markdown:
+            blocks.append(_text_block(part, names))
+        if part.boxes:
+            blocks.append(_boxes(part.boxes))
+        blocks += _rows(part.buttons)
+    return blocks
+
+
+def mrkdwn(part: Section, names: Collection[str] = ()) -> str:
+    """A part's text. ``names``: users who are named by a mention."""
+    source = part.markdown[:MAX_CHARS]
+    if part.kind in ("foreign", "plan"):
+        return to_mrkdwn(source)
+    return _own(source, names)
+
+
+def every_text(value: Any, change: Callable[[str], str]) -> Any:
+    """What was rendered, with every text in it changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: every_text(inner, change) for key, inner in value.items()}
+    return [every_text(inner, change) for inner in value] if isinstance(value, list) else value
+
+
+def _own(markdown: str, names: Collection[str]) -> str:
+    return "".join(_span(span, names) for span in spans(markdown))
+
+
+def _span(span: Span, names: Collection[str]) -> str:
+    match span.kind:
+        case "code":
+            return f"`{safe(span.text.replace('`', BACKTICK))}`"
+        case "fence":
+            return f"{FENCE}\n{safe(span.text)}\n{FENCE}"
+        case "bold":
+            return f"*{_own(span.text, names)}*"
+        case "italic":
+            return f"_{_own(span.text, names)}_"
+        case "quote":
+            return "> "
+        case "link" if span.url.startswith(PERSON):
+            user = span.url.removeprefix(PERSON)
+            return f"<@{user}>" if user in names and re.fullmatch(USER, user) else safe(words(span.text))
+        case "link" if span.url.startswith(CHANNEL):
+            return f"<#{safe(span.url.removeprefix(CHANNEL))}>"
+        case "link":
+            return link(span.url, words(span.text))
+        case _:
+            return safe(span.text)
+
+
+def _text_block(part: Section, names: Collection[str]) -> dict[str, Any]:
+    if part.kind == "foreign":
+        return {"type": "markdown", "text": neutralise(part.markdown)}
+    if part.kind == "heading":
+        return {"type": "header", "text": _plain(words(part.markdown))}
+    text = {"type": "mrkdwn", "text": clip_mrkdwn(mrkdwn(part, names), SECTION_CHARS)}
+    if part.kind == "note":
+        return {"type": "context", "elements": [text]}
+    # Not behind "see more", where a person decides about all of it.
+    expand = {"expand": True} if part.kind in ("whole", "plan") else {}
+    return {"type": "section", "text": text, **expand}
+
+
+def _rows(buttons: Sequence[Button]) -> Blocks:
+    """Slack wants the action IDs of a row to differ."""
+    rows: list[list[Button]] = []
+    for button in buttons:
+        if not rows or len(rows[-1]) == MAX_ROW or button.action in {other.action for other in rows[-1]}:
+            rows.append([])
+        rows[-1].append(button)
+    return [_row(*map(_button, row)) for row in rows]
+
+
+def _button(button: Button) -> dict[str, Any]:
+    element = {
+        "type": "button",
+        "text": _plain(button.label),
+        "action_id": button.action,
+        "value": button.value,
+    }
+    return {**element, "style": button.style} if button.style else element
+
+
+def _boxes(boxes: Sequence[Box]) -> dict[str, Any]:
+    options = [_option(box) for box in boxes[:MAX_BOXES]]
+    group: dict[str, Any] = {"type": "checkboxes", "action_id": PICK_ACTION, "options": options}
+    if ticked := [option for option, box in zip(options, boxes, strict=False) if box.ticked]:
+        group["initial_options"] = ticked
+    return {**_row(group), "block_id": boxes[0].value.rpartition(":")[0]}
+
+
+def _option(box: Box) -> dict[str, Any]:
+    option: dict[str, Any] = {"text": _plain(box.label), "value": box.value}
+    return {**option, "description": _plain(box.detail)} if box.detail else option
+
+
+def _row(*elements: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "actions", "elements": list(elements)}
+
+
+def _plain(text: str) -> dict[str, Any]:
+    shown = neutralise(text) or "…"
+    return {
+        "type": "plain_text",
+        "text": shown if len(shown) <= LABEL_CHARS else f"{shown[: LABEL_CHARS - 1]}…",
+    }
+
+
+def _calling(call: str, blocks: Blocks) -> Blocks:
+    """The blocks with the call at their top; in a section of its own where the first is not one of mrkdwn with room for
+    it: whether a mention in a Markdown block reaches anybody, Slack does not say."""
+    if not blocks:
+        return []
+    first, *rest = blocks
+    if first["type"] == "section" and len(shown := call + first["text"]["text"]) <= SECTION_CHARS:
+        return [{**first, "text": {**first["text"], "text": shown}}, *rest]
+    return [{"type": "section", "text": {"type": "mrkdwn", "text": call.strip()}}, *blocks]
