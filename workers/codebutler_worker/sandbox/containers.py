@@ -21,7 +21,7 @@ from codebutler_worker.sandbox.cgroups import AGAIN_S, EVENTS
 from codebutler_worker.sandbox.docker_argv import IDLE
 from codebutler_worker.sandbox.docker_client import Docker
 from codebutler_worker.sandbox.groupfiles import count, members
-from codebutler_worker.sandbox.mounts import Wanted, mismatch, question
+from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
 from codebutler_worker.sandbox.owners import group_name, ownerless
 from codebutler_worker.sandbox.slots import CONTROLLERS, own_slots
 from codebutler_worker.sandbox.strays import Strays, end_first_process
@@ -31,6 +31,7 @@ IDLE_CONTAINERS = 8
 """How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
 OWNER = "codebutler.owner"
 CONVERSATION = "codebutler.conversation"
+EXCHANGED = "something was exchanged while it was made, so nothing was started; ask again"
 # Reads until its other end is gone, which is when we are.
 WATCH = 'cat > /dev/null; left=$("$@" ps -aq --filter "label=$0"); [ -z "$left" ] || "$@" rm -f $left'
 
@@ -108,9 +109,11 @@ class Containers:
             self._idle.remove(found)
             self._leaving.pop(found.name).cancel()
             self._busy.append(found)
-            if await self._lives(found):
+            # What is mounted on a name goes with it, and who takes its place may get its inode, too.
+            if not await self._mistaken(found.name, recipe):
                 return found
             self._busy.remove(found)
+            await self._end([found])
         # The same conversation with other walls: what was made for the old ones is of no use any more.
         await self._discard([one for one in self._idle if recipe.conversation and _same(one, recipe)])
         made = await self._make(recipe)
@@ -182,23 +185,20 @@ class Containers:
         labels = (f"--label={OWNER}={self._owner}", f"--label={CONVERSATION}={recipe.conversation}")
         options = ("--detach", "--rm", "--pull=never", f"--name={name}", *labels)
         await self._docker.run("run", *options, *recipe.options, RUNNER, *IDLE)
-        await self._check(name, recipe)
+        if wrong := await self._mistaken(name, recipe):
+            with contextlib.suppress(SandboxUnavailableError):
+                await self._docker.run("kill", name)
+            raise SandboxUnavailableError(wrong if wrong == OUTDATED else f"{wrong}: {EXCHANGED}")
         pid, full_id = (await self._docker.run("inspect", "--format", "{{.State.Pid}} {{.Id}}", name)).split()
         return Container(name, recipe, int(pid), await asyncio.to_thread(groups_of, int(pid), full_id))
 
-    async def _check(self, name: str, recipe: Recipe) -> None:
-        """Nothing has started in it yet: its mounts are those that were looked at, or it goes."""
+    async def _mistaken(self, name: str, recipe: Recipe) -> str:
+        """One line, if it is not as it was to be made; "" if it is. Nobody is in it."""
+        asked = ("exec", "--workdir", "/", name, *question(recipe.mounts))
         try:
-            answer = await self._docker.run("exec", "--workdir", "/", name, *question(recipe.mounts))
-            wrong = mismatch(recipe.mounts, answer)
+            return mismatch(recipe.mounts, await self._docker.run(*asked))
         except SandboxUnavailableError as error:
-            wrong = f"its mounts cannot be checked ({error})"
-        if wrong:
-            with contextlib.suppress(SandboxUnavailableError):
-                await self._docker.run("kill", name)
-            raise SandboxUnavailableError(
-                f"{wrong}: something was exchanged while it was made, so nothing was started; ask again"
-            )
+            return f"its mounts cannot be checked ({error})"
 
     async def _begin(self) -> None:
         """Before the first container: whoever survives us removes what we made."""
@@ -215,15 +215,6 @@ class Containers:
             env={"PATH": os.defpath},
             start_new_session=True,
         )
-
-    async def _lives(self, container: Container) -> bool:
-        if container.lives is not None:
-            return container.lives
-        with contextlib.suppress(SandboxUnavailableError):
-            return (
-                await self._docker.run("inspect", "--format", "{{.State.Running}}", container.name) == "true"
-            )
-        return False
 
     async def _alone(self, container: Container) -> bool:
         if container.alone is not None:
