@@ -4,7 +4,7 @@ from __future__ import annotations
 
 RUNNER = "codebutler-runner"
 BASE = "debian:bookworm-slim"
-IDLER = "/.codebutler/sleep"
+IDLER = "/.codebutler/cat"
 """A container's first process. Nobody may read the file: so the kernel lets no agent, who is the same user, write that
 process's memory or open its files (PR_SET_DUMPABLE)."""
 TOOLS = "bash ca-certificates curl git jq less make openssh-client patch procps python3 ripgrep unzip"
@@ -22,6 +22,6 @@ RUN set -e; \\
     fi; \\
     grep -q '^[^:]*:[^:]*:1000:' /etc/passwd || echo 'agent:x:1000:1000::/workspace:/bin/sh' >> /etc/passwd; \\
     mkdir -p /workspace /tmp /.codebutler && chmod 1777 /tmp; \\
-    cp "$(command -v sleep)" {IDLER} && chmod 0111 {IDLER}
+    cp "$(command -v cat)" {IDLER} && chmod 0111 {IDLER}
 WORKDIR /workspace
 """

@@ -34,8 +34,9 @@ IMAGES_OWN = (
     "/usr/sbin",
     "/usr/lib",
 )
-# The first process of a container ignores its children's ends, so that the kernel takes them away (wait(2)).
-IDLE = ("/bin/sh", "-c", f'trap "" CHLD; [ ! -x {IDLER} ] || exec {IDLER} infinity; exec sleep infinity')
+# The first process of a container reads until nobody holds the other end: then all that is in there ends with it. It
+# ignores its children's ends, so that the kernel takes them away (wait(2)).
+IDLE = ("/bin/sh", "-c", f'trap "" CHLD; echo up; [ ! -x {IDLER} ] || exec {IDLER}; exec cat')
 PLACE = "{container}"
 """Stands for the container's name in the arguments of `docker exec`."""
 
