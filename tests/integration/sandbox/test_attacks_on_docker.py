@@ -178,6 +178,7 @@ async def test_a47_no_address_of_dockers_is_reached(attacker: Attacker) -> None:
         "getent hosts host.docker.internal || getent hosts gateway.docker.internal || getent hosts example.org",
         "python3 -c 'import socket as s; s.socket(s.AF_INET, s.SOCK_RAW, 1)'",
         "python3 -c 'import socket as s; s.socket(s.AF_PACKET, s.SOCK_RAW)'",
+        "grep -E '^(nameserver|search)' /etc/resolv.conf | grep -vE '^(nameserver 127.0.0.1|search \\.)$'",
         "tail -n +3 /proc/net/dev | grep -v '^ *lo:' || tail -n +2 /proc/net/route | grep .",
     )
 

@@ -109,6 +109,8 @@ def run_options(
         "--ulimit=core=0",
         *((f"--memory-swap={size}",) if size else ()),  # else docker gives as much of it once more
         "--log-driver=none",  # it would be a file without a limit
+        # Else docker shows who answers for names in this machine's network.
+        *(() if inside.network == "open" else ("--dns=127.0.0.1", "--dns-search=.")),
         *(
             [Bind(inside.network.path, Path(INSIDE), read_only=True)]
             if isinstance(inside.network, Door)
