@@ -13,7 +13,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
 from codebutler.text.amounts import Unit
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 MAX_FRAME_BYTES = 2 * 2**20
 """What is larger travels in pieces. JSON may cost twenty times its size once it is read (``[{},{},…]``)."""
 MAX_DELIVERED_BYTES = 32 * 2**20
