@@ -31,3 +31,9 @@ def clicked(*, channel: str, **rest: Any) -> ButtonClicked:
 def slashed(*, channel: str, **rest: Any) -> SlashCommand:
     """Somebody typed a slash command."""
     return SlashCommand(channel=channel, is_direct=is_direct(channel), **rest)
+
+
+def numbered(number: int, sent_at: float, *, channel: str = "-100123", **rest: Any) -> MessagePosted:
+    """Somebody wrote on a platform that numbers messages and conversations: as text 10 sorts before 9."""
+    facts = {"ts": str(number), "order": f"{number:016}", "sent_at": sent_at, "is_direct": False}
+    return MessagePosted(**{"channel": channel, "user": "111", "text": f"message {number}", **facts, **rest})

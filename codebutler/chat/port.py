@@ -84,10 +84,10 @@ class History(Protocol):
         self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
     ) -> Page:
         """A page of what was written after ``since_s`` (Unix seconds): of a thread, oldest first, or of the channel,
-        newest first."""
+        newest first; with metadata."""
 
 
-class ChatPort(Protocol):
+class ChatPort(History, Protocol):
     """Every call raises ChatRateLimitedError, ChatAuthError, ChatUnreachableError, ChatOutcomeUnknownError or
     ChatError (refused for good). ``op_id`` travels in the message's metadata."""
 
@@ -137,8 +137,3 @@ class ChatPort(Protocol):
 
     async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
         """Show a modal to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
-
-    async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
-        """A page of the channel's messages, or of one thread's, with metadata."""

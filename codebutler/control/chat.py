@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from codebutler.actions import REASON_ACTION
-from codebutler.chat.port import Page
+from codebutler.chat.port import History
 from codebutler.clock import Clock
 from codebutler.control.ear import Ear
 from codebutler.control.listeners import ChatListener, Listeners
@@ -50,7 +50,7 @@ class Door(Protocol):
         """Journal an event as Slack's are; what became of it. Raises StoreError."""
 
 
-class Slack(Protocol):
+class Slack(History, Protocol):
     """The sender, as far as the operator goes."""
 
     @property
@@ -59,11 +59,6 @@ class Slack(Protocol):
 
     async def submit(self, channel: str, op_id: str, operation: Operation, *, unsure: bool) -> str:
         """Do ``operation`` once for each ``op_id``; the message's ts. ``unsure``: look first. Raises ChatError."""
-
-    async def history(
-        self, channel: str, *, thread_ts: str | None = None, since_s: float = 0.0, cursor: str = ""
-    ) -> Page:
-        """A page of a thread (oldest first) or of a channel (newest first). Raises ChatError."""
 
 
 class Mouth:

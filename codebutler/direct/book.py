@@ -8,14 +8,12 @@ do not meet.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Coroutine
 
 from codebutler.errors import StoreError
 from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
-
-_LINK = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
+from codebutler.text.links import relinked
 
 log = logging.getLogger("codebutler.direct")
 
@@ -89,11 +87,7 @@ class Book:
 
     def relinked(self, text: str) -> str:
         """The text with its links to messages leading to where they really stand."""
-        return _LINK.sub(self._link, text)
-
-    def _link(self, found: re.Match[str]) -> str:
-        place = self.where(found[1], f"{found[2]}.{found[3]}")
-        return found[0].replace(found[1], place)
+        return relinked(text, self.where)
 
     def _note(self, home: str, channel: str, items: Collection[str]) -> None:
         self._channels[channel] = home or self._channels.get(channel, "")

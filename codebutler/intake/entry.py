@@ -7,6 +7,9 @@ from datetime import datetime
 
 from codebutler.model import Event, Request
 
+# How far before a gap is looked: for what came out of order, and for edits and deletions.
+LOOK_BACK_S = 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -33,7 +36,7 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Gap:
     """What may have been missed in a channel: messages after ``since_s``, and what became of those ``known`` from
-    shortly before on. Nothing up to ``floor_s`` is ours: it was said before we first listened.
+    LOOK_BACK_S before on. Nothing up to ``floor_s`` is ours: it was said before we first listened.
 
     ``first_root`` began the oldest thread that is alive; ``beyond`` are the last messages of those threads that are
     old.

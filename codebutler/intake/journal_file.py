@@ -19,7 +19,7 @@ from codebutler.disk import sqlitefile
 from codebutler.disk.opening import Shape, open_at_head
 from codebutler.errors import StoreError, StoreTooNewError
 from codebutler.intake.absence import Arrival
-from codebutler.intake.entry import Gap, Seen
+from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
 
 # Every revision of the Alembic chain, oldest first; a test holds the chain and SCHEMA to each other.
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
@@ -79,9 +79,6 @@ COLUMNS = {
 AHEAD_S = 60
 # and where nothing else is known, so much is compared.
 LAST_MINUTES_S = 600
-
-# Before a gap it is looked for what came out of order, and for edits and deletions.
-LOOK_BACK_S = 3600.0
 
 # How long a channel's messages are remembered in ``recent``, counted back from its newest one.
 REMEMBERED_S = 7 * 86400

@@ -6,7 +6,11 @@ the right one in its place.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 ANY_WORKSPACE = "https://slack.com/archives/"
+_MESSAGE = re.compile(r"/archives/([CG][A-Z0-9]+)/p(\d{10})(\d{6})")
 
 
 def message_url(channel: str, ts: str) -> str:
@@ -22,3 +26,12 @@ def message_link(channel: str, ts: str, label: str) -> str:
 def at_home(text: str, workspace_url: str) -> str:
     """The text with every link to a message leading into the workspace at ``workspace_url`` (auth.test's ``url``)."""
     return text.replace(ANY_WORKSPACE, f"{workspace_url.rstrip('/')}/archives/") if workspace_url else text
+
+
+def relinked(text: str, where: Callable[[str, str], str]) -> str:
+    """The text with its links to messages leading to where they stand: ``where`` tells it of a channel and a ts."""
+
+    def moved(found: re.Match[str]) -> str:
+        return found[0].replace(found[1], where(found[1], f"{found[2]}.{found[3]}"))
+
+    return _MESSAGE.sub(moved, text)

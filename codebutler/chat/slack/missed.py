@@ -14,11 +14,9 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from codebutler.chat.slack.fields import seconds_of, ts_at, written
-from codebutler.intake.entry import Gap, Seen
+from codebutler.intake.entry import LOOK_BACK_S, Gap, Seen
 from codebutler.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 
-# How far before the gap is looked: for what came out of order, and for edits and deletions.
-LOOK_BACK_S = 3600.0
 # Events of one moment may come in any order.
 OVERLAP_S = 60.0
 # Answers in a thread do not show in the channel's history: for so long a quiet thread is looked after.

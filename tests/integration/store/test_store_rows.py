@@ -45,6 +45,17 @@ async def test_the_inbox_knows_a_key_for_ever(store: Store) -> None:
     assert await store.run(lambda uow: uow.inbox.accept("message:C1:2.0", 1))
 
 
+async def test_messages_of_a_turn_come_by_their_order_not_by_their_names(store: Store) -> None:
+    rows = [replace(a_message(name, "t1"), order=f"{int(name):016}") for name in ("10", "9")]
+
+    def work(uow: UnitOfWork) -> None:
+        for row in rows:
+            uow.messages.add(row)
+
+    await store.run(work)
+    assert await store.run(lambda uow: uow.messages.of_turn("t1")) == rows[::-1]
+
+
 async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
     rows = [replace(a_message(ts, "t1"), late=True, is_voice=True, agent="kimi") for ts in ("2.0", "1.0")]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
-from codebutler.model import Post, Update
+from codebutler.model import Post, Prompt, Update
 from codebutler.protocol.messages import Audit, Heartbeat
 from codebutler_worker.agents.backend import Approval, Finished, Question, Started
-from tests.events import clicked
+from tests.events import clicked, numbered
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, Run, expiring, settings, worker
 
@@ -192,6 +192,19 @@ async def test_typed_words_decide_and_other_words_queue(tmp_path: Path) -> None:
         await parent.until(lambda: parent.reactions(BELOW) == ["white_check_mark"])
         await parent.until(lambda: parent.reactions("9800.1") == ["hourglass_flowing_sand"], flow=True)
         assert any(f"Denied by <@{USER}>: keep the cache" in text_of(card) for card in parent.updates)
+
+
+async def test_whether_the_card_stood_there_is_told_by_the_order_not_by_the_name(tmp_path: Path) -> None:
+    async with worker(settings(tmp_path)) as parent:
+        await asks(parent, ASKED)
+        await approval_id(parent)
+        for name, order in (("9999", "8999.1"), ("7", "9999.1")):
+            assert parent.backend.answers == []
+            said = numbered(
+                int(name), 1.0, channel=CHANNEL, user=USER, text="yes", thread_ts="100.1", order=order
+            )
+            await parent.stored(parent.deliver(said, Prompt(text="yes")))
+        await parent.until(lambda: [answer.allow for _, answer in parent.backend.answers] == [True])
 
 
 async def test_a_typed_yes_for_two_cards_is_ambiguous(tmp_path: Path) -> None:

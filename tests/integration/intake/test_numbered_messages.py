@@ -1,0 +1,90 @@
+"""The way in for a platform whose ids are no times, do not sort as text and begin with no letter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from codebutler.clock import ManualClock
+from codebutler.config.schema import Config
+from codebutler.dispatch.held import HeldBack
+from codebutler.intake.absence import Arrival
+from codebutler.intake.entry import Entry, Seen
+from codebutler.intake.intake import Intake, Outcome, Repo, Threads, dated
+from codebutler.intake.journal import Journal
+from codebutler.model import Event, MessagePosted, NoRequest
+from tests.events import numbered
+from tests.integration.intake.test_intake import Books
+
+NOON = ManualClock().now()
+NOON_S = NOON.timestamp()
+NINE, TEN = numbered(9, NOON_S + 1), numbered(10, NOON_S + 2)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    async with Journal.open(tmp_path / "journal.db", ManualClock()) as journal:
+        yield journal
+
+
+def test_what_was_held_goes_on_in_its_order() -> None:
+    went: list[Entry] = []
+    held = HeldBack()
+    held.hold(NINE.channel)
+    for seq, event in enumerate((TEN, NINE), start=1):
+        held.take(Entry(seq, event.channel, event, NoRequest(), NOON), went.append)
+    held.release(NINE.channel)
+    assert [entry.event for entry in went] == [NINE, TEN]
+
+
+def test_it_is_late_by_the_time_it_tells() -> None:
+    now = NOON + timedelta(hours=13)
+    old, new = numbered(11, NOON_S), numbered(12, now.timestamp() - 5)
+    told = [dated(each, now, now - timedelta(hours=20), 12) for each in (old, new)]
+    assert [(each.late, each.stale) for each in told if isinstance(each, MessagePosted)] == [
+        (True, True),
+        (False, False),
+    ]
+
+
+async def test_the_journal_remembers_it_by_its_time(journal: Journal) -> None:
+    for event in (TEN, NINE):
+        assert await journal.append(event, NoRequest())
+    assert [entry.event for entry in await journal.pending()] == [TEN, NINE]
+    assert await journal.seen(NINE.channel) == (
+        Seen("9", "9", "111", taken=True, sent_at=NOON_S + 1),
+        Seen("10", "10", "111", taken=True, sent_at=NOON_S + 2),
+    )
+    assert await journal.high_water(NINE.channel) == NOON_S + 2
+    assert await journal.newest_before(NINE.channel, NOON + timedelta(seconds=2)) == NOON_S + 1
+    assert await journal.arrivals(NINE.channel, NOON + timedelta(seconds=2)) == (Arrival(NOON_S + 2, NOON),)
+
+
+class Direct:
+    def __init__(self) -> None:
+        self.came: list[Event] = []
+
+    async def accept(self, intake: Intake, event: Event, *, missed: bool) -> Outcome:
+        self.came.append(event)
+        return "accepted"
+
+    def repo_of(self, event: Event) -> Repo | None:
+        return None
+
+
+async def test_a_conversation_is_direct_where_the_event_says_so(journal: Journal) -> None:
+    books, direct = Books(), Direct()
+    intake = Intake(
+        repos=lambda: {"D1": Repo("shop", Config())},
+        journal=journal,
+        dispatch=books.routed.append,
+        refusals=books,
+        clock=ManualClock(),
+        threads=Threads(direct=direct),
+    )
+    private, group = numbered(1, NOON_S, channel="111", is_direct=True), numbered(1, NOON_S, channel="D1")
+    assert [await intake.accept(each) for each in (private, group)] == ["accepted", "refused"]
+    assert direct.came == [private]
