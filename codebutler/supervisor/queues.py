@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from io import BytesIO
 
 from msgspec import json, structs
@@ -158,7 +159,7 @@ class Sends:
         work = self._run(repo, message, tells=key == message.op_id)
         task = self._tasks[key] = asyncio.create_task(work, name=f"send:{repo.name}:{key}")
         self._bytes += size_bytes
-        task.add_done_callback(lambda _: self._ended(key, size_bytes))
+        task.add_done_callback(partial(self._ended, key, size_bytes))
 
     @property
     def full(self) -> bool:
@@ -188,7 +189,7 @@ class Sends:
             message, operation=structs.replace(message.operation, content=content.getvalue())
         )
 
-    def _ended(self, key: str, size_bytes: int) -> None:
+    def _ended(self, key: str, size_bytes: int, _task: asyncio.Task[None]) -> None:
         self._tasks.pop(key, None)
         self._bytes -= size_bytes
         self._room.set()

@@ -170,7 +170,13 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
 
     Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
     """
-    enclosure, argv = await _enclosed(launch)
+    enclosure, argv = None, launch.argv
+    if launch.limiter is not None:
+        # What goes in is started by a shell, which would say so only on stderr.
+        if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
+            raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
+        enclosure = await launch.limiter.begin()
+        argv = enclosure.enter(launch.argv)
     mark = new_mark()
     held: Held | None = None
     try:
@@ -185,14 +191,3 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
             raise
         name = Path(launch.argv[0]).name
         raise AgentUnavailableError(f"cannot start {name}: {error.strerror}") from error
-
-
-async def _enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
-    """The launch's enclosure, and the command that goes into it."""
-    if launch.limiter is None:
-        return None, launch.argv
-    # What goes in is started by a shell, which would say so only on stderr.
-    if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
-        raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-    enclosure = await launch.limiter.begin()
-    return enclosure, enclosure.enter(launch.argv)

@@ -10,15 +10,15 @@ from sqlalchemy import Connection, Select, Update, case, func, select, text, upd
 
 from codebutler.clock import Clock
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
+from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow
 
 
-class Outbox:
+class Outbox(Repository):
     """Operations for Slack, committed before they are sent, in the order they were committed."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._clock = clock
 
     def last_post(self, turn_id: str, text: str) -> OutboxRow | None:
@@ -94,11 +94,11 @@ class Outbox:
         return op_id
 
 
-class Approvals:
+class Approvals(Repository):
     """Questions to people; each is decided once."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._clock = clock
 
     def add(self, row: ApprovalRow) -> None:

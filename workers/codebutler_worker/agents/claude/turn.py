@@ -260,17 +260,14 @@ class Turn:
             self.verdict = await self._ended()
             return []
         events = self.translator.feed(heard)
-        await self._refuse_unknown(heard)
+        if isinstance(heard, ControlRequest) and heard.request_id not in self.translator.asking:
+            await self.session.write(command.unsupported_line(heard.request_id))
         if self.translator.refused:
             text = f"Claude Code does not take its instructions: {self.translator.refused}"
             self.verdict = Verdict("unavailable", text)
         elif self.translator.settled:
             self.verdict = self._settled()
         return events
-
-    async def _refuse_unknown(self, heard: Line | None) -> None:
-        if isinstance(heard, ControlRequest) and heard.request_id not in self.translator.asking:
-            await self.session.write(command.unsupported_line(heard.request_id))
 
     def _settled(self) -> Verdict | None:
         return STOPPED if self._stopping else self.translator.verdict()
