@@ -28,9 +28,8 @@ from codebutler_worker.sandbox.cgroups import (
     ownerless,
 )
 from codebutler_worker.sandbox.docker_argv import IDLE
-from codebutler_worker.sandbox.docker_client import Docker
+from codebutler_worker.sandbox.docker_client import Docker, PendingRemovals, end_first_process
 from codebutler_worker.sandbox.mounts import Wanted, mismatch, question
-from codebutler_worker.sandbox.strays import Strays, end_first_process
 
 GONE_S = 0.5
 IDLE_CONTAINERS = 8
@@ -100,7 +99,7 @@ class Containers:
     def __init__(self, docker: Docker, idle_s: float) -> None:
         self._docker = docker
         self._idle_s = idle_s
-        self._strays = Strays(self._remove)
+        self._pending = PendingRemovals(self._remove)
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._owner = ""
         self._idle: list[Container] = []
@@ -160,7 +159,7 @@ class Containers:
     async def close(self) -> None:
         """Remove every container."""
         await self._discard([*self._idle, *self._busy])
-        await self._strays.close()
+        await self._pending.close()
         if self._watch is not None and self._watch.stdin is not None:
             self._watch.stdin.close()
             await self._watch.wait()
@@ -259,7 +258,7 @@ class Containers:
         except SandboxUnavailableError:
             for container in containers:
                 if not container.end():
-                    self._strays.add(container.name)
+                    self._pending.add(container.name)
 
     async def _remove(self, names: Collection[str]) -> None:
         """Those of them that are still there. Raises SandboxUnavailableError."""
