@@ -23,7 +23,8 @@ from typing import Any, Self, TypeVar
 
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.programs.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
-from codebutler_worker.sandbox.port import Enclosure, Held, Launch
+from codebutler_worker.sandbox.pins import Hold
+from codebutler_worker.sandbox.port import Enclosure, Launch
 
 # Nobody can turn a pager's pages, write in git's editor or answer its question for a password.
 UNATTENDED = {
@@ -46,7 +47,7 @@ class Birth:
     env: dict[str, str]
     mark: str
     enclosure: Enclosure | None
-    held: Held | None = None
+    held: Hold | None = None
 
 
 def program_root(binary: Path, home: Path) -> Path:
@@ -178,7 +179,7 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
         enclosure = await launch.limiter.begin()
         argv = enclosure.enter(launch.argv)
     mark = new_mark()
-    held: Held | None = None
+    held: Hold | None = None
     try:
         held = None if launch.guard is None else launch.guard.begin()
         yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held)
