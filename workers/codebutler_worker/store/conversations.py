@@ -96,10 +96,6 @@ class Turns(Repository):
         """The turns that were interrupted since ``moment`` (ISO 8601), oldest first."""
         return every(self._connection, _interrupted_since(), TurnRow, state="interrupted", moment=moment)
 
-    def open_of(self, conversation: str) -> TurnRow | None:
-        """The conversation's newest turn that has not started: the one a further message may join."""
-        return one(self._connection, _open_of(), TurnRow, conversation=conversation, state="queued")
-
     def latest_of(self, conversation: str) -> TurnRow | None:
         """The conversation's newest turn, whatever its state."""
         return one(self._connection, _latest_of(), TurnRow, conversation=conversation)
@@ -170,11 +166,6 @@ def _interrupted_since() -> Select[Any]:
         columns.state == given("state"), columns.finished_at >= given("moment")
     )
     return found.order_by(columns.seq)
-
-
-@cache
-def _open_of() -> Select[Any]:
-    return _newest_first("conversation", "state").limit(1)
 
 
 @cache
