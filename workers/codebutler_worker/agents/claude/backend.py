@@ -182,11 +182,8 @@ class ClaudeBackend:
         try:
             env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
             claude = around.home / ".claude"
-            for needed_directory in (
-                command.sessions(claude, request.workdir),
-                command.tasks(claude, session_id),
-            ):
-                make_directories(around.home, needed_directory)
+            for directory in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
+                make_directories(around.home, directory)
             resume = request.session_id is not None
             words = command.argv(self._settings, around.binary, session_id, resume=resume)
             policy = command.policy(around, request.workdir, session_id, way.network, env)
