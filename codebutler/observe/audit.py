@@ -237,19 +237,16 @@ class AuditLog:
 
     def _follow(self) -> None:
         """Begin anew where what we write to is no longer what people find there."""
-        if self._is_gone():
+        ours = os.fstat(self._fd)
+        try:
+            there = self._path.lstat()
+            is_gone = (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+        except FileNotFoundError:
+            is_gone = True
+        if is_gone:
             gone, self._fd = self._fd, self._open()
             os.close(gone)
             self._held.insert(0, self._stamped(_note("the log before this line was taken away", CUT)))
-
-    def _is_gone(self) -> bool:
-        """Whether what we write to is no longer what people find there."""
-        try:
-            there = self._path.lstat()
-        except FileNotFoundError:
-            return True
-        ours = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
     def _rotate(self) -> None:
         """Raises OSError: then this file goes on."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from io import BytesIO
 
 from msgspec import json, structs
@@ -134,7 +135,11 @@ class Sends:
     def start(self, repo: RepoSettings, message: Send) -> None:
         """Begin ``message``, with the pieces that came before it, unless it is under way already. Of one that is, the
         sender hears that nobody needs it any more."""
-        message = self._whole(message)
+        op_id, content = self._coming
+        self._coming = ("", BytesIO())
+        if op_id == message.op_id and isinstance(message.operation, Upload):
+            whole = structs.replace(message.operation, content=content.getvalue())
+            message = structs.replace(message, operation=whole)
         if message.op_id in self._tasks:
             if isinstance(message.operation, Post) and message.operation.outdated:
                 self._begin(repo, message, f"{message.op_id} outdated")
@@ -158,7 +163,7 @@ class Sends:
         work = self._run(repo, message, tells=key == message.op_id)
         task = self._tasks[key] = asyncio.create_task(work, name=f"send:{repo.name}:{key}")
         self._bytes += size_bytes
-        task.add_done_callback(lambda _: self._ended(key, size_bytes))
+        task.add_done_callback(partial(self._ended, key, size_bytes))
 
     @property
     def full(self) -> bool:
@@ -179,16 +184,7 @@ class Sends:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _whole(self, message: Send) -> Send:
-        op_id, content = self._coming
-        self._coming = ("", BytesIO())
-        if op_id != message.op_id or not isinstance(message.operation, Upload):
-            return message
-        return structs.replace(
-            message, operation=structs.replace(message.operation, content=content.getvalue())
-        )
-
-    def _ended(self, key: str, size_bytes: int) -> None:
+    def _ended(self, key: str, size_bytes: int, _task: asyncio.Task[None]) -> None:
         self._tasks.pop(key, None)
         self._bytes -= size_bytes
         self._room.set()

@@ -9,8 +9,8 @@ import pytest
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.acp.kimi import Kimi, sessions_of
+from codebutler_worker.agents.acp.probe import judge, judge_node
 from codebutler_worker.agents.acp.programs import interpreter, program, root_of
-from codebutler_worker.agents.acp.versions import judge, judge_node
 from codebutler_worker.agents.rollcall import survey
 from codebutler_worker.agents.survey import Survey
 from tests.ordinary import give_away

@@ -15,8 +15,8 @@ from codebutler.clock import SystemClock
 from codebutler.config.schema import Config, NativeSection
 from codebutler_worker.agents.backend import AgentEvent, Answer, Started, TurnRequest
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
+from codebutler_worker.agents.native.factory import tools
 from codebutler_worker.agents.native.loop import Limits
-from codebutler_worker.agents.native.made import tools
 from codebutler_worker.agents.native.model import Assistant, Call, Model, Reply, Tokens, Told
 from codebutler_worker.agents.native.scripted import Line, ScriptedModel
 from codebutler_worker.agents.native.sessions import Sessions

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.process.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, look_up, missing_rule
-from codebutler_worker.agents.acp import versions
+from codebutler_worker.agents.acp.probe import PACKAGE, TESTED
 from codebutler_worker.agents.claude import probe
 from codebutler_worker.agents.claude.probe import INSTALL, find_binary
 from codebutler_worker.agents.survey import dotted
@@ -26,7 +26,7 @@ def told(home: Path, binary: str = "claude") -> str:
 
 def test_what_is_installed_is_what_was_tested() -> None:
     assert CLAUDE_CODE.install.endswith(f"@{dotted(probe.TESTED)}")
-    assert KIMI_CODE.install.endswith(f"{versions.PACKAGE}@{dotted(versions.TESTED)}")
+    assert KIMI_CODE.install.endswith(f"{PACKAGE}@{dotted(TESTED)}")
 
 
 def test_one_that_is_nowhere_is_not_installed(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def test_a_closed_store_says_so(path: Path) -> None:
     await store.close()
     await store.close()
     with pytest.raises(StoreError, match="is closed"):
-        await store.run(lambda uow: uow.outbox.count_pending())
+        await store.run(lambda uow: uow.outbox.pending())
 
 
 @pytest.mark.parametrize("replaced", [False, True])

@@ -20,8 +20,7 @@ from codebutler_worker.agents.native.model import (
     User,
 )
 from codebutler_worker.agents.native.retry import refusal
-from codebutler_worker.agents.native.service import told
-from codebutler_worker.agents.native.sse import EventDecoder
+from codebutler_worker.agents.native.service import EventDecoder, told
 from codebutler_worker.agents.native.wire import END, Assembler, body
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "services"

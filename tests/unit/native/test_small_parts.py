@@ -12,8 +12,7 @@ from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAIS
 from codebutler.errors import AgentUnavailableError
 from codebutler_worker.agents.native.model import Tokens
 from codebutler_worker.agents.native.permissions import ruling
-from codebutler_worker.agents.native.presets import PRESETS, target
-from codebutler_worker.agents.native.prices import cost_usd, price_of
+from codebutler_worker.agents.native.presets import PRESETS, cost_usd, price_of, target
 from codebutler_worker.tools.display import HEAD_CHARS, TAIL_CHARS, shown, told
 from codebutler_worker.tools.listener import Listener, Mark, spelled
 

@@ -17,7 +17,7 @@ from codebutler_worker.agents.native.retry import (
     refusal,
     retry_after_s,
 )
-from codebutler_worker.agents.native.sse import EventDecoder, EventTooLargeError
+from codebutler_worker.agents.native.service import EventDecoder, EventTooLargeError
 from codebutler_worker.agents.native.wire import Assembler
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

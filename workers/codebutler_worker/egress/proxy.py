@@ -49,7 +49,7 @@ class Proxy:
     refused: Refused = _nobody
     clock: Clock = field(default_factory=SystemClock)
     gauge: Gauge = field(default_factory=Gauge)
-    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _room: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
 
     _ahead: Ahead | None = None
 

@@ -24,7 +24,6 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler_worker.egress.heads import MAX_HEAD_BYTES
 from codebutler_worker.egress.hosts import Dialer, Place
 from codebutler_worker.egress.proxy import OPENING, Proxy, Rules
-from codebutler_worker.egress.service import Gauge
 from codebutler_worker.sandbox.port import Door, Network, SandboxPolicy
 
 PORT = 3128
@@ -79,6 +78,8 @@ class Way:
         self.port = 0
         self.refused: list[Place] = []
         """What the program asked for and may not reach, each once."""
+        self.gauge = proxy.gauge
+        """What its model's service has answered so far; nothing, where its key does not pass the proxy."""
         self._proxy = proxy
         self._servers: list[asyncio.Server] = []
         self._listener: socket.socket | None = None
@@ -101,11 +102,6 @@ class Way:
         way = cls(Proxy(Rules()))
         way.network = network
         return way
-
-    @property
-    def gauge(self) -> Gauge:
-        """What its model's service has answered so far; nothing, where its key does not pass the proxy."""
-        return self._proxy.gauge
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -143,11 +139,6 @@ class Way:
             raise
         self.network, self.port = door, port
         self._keep(self._take(self._listener))
-
-    def prepare(self) -> None:
-        """Begin to connect to the service, while the program starts."""
-        if self.port:
-            self._proxy.prepare()
 
     async def close(self) -> None:
         """Nothing gets through any more."""
@@ -237,7 +228,8 @@ class Egress:
             raise SandboxUnavailableError(
                 f"the way out of the sandbox cannot be made ({error.strerror}): look after {error.filename or SHORT}"
             ) from error
-        way.prepare()
+        if way.port:
+            proxy.prepare()  # while the program starts
         return way
 
     def _refused(self, way: Way, place: Place) -> None:
@@ -248,8 +240,15 @@ class Egress:
             log.warning("an agent was refused %s: to open it, %s", place.authority, OPENING)
 
 
-def receive(connection: socket.socket) -> list[socket.socket]:
-    """The listening sockets that are handed out; one that is none on the loopback is closed."""
+async def received(connection: socket.socket) -> list[socket.socket]:
+    """The listening sockets that are handed out; one that is none on the loopback is closed. Without a thread: a hop to
+    one and back takes longer than all the rest."""
+    loop, sent = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, sent.set)
+    try:
+        await sent.wait()
+    finally:
+        loop.remove_reader(connection)
     _, fds, _, _ = socket.recv_fds(connection, 1, 1 + FORWARDED_AT_MOST)
     given = []
     for one in [socket.socket(fileno=fd) for fd in fds]:
@@ -260,14 +259,3 @@ def receive(connection: socket.socket) -> list[socket.socket]:
         else:
             one.close()
     return given
-
-
-async def received(connection: socket.socket) -> list[socket.socket]:
-    """``receive``, once something is there. Without a thread: a hop to one and back takes longer than all the rest."""
-    loop, sent = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection, sent.set)
-    try:
-        await sent.wait()
-    finally:
-        loop.remove_reader(connection)
-    return receive(connection)

@@ -7,6 +7,7 @@ import contextlib
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Self
 
 from codebutler_worker.programs.program import Birth, Program, begun, birth_of
@@ -94,7 +95,7 @@ class AgentProcess(Program):
         loop = asyncio.get_running_loop()
         async with birth_of(launch) as birth:
             transport, protocol = await loop.subprocess_exec(
-                lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
+                partial(SubprocessStreamProtocol, limit=READ_BYTES, loop=loop),
                 *birth.argv,
                 stdin=PIPE,
                 stdout=PIPE,
@@ -184,12 +185,9 @@ class AgentProcess(Program):
                 self._signal(signal.SIGTERM)
                 await self._ended_within(term_s)
             await self._bury(family | await self._family())
-            await self._close()
-
-    async def _close(self) -> None:
-        self._transport.close()
-        self._stderr_task.cancel()
-        await asyncio.gather(self._stderr_task, return_exceptions=True)
+            self._transport.close()
+            self._stderr_task.cancel()
+            await asyncio.gather(self._stderr_task, return_exceptions=True)
 
     async def _keep(self, chunk: bytes) -> None:
         if self._record is not None:

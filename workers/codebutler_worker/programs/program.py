@@ -23,7 +23,8 @@ from typing import Any, Self, TypeVar
 
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.programs.leftovers import MARK, alive, descendants, kill_leftovers, marked, new_mark
-from codebutler_worker.sandbox.port import Enclosure, Held, Launch
+from codebutler_worker.sandbox.pins import Hold
+from codebutler_worker.sandbox.port import Enclosure, Launch
 
 # Nobody can turn a pager's pages, write in git's editor or answer its question for a password.
 UNATTENDED = {
@@ -46,7 +47,7 @@ class Birth:
     env: dict[str, str]
     mark: str
     enclosure: Enclosure | None
-    held: Held | None = None
+    held: Hold | None = None
 
 
 def program_root(binary: Path, home: Path) -> Path:
@@ -173,9 +174,14 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
     # First: what is replaced while the walls are put up has lost its protection as well.
     held = None if launch.guard is None else launch.guard.begin()
     enclosure: Enclosure | None = None
-    mark = new_mark()
+    argv, mark = launch.argv, new_mark()
     try:
-        enclosure, argv = await _enclosed(launch)
+        if launch.limiter is not None:
+            # What goes in is started by a shell, which would say so only on stderr.
+            if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
+                raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
+            enclosure = await launch.limiter.begin()
+            argv = enclosure.enter(launch.argv)
         yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held)
     except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
         if enclosure is not None:
@@ -186,14 +192,3 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
             raise
         name = Path(launch.argv[0]).name
         raise AgentUnavailableError(f"cannot start {name}: {error.strerror}") from error
-
-
-async def _enclosed(launch: Launch) -> tuple[Enclosure | None, tuple[str, ...]]:
-    """The launch's enclosure, and the command that goes into it."""
-    if launch.limiter is None:
-        return None, launch.argv
-    # What goes in is started by a shell, which would say so only on stderr.
-    if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
-        raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-    enclosure = await launch.limiter.begin()
-    return enclosure, enclosure.enter(launch.argv)

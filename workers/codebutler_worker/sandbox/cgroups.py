@@ -267,10 +267,6 @@ class Group:
                 struck.append(name)
         return tuple(struck)
 
-    async def remove(self) -> None:
-        """Kill what is left and take the group away."""
-        await remove(self.directories)
-
 
 async def remove(directories: list[Path], within_s: float = REMOVE_S) -> bool:
     """Kill what is in ``directories`` and remove them; False if some stay."""

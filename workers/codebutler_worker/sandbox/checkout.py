@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from codebutler.config.ownership import Owner
@@ -61,7 +62,7 @@ def refuse_links(git: Path) -> None:
 
 def _entries(place: Path) -> list[os.DirEntry[str]]:
     try:
-        return sorted(os.scandir(place), key=lambda entry: entry.name)
+        return sorted(os.scandir(place), key=attrgetter("name"))
     except OSError:
         return []  # gone meanwhile, or not ours to read: then git cannot, either
 

@@ -27,9 +27,8 @@ from codebutler_worker.sandbox.cgroups import (
     ownerless,
 )
 from codebutler_worker.sandbox.docker_argv import IDLE
-from codebutler_worker.sandbox.docker_client import Docker, let_go
+from codebutler_worker.sandbox.docker_client import Docker, PendingRemovals, end_first_process, let_go
 from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
-from codebutler_worker.sandbox.strays import Strays, end_first_process
 
 GONE_S = 0.5
 IDLE_CONTAINERS = 8
@@ -100,7 +99,7 @@ class Containers:
     def __init__(self, docker: Docker, idle_s: float) -> None:
         self._docker = docker
         self._idle_s = idle_s
-        self._strays = Strays(self._remove)
+        self._pending = PendingRemovals(self._remove)
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._owner = group_name()
         self._idle: list[Container] = []
@@ -160,7 +159,7 @@ class Containers:
     async def close(self) -> None:
         """Remove every container."""
         await self._discard([*self._idle, *self._busy])
-        await self._strays.close()
+        await self._pending.close()
 
     async def _expire(self, container: Container) -> None:
         await asyncio.sleep(self._idle_s)
@@ -230,7 +229,7 @@ class Containers:
         except SandboxUnavailableError:
             for container in containers:
                 if not container.end():
-                    self._strays.add(container.name)
+                    self._pending.add(container.name)
         for container in containers:
             await let_go(container.line)
 

@@ -162,7 +162,11 @@ def _walk(top: int, parts: tuple[str, ...], flags: int) -> int:
         _refuse_link(parts[-1], at)
         return os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     except NotADirectoryError as error:
-        _refuse_link(str(error.filename), at)
+        name = str(error.filename)
+        mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+        # What is a directory now was a link a moment ago.
+        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+            raise UnsafePathError(errno.ELOOP, "a symbolic link", name) from error
         raise
     finally:
         os.close(at)

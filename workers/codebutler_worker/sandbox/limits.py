@@ -51,11 +51,6 @@ class Limits:
         )
 
     @property
-    def bounds(self) -> Bounds:
-        """Those that a control group holds."""
-        return Bounds(memory_bytes=self.memory_bytes, processes=self.processes, cpus=self.cpus)
-
-    @property
     def any(self) -> bool:
         """Whether anything is limited at all."""
         return any((self.memory_bytes, self.processes, self.file_bytes, self.cpus))
@@ -119,7 +114,7 @@ class GroupEnclosure:
 
     async def close(self) -> None:
         """See the port. Whatever is left in the groups is killed."""
-        await self.group.remove()
+        await remove(self.group.directories)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +131,10 @@ class Limiter:
 
     async def begin(self) -> GroupEnclosure:
         """Raises SandboxUnavailableError if a group cannot be made any more: nothing starts unlimited."""
+        limits = self.limits
+        bounds = Bounds(memory_bytes=limits.memory_bytes, processes=limits.processes, cpus=limits.cpus)
         try:
-            group = Group(self.slots, group_name() if self.slots else "", self.limits.bounds)
+            group = Group(self.slots, group_name() if self.slots else "", bounds)
         except OSError as error:
             raise SandboxUnavailableError(
                 f"the agent's limits cannot be set ({error.filename}: {error.strerror}): "

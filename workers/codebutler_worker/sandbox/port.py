@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
+
+from codebutler_worker.sandbox.pins import Pins
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +87,6 @@ class EnclosureMaker(Protocol):
         """Raises SandboxUnavailableError if the limits cannot be set (then nothing may be started)."""
 
 
-class Held(Protocol):
-    """What protects a program's surroundings from it, while it runs."""
-
-    def listen(self, gone: Callable[[str], None]) -> None:
-        """``gone`` is told, in one line, when it protects them no more: then the program has to end."""
-
-    def release(self) -> None:
-        """The program has ended. Does nothing the second time."""
-
-
-class Guard(Protocol):
-    """Looks after that for each program."""
-
-    def begin(self) -> Held:
-        """Raises SandboxUnavailableError if it cannot (then nothing may be started)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What to execute: the wrapped argv, and the environment for the wrapper itself (scrubbed).
@@ -115,7 +99,7 @@ class Launch:
     env: dict[str, str]
     cwd: Path
     limiter: EnclosureMaker | None = None
-    guard: Guard | None = None
+    guard: Pins | None = None
 
 
 class Sandbox(Protocol):

@@ -248,12 +248,11 @@ class FilterFile:
 
     def before(self, argv: tuple[str, ...], *, shared: bool = False) -> tuple[str, ...]:
         """``argv`` with the filter open as ``FD``; ``shared``: see ``seccomp.program``."""
-        return argv if self.missing else ("/bin/sh", "-c", OPEN, self._path(shared=shared), *argv)
-
-    def _path(self, *, shared: bool) -> str:
+        if self.missing:
+            return argv
         if shared not in self._paths:
             self._paths[shared] = kept(self, program(self.machine, shared=shared))
-        return self._paths[shared]
+        return ("/bin/sh", "-c", OPEN, self._paths[shared], *argv)
 
 
 class ProfileFile:

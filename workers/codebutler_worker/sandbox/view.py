@@ -24,7 +24,7 @@ def home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
             raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
         if path.exists():
             kept.append(home / path.relative_to(policy.home))
-            refuse_links(home, kept[-1])
+            _refuse_links(home, kept[-1])
     return tuple(kept)
 
 
@@ -60,7 +60,7 @@ def readable(argv: tuple[str, ...], policy: SandboxPolicy, more: tuple[Path, ...
     ]
 
 
-def refuse_links(root: Path, path: Path) -> None:
+def _refuse_links(root: Path, path: Path) -> None:
     """Raises SandboxUnavailableError if ``path`` is gone or goes through a symbolic link below ``root``."""
     try:
         if status_beneath(root, str(path.relative_to(root))) is None:
@@ -116,7 +116,7 @@ class View:
         """``policy`` looked up on disk; what does not exist is left out. Raises SandboxUnavailableError for a
         symbolic link."""
         for path in (path for path in self.hidden if path.is_relative_to(checkout.root)):
-            refuse_links(checkout.root, path)
+            _refuse_links(checkout.root, path)
         return Inside(
             home=policy.home.resolve(),
             home_paths=home_paths(policy),

@@ -6,19 +6,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Select, select
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import change, every, given, values
+from codebutler_worker.store.mapping import Repository, change, every, given, values
 from codebutler_worker.store.rows import AttachmentRow
 
 
-class Attachments:
+class Attachments(Repository):
     """A message's files, in the order they were attached."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, row: AttachmentRow) -> None:
         """Keep an attachment; one that is known stays as it is."""

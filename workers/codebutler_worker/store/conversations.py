@@ -7,31 +7,25 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
+from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one
 from codebutler_worker.store.rows import Account, MessageRow, Spent, TurnRow, TurnState, message_id
 from codebutler_worker.store.spending import spent_between
 
 
-class Inbox:
+class Inbox(Repository):
     """Which events were taken over, for ever."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def accept(self, key: str, seq: int) -> bool:
         """True the first time ``key`` (Event.key) is seen; ``seq`` is its place in the parent's journal."""
         return self._connection.execute(_accept(), {"key": key, "seq": seq}).rowcount == 1
 
 
-class Messages:
+class Messages(Repository):
     """People's messages, by channel and ts."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, row: MessageRow) -> None:
         """Keep a message. Raises IntegrityError if its id is there already."""
@@ -82,11 +76,8 @@ class Messages:
         change(self._connection, tables.messages, columns, id=message_id(channel_id, ts))
 
 
-class Turns:
+class Turns(Repository):
     """The turns, in the order they were created."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, row: TurnRow) -> None:
         """Keep a new turn."""
@@ -104,10 +95,6 @@ class Turns:
     def interrupted_since(self, moment: str) -> list[TurnRow]:
         """The turns that were interrupted since ``moment`` (ISO 8601), oldest first."""
         return every(self._connection, _interrupted_since(), TurnRow, state="interrupted", moment=moment)
-
-    def open_of(self, conversation: str) -> TurnRow | None:
-        """The conversation's newest turn that has not started: the one a further message may join."""
-        return one(self._connection, _open_of(), TurnRow, conversation=conversation, state="queued")
 
     def latest_of(self, conversation: str) -> TurnRow | None:
         """The conversation's newest turn, whatever its state."""
@@ -179,11 +166,6 @@ def _interrupted_since() -> Select[Any]:
         columns.state == given("state"), columns.finished_at >= given("moment")
     )
     return found.order_by(columns.seq)
-
-
-@cache
-def _open_of() -> Select[Any]:
-    return _newest_first("conversation", "state").limit(1)
 
 
 @cache

@@ -5,18 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Update, select, update
+from sqlalchemy import Select, Update, select, update
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import add, by, change, every, given, one, remove
+from codebutler_worker.store.mapping import Repository, add, by, change, every, given, one, remove
 from codebutler_worker.store.rows import ErrandRow
 
 
-class Errands:
+class Errands(Repository):
     """Kept from when they are asked for until they are answered."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, row: ErrandRow) -> None:
         """Keep a new errand."""

@@ -15,6 +15,13 @@ from sqlalchemy import BindParameter, Connection, Select, Table, Update, bindpar
 Row = TypeVar("Row")
 
 
+class Repository:
+    """The rows of one kind, within one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+
 def given(name: str) -> BindParameter[Any]:
     """The place of a value in a statement that is kept."""
     # Not the bare name: that of a column stands for the new value in an UPDATE.

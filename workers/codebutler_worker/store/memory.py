@@ -6,19 +6,16 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, TextClause, select, text
+from sqlalchemy import Select, TextClause, select, text
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import add, by, change, every, given, one, remove, values
+from codebutler_worker.store.mapping import Repository, add, by, change, every, given, one, remove, values
 from codebutler_worker.store.memory_rows import ChangeState, FactRow, MemoryChangeRow, MemoryLineRow
 
 
-class Memories:
+class Memories(Repository):
     """Changes are kept for as long as the store is; there are few."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, row: MemoryChangeRow) -> None:
         """Keep a new change."""
@@ -70,11 +67,8 @@ class Memories:
         )
 
 
-class Facts:
+class Facts(Repository):
     """Facts by scope and key."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def put(self, row: FactRow) -> None:
         """Keep a fact, in place of an earlier one of its key."""

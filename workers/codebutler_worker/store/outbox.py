@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cache
 from typing import Any
 
@@ -10,16 +9,12 @@ from sqlalchemy import Connection, Select, Update, case, func, select, text, upd
 
 from codebutler.clock import Clock
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import add, by, change, every, given, matching, one
+from codebutler_worker.store.mapping import Repository, add, by, change, every, given, matching, one
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, OutboxRow
 
 
-class Outbox:
+class Outbox(Repository):
     """Operations for Slack, committed before they are sent, in the order they were committed."""
-
-    def __init__(self, connection: Connection, clock: Clock) -> None:
-        self._connection = connection
-        self._clock = clock
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
         """The newest post about a turn that has a button for ``action`` and is there."""
@@ -43,11 +38,6 @@ class Outbox:
         """What has neither taken effect nor been refused, oldest first."""
         return every(self._connection, _pending_operations(), OutboxRow, state="pending")
 
-    def count_pending(self) -> int:
-        """How many operations wait."""
-        query = select(func.count()).select_from(tables.outbox).where(tables.outbox.c.state == "pending")
-        return self._connection.execute(query).scalar_one()
-
     def posted(self, op_id: str, ts: str) -> None:
         """It took effect as message ``ts`` ("" where there is none). An uploaded file's content is let go."""
         values = {"state": "posted", "ts": ts, "given_op_id": op_id, "given_state": "pending"}
@@ -58,48 +48,12 @@ class Outbox:
         values = {"state": "failed", "code": code, "given_op_id": op_id, "given_state": "pending"}
         self._connection.execute(_over(), values)
 
-    def replace_update(
-        self, target_op_id: str, payload: str, op_id: str, in_flight: Collection[str] = ()
-    ) -> str:
-        """Make ``payload`` the newest update of the post ``target_op_id``; returns the op that carries it.
 
-        An update that still waits is overwritten in place, unless it is ``in_flight`` (handed over, its
-        outcome not known): overwriting that one would lose the new content. Otherwise ``op_id`` is added, for
-        the target's turn and conversation. Raises KeyError if the target is unknown.
-        """
-        columns = tables.outbox.c
-        waiting = select(columns.op_id).where(
-            columns.target_op_id == target_op_id,
-            columns.kind == "update",
-            columns.state == "pending",
-            columns.op_id.not_in(in_flight),
-        )
-        found: str | None = self._connection.execute(waiting.order_by(columns.seq.desc())).scalars().first()
-        if found is not None:
-            change(self._connection, tables.outbox, {"payload": payload}, op_id=found)
-            return found
-        target = self.get(target_op_id)
-        if target is None:
-            raise KeyError(target_op_id)
-        self.add(
-            OutboxRow(
-                op_id=op_id,
-                conversation=target.conversation,
-                kind="update",
-                payload=payload,
-                created_at=self._clock.now().isoformat(),
-                turn_id=target.turn_id,
-                target_op_id=target_op_id,
-            )
-        )
-        return op_id
-
-
-class Approvals:
+class Approvals(Repository):
     """Questions to people; each is decided once."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._clock = clock
 
     def add(self, row: ApprovalRow) -> None:

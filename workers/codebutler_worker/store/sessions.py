@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from functools import cache
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Table
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import by, one, remove, values
+from codebutler_worker.store.mapping import Repository, by, one, remove, values
 from codebutler_worker.store.rows import SessionRow
 
 CHANNEL_AGENT = "claude"
 
 
-class Sessions:
+class Sessions(Repository):
     """Get, put and forget sessions."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def get(self, conversation: str, agent: str) -> SessionRow | None:
         """The session this agent has in this conversation, or None."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import add, given
+from codebutler_worker.store.mapping import Repository, add, given
 from codebutler_worker.store.rows import Account, ExpenseRow, Spent, Used
 
 # Stands for every account's user, conversation or job but one's own: no ID and no name is written so.
@@ -48,11 +48,8 @@ def spent_between(
     ]
 
 
-class Expenses:
+class Expenses(Repository):
     """What we asked of models ourselves."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, row: ExpenseRow) -> None:
         """Write it down."""

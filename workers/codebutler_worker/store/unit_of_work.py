@@ -50,7 +50,7 @@ class UnitOfWork:
         self.attachments = Attachments(connection)
         self.turns = Turns(connection)
         self.sessions = Sessions(connection)
-        self.outbox = Outbox(connection, clock)
+        self.outbox = Outbox(connection)
         self.approvals = Approvals(connection, clock)
         self.errands = Errands(connection)
         self.memories = Memories(connection)

@@ -20,8 +20,7 @@ from codebutler_worker.agents.acp.probe import probe
 from codebutler_worker.agents.acp.programs import Program, program
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import Tokens
-from codebutler_worker.agents.native.presets import KIMI, PRESETS
-from codebutler_worker.agents.native.prices import cost_usd, price_of
+from codebutler_worker.agents.native.presets import KIMI, PRESETS, cost_usd, price_of
 from codebutler_worker.egress.service import BEARER, Gauge, Service
 from codebutler_worker.egress.way import HERE, Way
 from codebutler_worker.sandbox.person import make_directories

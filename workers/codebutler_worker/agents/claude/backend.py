@@ -36,7 +36,6 @@ from codebutler_worker.agents.running import AgentContext, Limits, RunningTurns,
 from codebutler_worker.egress.outlet import noted
 from codebutler_worker.egress.way import new_token
 from codebutler_worker.sandbox.person import make_directories
-from codebutler_worker.sandbox.port import Launch, Network
 
 log = logging.getLogger(__name__)
 
@@ -182,29 +181,20 @@ class ClaudeBackend:
         way = await self._context.outlet.open(request.workdir, service, needed)
         try:
             env = {**command.model_environment(self._agent_env, service, way.port), **way.env}
-            launch = self._launch(around, request, session_id, way.network, env)
+            claude = around.home / ".claude"
+            for directory in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
+                make_directories(around.home, directory)
+            resume = request.session_id is not None
+            words = command.argv(self._settings, around.binary, session_id, resume=resume)
+            policy = command.policy(around, request.workdir, session_id, way.network, env)
+            policy = replace(policy, conversation=request.conversation)
+            launch = self._context.sandbox.wrap(words, policy)
             session = await LiveSession.open(launch, "\n\n".join(filter(None, parts)), record.write)
         except BaseException:  # a stop too: the way is nobody's then
             await way.close()
             raise
         session.way = way
         return session
-
-    def _launch(
-        self,
-        around: command.Surroundings,
-        request: TurnRequest,
-        session_id: str,
-        network: Network,
-        env: Mapping[str, str],
-    ) -> Launch:
-        resume = request.session_id is not None
-        claude = around.home / ".claude"
-        for needed in (command.sessions(claude, request.workdir), command.tasks(claude, session_id)):
-            make_directories(around.home, needed)
-        words = command.argv(self._settings, around.binary, session_id, resume=resume)
-        policy = command.policy(around, request.workdir, session_id, network, env)
-        return self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
 
     async def _surroundings(self, workdir: Path) -> command.Surroundings:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""

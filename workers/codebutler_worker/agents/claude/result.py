@@ -26,7 +26,7 @@ class Meter:
         self._before_usd = cost_before_usd
         self._settled = Usage()
         self._cost_usd: float | None = None
-        self._forget()
+        self._input = self._output = self._messages = 0
         self._asks = 0
         self._mute = False
 
@@ -62,7 +62,7 @@ class Meter:
             self._cost_usd,
             before.turns + line.num_turns,
         )
-        self._forget()
+        self._input = self._output = self._messages = 0
         self._asks = 0
 
     def wants_price(self) -> bool:
@@ -82,9 +82,6 @@ class Meter:
             total_usd = self._before_usd
         self._cost_usd = cost_difference(total_usd, self._before_usd)
         return self._cost_usd != known_usd
-
-    def _forget(self) -> None:
-        self._input = self._output = self._messages = 0
 
 
 def read(used: TokenUsage) -> int:

@@ -5,6 +5,8 @@ Tolerant on purpose: unknown fields are ignored; a line that is not understood i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -222,38 +224,26 @@ class Head(Struct, frozen=True):
     type: str = ""
 
 
+_KINDS: Mapping[str, type[Line]] = MappingProxyType(
+    {
+        "system": SystemLine,
+        "assistant": AssistantLine,
+        "user": UserLine,
+        "stream_event": StreamEvent,
+        "result": ResultLine,
+        "command_lifecycle": CommandLifecycle,
+        "control_request": ControlRequest,
+        "control_cancel_request": ControlCancel,
+        "control_response": ControlResponse,
+        "rate_limit_event": RateLimitLine,
+    }
+)
+
+
 def decode(line: bytes) -> Line | None:
     """The line, or None if its type is unknown or it is not what that type should be."""
     try:
-        match msgspec.json.decode(line, type=Head).type:
-            case "system":
-                return msgspec.json.decode(line, type=SystemLine)
-            case "assistant":
-                return msgspec.json.decode(line, type=AssistantLine)
-            case "user":
-                return msgspec.json.decode(line, type=UserLine)
-            case "stream_event":
-                return msgspec.json.decode(line, type=StreamEvent)
-            case kind:
-                return decode_rare(kind, line)
+        kind = _KINDS.get(msgspec.json.decode(line, type=Head).type)
+        return None if kind is None else msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def decode_rare(kind: str, line: bytes) -> Line | None:
-    """The types that come once a turn or less. Raises msgspec.DecodeError."""
-    match kind:
-        case "result":
-            return msgspec.json.decode(line, type=ResultLine)
-        case "command_lifecycle":
-            return msgspec.json.decode(line, type=CommandLifecycle)
-        case "control_request":
-            return msgspec.json.decode(line, type=ControlRequest)
-        case "control_cancel_request":
-            return msgspec.json.decode(line, type=ControlCancel)
-        case "control_response":
-            return msgspec.json.decode(line, type=ControlResponse)
-        case "rate_limit_event":
-            return msgspec.json.decode(line, type=RateLimitLine)
-        case _:
-            return None

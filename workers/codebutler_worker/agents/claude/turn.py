@@ -55,7 +55,7 @@ class LiveSession:
         """
         session = cls(await AgentProcess.spawn(launch, record=record))
         try:
-            await session.write(command.initialize_line(system_prompt))
+            await session.process.write_line(command.initialize_line(system_prompt))
         except BaseException:
             await session.end(at_once=True)
             raise
@@ -66,18 +66,16 @@ class LiveSession:
         """What its model's service has answered so far; None if that cannot be seen."""
         return None if self.way is None else self.way.gauge
 
-    async def write(self, line: bytes) -> bool:
-        """Send one line; False if the process no longer reads."""
-        return await self.process.write_line(line)
-
     async def say(self, text: str) -> str:
         """Send a person's message; returns the id by which the CLI reports on it, empty if not taken."""
         uuid = str(uuid4())
-        return uuid if await self.write(command.message_line(text, uuid)) else ""
+        return uuid if await self.process.write_line(command.message_line(text, uuid)) else ""
 
     async def interrupt(self) -> bool:
         """Ask the CLI to end its turn; it answers with a result and stays alive."""
-        return await self.write(command.control_line(f"interrupt-{uuid4()}", {"subtype": "interrupt"}))
+        return await self.process.write_line(
+            command.control_line(f"interrupt-{uuid4()}", {"subtype": "interrupt"})
+        )
 
     async def hear(self) -> Heard:
         """The next line. After the end of the stream, the end again and again."""
@@ -145,8 +143,6 @@ class Patience:
         return "done" if self._watch.silent_s >= CONTINUATION_S else None
 
 
-# Turn: one prompt's way through a live session, with the timers that end it when the CLI does not.
-
 TICK_S = 1.0
 
 
@@ -180,7 +176,7 @@ class Turn:
                 if tick.done():
                     tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{self.request.turn_id}")
                     if self.translator.meter.wants_price():
-                        await self.session.write(command.cost_line())
+                        await self.session.process.write_line(command.cost_line())
                     if usage := self._noticed():
                         yield usage
                 if hear.done():
@@ -241,7 +237,7 @@ class Turn:
         else:
             line = command.allow_line(call_id, pending.request.input)
         del self.translator.asking[call_id]
-        return await self.session.write(line)
+        return await self.session.process.write_line(line)
 
     async def _answer_question(self, pending: ControlRequest, number: str, text: str) -> bool:
         asked = questions(pending.request.input)
@@ -253,24 +249,21 @@ class Turn:
             return True
         del self.translator.asking[pending.request_id]
         answered = {**pending.request.input, "answers": given}
-        return await self.session.write(command.allow_line(pending.request_id, answered))
+        return await self.session.process.write_line(command.allow_line(pending.request_id, answered))
 
     async def _take(self, heard: Heard) -> list[AgentEvent]:
         if isinstance(heard, EndOfStream):
             self.verdict = await self._ended()
             return []
         events = self.translator.feed(heard)
-        await self._refuse_unknown(heard)
+        if isinstance(heard, ControlRequest) and heard.request_id not in self.translator.asking:
+            await self.session.process.write_line(command.unsupported_line(heard.request_id))
         if self.translator.refused:
             text = f"Claude Code does not take its instructions: {self.translator.refused}"
             self.verdict = Verdict("unavailable", text)
         elif self.translator.settled:
             self.verdict = self._settled()
         return events
-
-    async def _refuse_unknown(self, heard: Line | None) -> None:
-        if isinstance(heard, ControlRequest) and heard.request_id not in self.translator.asking:
-            await self.session.write(command.unsupported_line(heard.request_id))
 
     def _settled(self) -> Verdict | None:
         return STOPPED if self._stopping else self.translator.verdict()

@@ -1,20 +1,26 @@
-"""An AcpBackend from a repository's settings."""
+"""An AcpBackend from a repository's settings, and whether such an agent could work now."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 
 from codebutler.clock import Clock
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
+from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.acp.other import Other
+from codebutler_worker.agents.acp.probe import ask_version, judge
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.survey import Survey, dotted, version_in
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.sandbox.port import Sandbox
+
+# An AcpBackend from a repository's settings.
 
 
 def acp_backend(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AcpBackend:
@@ -41,3 +47,31 @@ def kimi_of(config: Config) -> KimiSection:
     rules = (rule for rule in config.commands if rule.prefix == Kimi.name and rule.mode == "acp")
     rule = next(rules, None)
     return config.kimi if rule is None else msgspec.structs.replace(config.kimi, binary=rule.binary)
+
+
+# Whether the agents that speak the protocol could work now. Starts no turn.
+
+LOGIN = "not logged in: run `kimi login` on this machine, or `codebutler config set kimi.apiKey` for a key"
+
+
+async def survey_kimi(settings: RepoSettings, home: Path) -> Survey:
+    """Kimi Code: its program, its version, its key or login."""
+    section, repo = kimi_of(settings.config), Path(settings.path)
+    kimi = Kimi(section, home, settings.agent_env)
+    try:
+        found = kimi.find(repo)
+        said = await ask_version(found, kimi.environment(), repo)
+        note = judge(said)
+    except (AgentUnavailableError, SandboxUnavailableError) as error:
+        return Survey(kimi.name, ready=False, note=str(error))
+    version = version_in(said)
+    shown = dotted(version) if version else ""
+    if not section.api_key and not await asyncio.to_thread(_has_login, home):
+        return Survey(kimi.name, ready=False, note=LOGIN, version=shown)
+    return Survey(kimi.name, ready=True, note=note, version=shown)
+
+
+def _has_login(home: Path) -> bool:
+    """A login, or settings that may name a service; whether it is still taken shows at the next turn."""
+    code = home / ".kimi-code"
+    return (code / "config.toml").is_file() or any((code / "credentials").glob("*"))

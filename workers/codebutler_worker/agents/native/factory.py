@@ -14,8 +14,7 @@ from codebutler.config.secrets import secrets_of
 from codebutler.process.lookup import path_of
 from codebutler_worker.agents.native.backend import Habits, NativeBackend
 from codebutler_worker.agents.native.loop import Limits
-from codebutler_worker.agents.native.presets import target
-from codebutler_worker.agents.native.prices import cost_usd, price_of
+from codebutler_worker.agents.native.presets import cost_usd, price_of, target
 from codebutler_worker.agents.native.service import OpenAIModel
 from codebutler_worker.agents.native.sessions import Sessions
 from codebutler_worker.agents.native.turn import Thinker
