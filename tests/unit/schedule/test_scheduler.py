@@ -231,7 +231,7 @@ async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of
         await scheduler.ended("C1", (ts,), outcome)
         await calm()
         assert [text_of(post) for _, post in world.posts.values()] == ["⏰ *tests*: starting…"]
-        assert scheduler.book.jobs["shop/tests"].paused == "by <@U1>"
+        assert scheduler.book.jobs["shop/tests"].paused == "by [@U1](person:U1)"
 
 
 @pytest.mark.parametrize("fault", ["refused", "unsayable"])
