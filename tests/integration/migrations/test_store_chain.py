@@ -249,7 +249,8 @@ def test_what_waits_to_be_said_goes_out_as_a_message(legacy: Path) -> None:
         for op_id, said in old.items():
             row = (op_id, "C1:", said["kind"], json.dumps(said), "2026-01-01")
             connection.execute(
-                "INSERT INTO outbox (op_id, conversation, kind, payload, created_at) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO outbox (op_id, conversation, kind, payload, created_at, state)"
+                " VALUES (?, ?, ?, ?, ?, 'pending')",
                 row,
             )
     assert migrate_store(legacy).from_revision == "0011"
