@@ -223,7 +223,7 @@ def test_what_waits_to_be_said_goes_out_as_a_message(legacy: Path) -> None:
     """As revision 0011 kept it."""
     stop = {"type": "button", "text": {"type": "plain_text", "text": "Stop"}, "action_id": "codebutler.stop"}
     boxes = {"type": "checkboxes", "action_id": "codebutler.pick", "options": []}
-    old = {
+    old: dict[str, dict[str, Any]] = {
         "answer": {
             "kind": "post",
             "text": "*hi*",

@@ -23,8 +23,11 @@ def buttons(parent: Parent) -> list[tuple[str, str]]:
 
 
 def card_ts(parent: Parent) -> str:
-    posted = [send for send in parent.said(Send) if isinstance(send.operation, Post)]
-    sends = [send for send in posted if "Which colour?" in text_of(send.operation)]
+    sends = [
+        send
+        for send in parent.said(Send)
+        if isinstance(send.operation, Post) and "Which colour?" in text_of(send.operation)
+    ]
     return parent.ts_of(sends[0].op_id)
 
 
