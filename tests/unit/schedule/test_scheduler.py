@@ -302,9 +302,9 @@ async def test_words_about_jobs() -> None:
     world = World()
     async with world.life() as scheduler:
         desk = Commands(scheduler, world.clock)
-        assert await desk.answer("jobs", "", ASKER) == "• *tests* `0 * * * *` next at 11:00"
+        assert await desk.answer("jobs", "", ASKER) == "• **tests** `0 * * * *` next at 11:00"
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
-        assert "by <@U1>" in await desk.answer("jobs", "", ASKER)
+        assert "by [@U1](person:U1)" in await desk.answer("jobs", "", ASKER)
         assert "next at 11:00" in await desk.answer("jobs", "resume tests", ASKER)
         assert "Starting" in await desk.answer("jobs", "run tests", ASKER)
         await desk.answer("jobs", "run tests", ASKER)
