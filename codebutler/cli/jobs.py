@@ -10,6 +10,7 @@ import typer
 from codebutler.cli.output import print_json, print_table, say
 from codebutler.cli.talk import talk
 from codebutler.control.messages import JobsReply, JobsRequest
+from codebutler.text.markup import words
 
 Action = Literal["list", "run", "pause", "resume"]
 
@@ -42,7 +43,9 @@ def _list(*, as_json: bool) -> None:
 
 def _cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     last = {True: " ok", False: " failed"}.get(row["last_ok"], "") if row["last"] else ""
-    state = "running" if row["running"] else (row["paused"] and f"paused: {row['paused']}") or "waiting"
+    state = (
+        "running" if row["running"] else (row["paused"] and f"paused: {words(row['paused'])}") or "waiting"
+    )
     name = f"{row['repo']}/{row['name']}"
     return name, row["cron"], _local(row["next"]), f"{_local(row['last'])}{last}", state
 

@@ -151,7 +151,7 @@ class Sends:
             # Far beyond what Slack takes, and it would keep us busy before Slack could say so.
             self._tell(SendFailed(op_id=message.op_id, code="msg_too_long"))
             return
-        if isinstance(operation, Post | Update) and not operation.message.is_foreign:
+        if isinstance(operation, Post | Update) and (operation.message.card or operation.message.buttons):
             size_bytes *= BLOCK_COST
         self._begin(repo, message, message.op_id, size_bytes)
         if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:

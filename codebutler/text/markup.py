@@ -16,6 +16,8 @@ FENCE = "```"
 CUT_FENCE = f"`{ZERO_WIDTH_SPACE}`{ZERO_WIDTH_SPACE}`"
 PERSON, CHANNEL = "person:", "channel:"
 ID = r"[A-Z][A-Z0-9]{1,30}"
+NAMED = re.compile(rf"(?<!\\)\[@({ID})\]\({PERSON}\1\)")
+"""Somebody who is named, as ``person`` does."""
 
 Kind = Literal["text", "code", "fence", "bold", "italic", "quote", "link"]
 
@@ -69,7 +71,7 @@ def channel(channel_id: str) -> str:
 
 def people_in(markdown: str) -> tuple[str, ...]:
     """Whom it names."""
-    return tuple(re.findall(rf"\]\({PERSON}({ID})\)", markdown))
+    return tuple(NAMED.findall(markdown))
 
 
 def clip(markdown: str, limit: int) -> str:

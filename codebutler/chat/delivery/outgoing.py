@@ -13,14 +13,13 @@ from codebutler.chat.port import Call
 from codebutler.message import every_text, said
 from codebutler.model import Operation, Post, React, Update, Upload
 from codebutler.text.links import ANY_WORKSPACE, at_home
-from codebutler.text.markup import ID, PERSON, code, plain, words
+from codebutler.text.markup import NAMED, code, plain, words
 from codebutler.text.redact import redacted_bytes
 
 TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
 )
 NAME_CHARS = 120
-_NAMED = re.compile(rf"\[[^\]\n]*\]\({PERSON}({ID})\)")
 
 
 def item_of(operation: Operation) -> str:
@@ -120,7 +119,7 @@ def with_names(operation: Operation, called: Callable[[str], str]) -> Operation:
     def name(found: re.Match[str]) -> str:
         return found[0] if found[1] in message.names else plain(called(found[1]))
 
-    named = every_text(message, lambda text: _NAMED.sub(name, text))
+    named = every_text(message, lambda text: NAMED.sub(name, text))
     return msgspec.structs.replace(operation, message=named)
 
 

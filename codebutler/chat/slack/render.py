@@ -21,6 +21,7 @@ from codebutler.text.markup import CHANNEL, FENCE, PERSON, Span, spans, words
 FALLBACK_CHARS = 4000
 CARD_CHARS = 3500
 SHORT_CHARS = 3900
+FOREIGN_CHARS = 6000
 MAX_CHARS = 50_000
 """What is rendered of a text at all; Slack takes less."""
 # Slack's own limits.
@@ -70,7 +71,7 @@ def mrkdwn(part: Section, names: Collection[str] = ()) -> str:
     """A part's text. ``names``: users who are named by a mention."""
     source = part.markdown[:MAX_CHARS]
     if part.kind in ("foreign", "plan"):
-        return to_mrkdwn(source)
+        return to_mrkdwn(source[:FOREIGN_CHARS])
     return _own(source, names)
 
 

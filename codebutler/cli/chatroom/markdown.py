@@ -1,7 +1,7 @@
 """Markdown as a terminal shows it: headings, bold, code, lists, links. Pure.
 
 What comes in has no control characters any more (``printable``): every escape in the result is ours. A link shows where
-it leads. Slack's own mrkdwn reads the same way, but for its links, which are understood, too.
+it leads. What Slack tells of old messages reads the same way, but for its links, which are understood, too.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_a_repository_is_shown_with_its_worker_its_channel_and_its_day() -> None
 
 
 def test_what_waits_for_people_is_named_oldest_first_with_its_thread() -> None:
-    push = Asked(id="a", card_ts="1.2", text="🔐 *Bash* &lt;x&gt;\n```git push```")
+    push = Asked(id="a", card_ts="1.2", text="🔐 **Bash** \\<x>\n```\ngit push\n```")
     which = Asked(id="q", card_ts="1.2", text="🤔 Which?", is_question=True)
     turns = (
         turn("waiting", minutes=1, asked=(push, push)),
@@ -166,7 +166,7 @@ def test_the_supervisor_is_shown_in_moments_that_stand_still() -> None:
 def test_jobs_come_by_their_next_run_those_that_rest_last() -> None:
     soon, later = ((NOW + timedelta(hours=hours)).isoformat() for hours in (1, 2))
     jobs = [
-        job("rests", next=soon, paused="by <@U1>"),
+        job("rests", next=soon, paused="by [@U1](person:U1)"),
         job("later", next=later, last=soon, last_ok=False),
         job("soon", next=soon, last_ok=True, running=True),
     ]

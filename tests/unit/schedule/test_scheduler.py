@@ -231,7 +231,7 @@ async def test_a_run_that_ends_after_somebody_has_paused_its_job_says_nothing_of
         await scheduler.ended("C1", (ts,), outcome)
         await calm()
         assert [text_of(post) for _, post in world.posts.values()] == ["⏰ *tests*: starting…"]
-        assert scheduler.book.jobs["shop/tests"].paused == "by <@U1>"
+        assert scheduler.book.jobs["shop/tests"].paused == "by [@U1](person:U1)"
 
 
 @pytest.mark.parametrize("fault", ["refused", "unsayable"])
@@ -302,9 +302,9 @@ async def test_words_about_jobs() -> None:
     world = World()
     async with world.life() as scheduler:
         desk = Commands(scheduler, world.clock)
-        assert await desk.answer("jobs", "", ASKER) == "• *tests* `0 * * * *` next at 11:00"
+        assert await desk.answer("jobs", "", ASKER) == "• **tests** `0 * * * *` next at 11:00"
         assert "is paused" in await desk.answer("jobs", "pause tests", ASKER)
-        assert "by <@U1>" in await desk.answer("jobs", "", ASKER)
+        assert "by [@U1](person:U1)" in await desk.answer("jobs", "", ASKER)
         assert "next at 11:00" in await desk.answer("jobs", "resume tests", ASKER)
         assert "Starting" in await desk.answer("jobs", "run tests", ASKER)
         await desk.answer("jobs", "run tests", ASKER)

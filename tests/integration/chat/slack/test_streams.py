@@ -22,6 +22,7 @@ from codebutler.workspace.server import WorkspaceServer
 
 HOME = "C0HOME"
 ANSWER = "It is **all** fine."
+SHOWN = "It is *all* fine."
 
 
 class Notes:
@@ -123,7 +124,7 @@ async def test_the_answer_stands_once_and_alone(stage: Stage, faults: list[Fault
             await stage.until("It is **all**")
         await stage.answered(sender)
         sender.turn_over(HOME, stage.root)
-        await stage.until(ANSWER)
+        await stage.until(SHOWN)
         await stage.until_clean()
 
 
@@ -133,5 +134,5 @@ async def test_the_next_life_takes_away_what_no_answer_took(stage: Stage) -> Non
         await stage.until("It is")
     async with stage.sender() as sender:
         await stage.answered(sender, unsure=True)
-        await stage.until(ANSWER)
+        await stage.until(SHOWN)
         await stage.until_clean()
