@@ -55,7 +55,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
             took_s = _last_answer_s(built, people) - last_s
             judge(outcome, built, people, place)
     tried = Counter(each.kind for each in chaos.tried)
-    print(f"  storm: {dict(tried)}; {len(people.open)} open, {sum(people.continued.values())} continued")
+    print(f"  storm: {dict(tried)}; {len(people.open())} open, {sum(people.continued.values())} continued")
     for violation in outcome.violations:
         lines = outcome.traces.get(violation.said.token, []) if violation.said else []
         print("\n    ".join([f"  storm: {violation.kind}: {violation.said}: {violation.text}", *lines]))
@@ -99,9 +99,9 @@ async def _faults(chaos: Chaos, rng: Random) -> None:
 async def _answered(built: Stage, people: People) -> None:
     """Until each has its outcome. Raises BenchError."""
     try:
-        await built.built.workspace.until(lambda: not people.open, PATIENCE_S)
+        await built.built.workspace.until(lambda: not people.open(), PATIENCE_S)
     except TimeoutError:
-        raise BenchError(f"{len(people.open)} messages have no outcome after {PATIENCE_S:g} s") from None
+        raise BenchError(f"{len(people.open())} messages have no outcome after {PATIENCE_S:g} s") from None
 
 
 def _last_answer_s(built: Stage, people: People) -> float:

@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| C01 | missed messages are answered once each, in order, with a line that says they are late |
+| C01 | missed messages are answered once each, in order, and the answers say that they are late |
 | C02 | a missed answer in a thread goes on with its conversation |
 | C03 | an edit and a deletion of waiting messages, made while nothing ran, count |
 | C04 | what is old is asked about; Continue does it, Drop does not |

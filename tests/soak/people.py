@@ -151,22 +151,29 @@ class People:
         return [message for message in messages if message.by_app and QUESTIONS & _actions(message)]
 
     def over(self, said: Said) -> bool:
-        """Its only mark is a final one; of a timer, that of what is said then."""
+        """Its only mark is a final one."""
+        names = self._marks(said)
+        return len(names) == 1 and names <= FINAL
+
+    def _marks(self, said: Said) -> set[str]:
+        """Of a timer, those of what is said then."""
         messages = self._stage.built.workspace.workspace.channel(said.channel).messages
         own: Message | None = messages[said.ts]
         if said.is_timer:
             replies = (messages[ts] for ts in messages[said.root].replies)
             own = next((reply for reply in replies if is_spoken(said, reply.text)), None)
-        names = {name for name, people in own.reactions.items() if people} if own else set()
-        return len(names) == 1 and names <= FINAL
+        return {name for name, people in own.reactions.items() if people} if own else set()
 
     def _answered(self, said: Said) -> bool | None:
         return self.over(said) or None
 
-    @property
     def open(self) -> list[Said]:
-        """What still waits for its outcome."""
+        """What still waits for its outcome, or for its other marks to be taken away."""
         return [said for said in self.said if not self.over(said)]
+
+    def unmarked(self) -> list[Said]:
+        """What has no final mark."""
+        return [said for said in self.said if not self._marks(said) & FINAL]
 
 
 def _actions(message: Message) -> set[str]:

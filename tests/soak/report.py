@@ -30,7 +30,9 @@ def report(outcome: Outcome) -> str:
         lines.append(f"  {violation.kind}: {violation.said}: {violation.text}")
         if violation.said is not None:
             lines += [f"      {line}" for line in outcome.traces.get(violation.said.token, ())]
-    lines.append(f"at rest {outcome.rest_s:.0f} s after the last fault")
+    lines.append(
+        f"all marked {outcome.marked_s:.0f} s after the last fault, at rest after {outcome.rest_s:.0f} s"
+    )
     refused = {method: f"{n} of {outcome.calls[method]}" for method, n in outcome.too_many.most_common()}
     lines.append(f"calls refused as too many: {refused or 'none'}")
     lines.append(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from codebutler.config.paths import Home, RepoPaths
-from tests.history import Record, Violation, check, overtaken
+from tests.history import Record, Said, Violation, check, overtaken
 from tests.soak.chaos import Chaos, Tried
 from tests.soak.gauges import Life, belonging_to, command_of, watch
 from tests.soak.people import People
@@ -40,6 +40,7 @@ class Outcome:
     violations: list[Violation] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
+    marked_s: float = 0.0
     rest_s: float = 0.0
     calls: Counter[str] = field(default_factory=Counter)
     too_many: Counter[str] = field(default_factory=Counter)
@@ -77,7 +78,9 @@ async def soak(plan: Plan, place: Path) -> Outcome:
             chaos.calm()
             await chaos.see_off()
             began_s = time.monotonic()
-            await _rest(built, people, plan.settle_s)
+            await _rest(built, people.unmarked, plan.settle_s)
+            outcome.marked_s = time.monotonic() - began_s
+            await _rest(built, people.open, plan.settle_s)
             outcome.rest_s = time.monotonic() - began_s
             judge(outcome, built, people, place)
         outcome.tried = chaos.tried
@@ -94,15 +97,15 @@ def _enough(plan: Plan, people: People, chaos: Chaos) -> bool:
     return len(people.said) >= plan.messages and len({tried.kind for tried in chaos.tried}) >= plan.kinds
 
 
-async def _rest(built: Stage, people: People, settle_s: float) -> None:
-    """Until every message has its outcome, or none got one for ``settle_s``."""
+async def _rest(built: Stage, waiting: Callable[[], list[Said]], settle_s: float) -> None:
+    """Until none is ``waiting`` any more, or none became less for ``settle_s``."""
     with contextlib.suppress(TimeoutError):
-        while before := len(people.open):
-            await built.built.workspace.until(partial(_fewer, people, before), settle_s)
+        while before := len(waiting()):
+            await built.built.workspace.until(partial(_fewer, waiting, before), settle_s)
 
 
-def _fewer(people: People, before: int) -> bool | None:
-    return len(people.open) < before or None
+def _fewer(waiting: Callable[[], list[Said]], before: int) -> bool:
+    return len(waiting()) < before
 
 
 def judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:

@@ -31,9 +31,9 @@ async def test_a_late_message_is_answered_with_a_line_that_says_so(tmp_path: Pat
     async with worker(settings(tmp_path)) as parent:
         parent.says("fix it", "100.1", late=True)
         (await parent.run(0)).finish("Fixed.")
-        await parent.post_with("Fixed.")
-        assert "while I was offline" in text_of(parent.posts[0])
-        assert parent.posts[0].thread_ts == "100.1"
+        answer = await parent.post_with("Fixed.")
+        assert "while I was offline" in text_of(answer)
+        assert parent.posts == [answer]
         parent.says("and this", "100.2", "100.1")
         (await parent.run(1)).finish("Done too.")
         await parent.post_with("Done too.")

@@ -11,6 +11,8 @@ CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
 
 
+WRITTEN_LATE = "🕰️ _you wrote this while I was offline_"
+"""At the end of an answer: a message of its own would take its place in the chat's limits."""
 LATE = "🕰️ You wrote this while I was offline. Working on it now."
 CROWDED_TEXT = "📚 Too many of your messages are already waiting here, so this one is on hold."
 STILL_CROWDED = "📚 There is still no room for it: your other messages come first."

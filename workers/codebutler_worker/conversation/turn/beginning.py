@@ -68,8 +68,8 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
     session = draft.uow.sessions.get(turn.conversation, turn.agent)
     place = place_of(turn)
     rows = draft.uow.messages.of_turn(turn.id)
-    if turn.reason != STALE and any(row.late and not row.acked for row in rows):
-        draft.post(place, LATE)
+    if program is not None and turn.reason != STALE and any(row.late and not row.acked for row in rows):
+        draft.post(place, LATE)  # Its output says nothing but what it printed.
     posted = _show_at_once(draft, turn, config, program)
     session_id = session.session_id if session else None
     draft.uow.turns.update(

@@ -11,14 +11,14 @@ from codebutler_worker.agents.backend import Finished, Usage
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.line.again import LIMITS
 from codebutler_worker.conversation.line.marks import end_turn, show_queued
-from codebutler_worker.conversation.line.withdrawing import BUDGET
+from codebutler_worker.conversation.line.withdrawing import BUDGET, STALE
 from codebutler_worker.conversation.turn.showing import Showing
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.handover import plan_kept
 from codebutler_worker.desk.states import TurnEvent, move
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, money, one_line, span
-from codebutler_worker.present.notices import failed
+from codebutler_worker.present.notices import WRITTEN_LATE, failed
 from codebutler_worker.present.parking import parked
 from codebutler_worker.present.progress import Outcome, collapsed
 from codebutler_worker.present.reducer import View
@@ -136,6 +136,10 @@ def _say(draft: Draft, output: OutputSection, ending: Ending) -> str | None:
         return ending.showing.finish(draft, finished, ending.elapsed_s, ending.turn.user_id)
     if ending.outcome == "done":
         foot = footer(ending.usage, ending.elapsed_s, ending.view.model or ending.turn.agent)
+        if ending.turn.reason != STALE and any(
+            row.late for row in draft.uow.messages.of_turn(ending.turn.id)
+        ):
+            foot = f"{foot} • {WRITTEN_LATE}"
         limit = output.max_chars_per_message
         for operation in answer(finished.text, foot, place.thread_ts, limit, mention):
             last = draft.add(place, operation)
