@@ -43,7 +43,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
     open_the_way(place)
     rng, outcome = Random(15), Outcome()
     async with stage(place, CHANNELS) as built:
-        people, chaos = People(built, rng, 0.0), Chaos(built, Plan(), rng)
+        people, chaos = People(built, rng, 0.0, {"plain": 1}), Chaos(built, Plan(), rng)
         async with background(people.decide()):
             async with asyncio.TaskGroup() as group:
                 group.create_task(_faults(chaos, rng))
@@ -55,7 +55,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
             took_s = _last_answer_s(built, people) - last_s
             judge(outcome, built, people, place)
     tried = Counter(each.kind for each in chaos.tried)
-    print(f"  storm: {dict(tried)}; {len(people.open)} open, {sum(people.continued.values())} continued")
+    print(f"  storm: {dict(tried)}; {len(people.open())} open, {sum(people.continued.values())} continued")
     for violation in outcome.violations:
         lines = outcome.traces.get(violation.said.token, []) if violation.said else []
         print("\n    ".join([f"  storm: {violation.kind}: {violation.said}: {violation.text}", *lines]))
@@ -82,7 +82,7 @@ async def _messages(people: People, built: Stage, number: int) -> None:
     began_s = time.monotonic()
     for sent in range(number):
         await asyncio.sleep(max(0.0, began_s + sent * SPAN_S / number - time.monotonic()))
-        people.say(built.repos[sent % CHANNELS], waits=0)
+        people.say(built.repos[sent % CHANNELS])
 
 
 async def _faults(chaos: Chaos, rng: Random) -> None:
@@ -99,9 +99,9 @@ async def _faults(chaos: Chaos, rng: Random) -> None:
 async def _answered(built: Stage, people: People) -> None:
     """Until each has its outcome. Raises BenchError."""
     try:
-        await built.built.workspace.until(lambda: not people.open, PATIENCE_S)
+        await built.built.workspace.until(lambda: not people.open(), PATIENCE_S)
     except TimeoutError:
-        raise BenchError(f"{len(people.open)} messages have no outcome after {PATIENCE_S:g} s") from None
+        raise BenchError(f"{len(people.open())} messages have no outcome after {PATIENCE_S:g} s") from None
 
 
 def _last_answer_s(built: Stage, people: People) -> float:

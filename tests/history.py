@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,20 +16,39 @@ from codebutler.chat.slack.metadata import op_id_of
 
 FINAL = frozenset({"white_check_mark", "x", "octagonal_sign"})
 FOOTER = "_tokens:"
-CROSS, DROPPED = "❌", "🛑"
+IN_FILE = "_Full answer attached._"
+CROSS, DROPPED, SPOKEN = "❌", "🛑", "⏰"
+# Of an answer in several posts only the last one has a footer: the others show what was added.
+ADDED = re.compile(r"(?:\n|\\n)\+token-")
+TOLD = re.compile(r"(?:token|line|paper)-[\d/]+")
 
 Message = Mapping[str, Any]
-Kind = Literal["lost", "doubled", "disordered"]
+Kind = Literal["lost", "doubled", "disordered", "credited"]
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A person's message. ``root`` is the ts of its thread, its own if it began one."""
+    """A person's message. ``root`` is the ts of its thread, its own if it began one.
+
+    ``instead``: the token it has since it was edited; either is carried out. ``lines``: what else its answer has to
+    show, each of them once. ``gone`` and ``kept``: files that it asked to delete, and a person let it or not.
+    ``is_timer``: it is to be said later by the app, and answered then.
+    """
 
     channel: str
     ts: str
     root: str
     token: str
+    instead: str = ""
+    lines: tuple[str, ...] = ()
+    gone: str = ""
+    kept: str = ""
+    is_timer: bool = False
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The one its answer has, or the other."""
+        return (self.token, self.instead) if self.instead else (self.token,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +58,8 @@ class Record:
     ``threads``: by channel and root, every message as the workspace shows it at the end. ``done``: by channel,
     the tokens in the order in which the work was done. ``continued``: by channel and root, how often a person
     let an interrupted turn go on. ``came_in``: by channel and ts, the messages' order of arrival: what Slack
-    could deliver only after a later message cannot be answered before it.
+    could deliver only after a later message cannot be answered before it. ``files``: the texts of what was uploaded,
+    by ID. ``there``: by channel, the files that are there at the end.
     """
 
     said: Sequence[Said]
@@ -47,6 +67,8 @@ class Record:
     done: Mapping[str, Sequence[str]] = field(default_factory=dict)
     continued: Mapping[tuple[str, str], int] = field(default_factory=dict)
     came_in: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    there: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +82,7 @@ def check(record: Record) -> list[Violation]:
     """Each message has one outcome, each operation happened once, each conversation kept its order."""
     found = [violation for said in record.said for violation in _outcome(record, said)]
     found += _posted_twice(record)
+    found += _credited_wrongly(record)
     found += _worked_twice(record)
     return found + _disordered(record)
 
@@ -72,7 +95,11 @@ def whole_text(message: Message) -> str:
 
 def told_by(answer: Message) -> str:
     """Its text without what a difference shows around a change, which earlier answers told."""
-    return re.sub(r"(?:\n|\\n) [^\n\\]*", "", whole_text(answer))
+    return _changed(whole_text(answer))
+
+
+def _changed(text: str) -> str:
+    return re.sub(r"(?:\n|\\n) [^\n\\]*", "", text)
 
 
 def reactions_of(message: Message) -> set[str]:
@@ -81,27 +108,89 @@ def reactions_of(message: Message) -> set[str]:
 
 def answers(thread: Sequence[Message]) -> list[Message]:
     """The agent's answers, in order."""
-    return [message for message in thread if message.get("bot_id") and FOOTER in whole_text(message)]
+    return [message for message in thread if message.get("bot_id") and _is_answer(whole_text(message))]
+
+
+def _is_answer(text: str) -> bool:
+    return FOOTER in text or bool(ADDED.search(text) and not text.startswith(CROSS))
+
+
+def spoken(said: Said, thread: Sequence[Message]) -> list[Message]:
+    """What a timer has said when its time had come."""
+    return [message for message in thread if is_spoken(said, whole_text(message))]
+
+
+def is_spoken(said: Said, text: str) -> bool:
+    """Whether the app says so for a timer."""
+    return text.startswith(f"{SPOKEN} append `{said.token}`")
+
+
+def _files(record: Record, thread: Sequence[Message]) -> list[str]:
+    """What the agent sent as files."""
+    ours = (message for message in thread if message.get("bot_id"))
+    return [record.files.get(file["id"], "") for message in ours for file in message.get("files", [])]
 
 
 def _outcome(record: Record, said: Said) -> list[Violation]:
     thread = record.threads.get((said.channel, said.root), ())
     own = next((message for message in thread if message["ts"] == said.ts), None)
+    if said.is_timer:
+        times = spoken(said, thread)
+        if len(times) != 1:
+            return [Violation("doubled" if times else "lost", said, f"said {len(times)} times")]
+        own = times[0]
     names = reactions_of(own) if own is not None else set()
+    posts = [told_by(message) for message in answers(thread)]
+    files = [_changed(text) for text in _files(record, thread)]
+    counts = [sum(any(token in text for token in said.tokens) for text in told) for told in (posts, files)]
     if len(names) != 1 or not names <= FINAL:
-        told = any(said.token in told_by(message) for message in answers(thread))
-        state = "answered" if told else "not answered"
+        state = "answered" if any(counts) else "not answered"
         return [Violation("lost", said, f"{state}, and its marks are {sorted(names) or 'none'}")]
-    count = sum(said.token in told_by(message) for message in answers(thread))
-    if count > 1:
-        return [Violation("doubled", said, f"answered {count} times")]
-    if names == {"white_check_mark"} and count == 0 and not record.continued.get((said.channel, said.root)):
-        return [Violation("lost", said, "marked as done, and no answer speaks of it")]
+    if max(counts) > 1:
+        return [Violation("doubled", said, f"answered {max(counts)} times")]
+    if names == {"white_check_mark"} and not record.continued.get((said.channel, said.root)):
+        if not any(counts):
+            return [Violation("lost", said, "marked as done, and no answer speaks of it")]
+        return _incomplete(record, said, thread)
     later = [whole_text(message) for message in thread if message["ts"] > said.ts and message.get("bot_id")]
     expected = {"x": CROSS, "octagonal_sign": DROPPED}.get(next(iter(names)))
     if expected and not any(expected in text for text in later):
         return [Violation("lost", said, f"marked {names}, and nobody said why")]
     return []
+
+
+def _incomplete(record: Record, said: Said, thread: Sequence[Message]) -> list[Violation]:
+    """What is missing of an answer, or there twice, and what was not done as decided."""
+    found = []
+    posts = [whole_text(message) for message in thread if message.get("bot_id")]
+    files = _files(record, thread)
+    for line in said.lines:
+        in_posts, in_files = sum(line in text for text in posts), sum(line in text for text in files)
+        if not in_posts + in_files:
+            found.append(Violation("lost", said, f"no answer shows {line}"))
+        if max(in_posts, in_files) > 1:
+            found.append(Violation("doubled", said, f"{line} is in {in_posts} posts, {in_files} files"))
+    there = record.there.get(said.channel, ())
+    if said.gone in there or (said.kept and said.kept not in there):
+        found.append(Violation("lost", said, "what was decided about its file was not done"))
+    return found
+
+
+def _credited_wrongly(record: Record) -> list[Violation]:
+    """Each answer that is too long for a post has exactly one file of its own, and no file is without one."""
+    found = []
+    for key, thread in record.threads.items():
+        heads = [whole_text(message) for message in answers(thread) if IN_FILE in whole_text(message)]
+        files = _files(record, thread)
+        if len(files) != len(heads):
+            found.append(Violation("credited", None, f"{key}: {len(heads)} answers, {len(files)} files"))
+        whole = Counter(frozenset(TOLD.findall(text)) for text in files)
+        begun = (set(TOLD.findall(head)) for head in heads)
+        alone = [sorted(told)[:3] for told in begun if not any(told <= file for file in whole)]
+        found += [Violation("credited", None, f"{key}: no file for {told}") for told in alone]
+        again = [sorted(told)[:3] for told, times in whole.items() if times > 1]
+        found += [Violation("credited", None, f"{key}: several files with {told}") for told in again]
+    return found
 
 
 def _posted_twice(record: Record) -> list[Violation]:
@@ -116,7 +205,8 @@ def _worked_twice(record: Record) -> list[Violation]:
     """Work was done again though nobody had asked for it."""
     found = []
     for said in record.said:
-        times = Counter(record.done.get(said.channel, ()))[said.token]
+        done = Counter(record.done.get(said.channel, ()))
+        times = sum(done[token] for token in said.tokens)
         if times > 1 + record.continued.get((said.channel, said.root), 0):
             found.append(Violation("doubled", said, f"carried out {times} times"))
     return found
@@ -152,7 +242,8 @@ def _swaps(record: Record) -> list[tuple[Said, Said, str]]:
     for key, thread in record.threads.items():
         if record.continued.get(key):
             continue
-        mine = {said.token: said for said in record.said if (said.channel, said.root) == key}
+        in_thread = [said for said in record.said if (said.channel, said.root) == key and not said.is_timer]
+        mine = {token: said for said in in_thread for token in said.tokens}
         texts = [told_by(message) for message in answers(thread)]
         # Within one answer the messages stand in the order in which the agent was given them.
         answered = [token for text in texts for token in sorted(mine, key=text.find) if token in text]

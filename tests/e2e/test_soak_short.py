@@ -17,5 +17,3 @@ async def test_nothing_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
     require("bwrap")
     outcome = await soak(short(), tmp_path)
     assert outcome.ok, f"{report(outcome)}\n{outcome.log}"
-    assert outcome.messages >= 10
-    assert len({tried.kind for tried in outcome.tried}) >= 4

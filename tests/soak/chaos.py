@@ -31,6 +31,10 @@ METHODS = (
     "conversations.replies",
     "conversations.history",
     "apps.connections.open",
+    "files.getUploadURLExternal",
+    "files.upload",
+    "files.completeUploadExternal",
+    "files.download",
 )
 
 
@@ -128,7 +132,7 @@ class Chaos:
                 self._note(kind)
 
     async def _harm_worker(self, kind: str) -> None:
-        status = await self._stage.status()
+        status = await self._stage.built.status()
         rows = [row for row in status["repos"] if row["worker"]["pid"]] if status else []
         spared = {name for name, times in self._deaths.items() if times >= DEATHS_OF_A_WORKER}
         if kind == "kill agent":

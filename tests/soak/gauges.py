@@ -93,6 +93,14 @@ def belonging_to(home: Path) -> list[int]:
     return found
 
 
+def command_of(pid: int) -> str:
+    """Its command line, "" if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+    except OSError:
+        return ""
+
+
 def _values(samples: list[Sample], name: str) -> list[float]:
     return [float(getattr(each, name)) for each in samples]
 

@@ -18,16 +18,21 @@ def report(outcome: Outcome) -> str:
         lines.append(f"{kind:<30}{tried:>8}{outcome.survived(kind):>10}")
     lines.append(f"{'all':<30}{len(outcome.tried):>8}{survived:>10}")
     lines.append("")
-    lines.append(f"messages {outcome.messages}, questions answered {dict(outcome.decisions)}")
+    lines.append(f"messages {outcome.messages} {dict(outcome.kinds)}")
+    lines.append(f"questions answered {dict(outcome.decisions)}")
     lines.append(
         f"lost {outcome.count('lost')}, doubled {outcome.count('doubled')}, "
-        f"out of order {outcome.count('disordered')}, processes left {len(outcome.left_behind)}"
+        f"out of order {outcome.count('disordered')}, uploads credited wrongly {outcome.count('credited')}, "
+        f"processes left {len(outcome.left_behind)}"
     )
+    lines += [f"  left: {process}" for process in outcome.left_behind]
     for violation in outcome.violations[:SHOWN]:
         lines.append(f"  {violation.kind}: {violation.said}: {violation.text}")
         if violation.said is not None:
             lines += [f"      {line}" for line in outcome.traces.get(violation.said.token, ())]
-    lines.append(f"at rest {outcome.rest_s:.0f} s after the last fault")
+    lines.append(
+        f"all marked {outcome.marked_s:.0f} s after the last fault, at rest after {outcome.rest_s:.0f} s"
+    )
     refused = {method: f"{n} of {outcome.calls[method]}" for method, n in outcome.too_many.most_common()}
     lines.append(f"calls refused as too many: {refused or 'none'}")
     lines.append(

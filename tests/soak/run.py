@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,15 +14,15 @@ from pathlib import Path
 from random import Random
 
 from codebutler.config.paths import Home, RepoPaths
-from tests.history import Record, Violation, check, overtaken
+from tests.history import Record, Said, Violation, check, overtaken
 from tests.soak.chaos import Chaos, Tried
-from tests.soak.gauges import Life, belonging_to, watch
+from tests.soak.gauges import Life, belonging_to, command_of, watch
 from tests.soak.people import People
 from tests.soak.plan import Plan
 from tests.soak.stage import Stage, stage
 from tests.soak.trace import keep_threads, trace
 
-GONE_S = 5.0
+GONE_S = 20.0  # On a busy machine; what is left behind stays for ever.
 # What of the product's own is not exactly the same twice: an arena of the allocator, a kept-alive connection.
 RSS_MORE_MB, FDS_MORE, THREADS_MORE = 15.0, 10, 4
 
@@ -32,13 +32,15 @@ class Outcome:
     """Everything a soak found out."""
 
     messages: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
     decisions: Counter[str] = field(default_factory=Counter)
     events_lost: int = 0
     overtaken: int = 0
     tried: list[Tried] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
-    left_behind: list[int] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
+    marked_s: float = 0.0
     rest_s: float = 0.0
     calls: Counter[str] = field(default_factory=Counter)
     too_many: Counter[str] = field(default_factory=Counter)
@@ -68,14 +70,17 @@ async def soak(plan: Plan, place: Path) -> Outcome:
     rng = Random(plan.seed)
     outcome = Outcome()
     async with stage(place, plan.repos) as built:
-        people, chaos = People(built, rng, plan.pause_s), Chaos(built, plan, rng)
+        people, chaos = People(built, rng, plan.pause_s, plan.mix), Chaos(built, plan, rng)
         async with background(watch(lambda: chaos.pid, outcome.lives), people.decide()):
             async with background(chaos.run(), *(people.talk(repo) for repo in built.repos)):
                 await asyncio.sleep(plan.seconds)
+                await built.built.workspace.until(partial(_enough, plan, people, chaos), plan.settle_s)
             chaos.calm()
             await chaos.see_off()
             began_s = time.monotonic()
-            await _rest(built, people, plan.settle_s)
+            await _rest(built, people.unmarked, plan.settle_s)
+            outcome.marked_s = time.monotonic() - began_s
+            await _rest(built, people.open, plan.settle_s)
             outcome.rest_s = time.monotonic() - began_s
             judge(outcome, built, people, place)
         outcome.tried = chaos.tried
@@ -88,15 +93,19 @@ async def soak(plan: Plan, place: Path) -> Outcome:
     return outcome
 
 
-async def _rest(built: Stage, people: People, settle_s: float) -> None:
-    """Until every message has its outcome, or none got one for ``settle_s``."""
+def _enough(plan: Plan, people: People, chaos: Chaos) -> bool:
+    return len(people.said) >= plan.messages and len({tried.kind for tried in chaos.tried}) >= plan.kinds
+
+
+async def _rest(built: Stage, waiting: Callable[[], list[Said]], settle_s: float) -> None:
+    """Until none is ``waiting`` any more, or none became less for ``settle_s``."""
     with contextlib.suppress(TimeoutError):
-        while before := len(people.open):
-            await built.built.workspace.until(partial(_fewer, people, before), settle_s)
+        while before := len(waiting()):
+            await built.built.workspace.until(partial(_fewer, waiting, before), settle_s)
 
 
-def _fewer(people: People, before: int) -> bool | None:
-    return len(people.open) < before or None
+def _fewer(waiting: Callable[[], list[Said]], before: int) -> bool:
+    return len(waiting()) < before
 
 
 def judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
@@ -107,8 +116,13 @@ def judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
         done={repo.channel: repo.done() for repo in built.repos},
         continued=people.continued,
         came_in=built.came_in(),
+        files={
+            file.id: (file.content or b"").decode() for file in built.built.workspace.workspace.files.values()
+        },
+        there={repo.channel: frozenset(path.name for path in repo.path.iterdir()) for repo in built.repos},
     )
     outcome.messages = len(people.said)
+    outcome.kinds = people.kinds
     outcome.decisions = people.decisions
     outcome.violations = check(record)
     outcome.overtaken = overtaken(record)
@@ -121,14 +135,14 @@ def judge(outcome: Outcome, built: Stage, people: People, place: Path) -> None:
             outcome.traces[said.token] = trace(said, journal, stores[said.channel], thread)
 
 
-async def _left_behind(built: Stage) -> list[int]:
-    """The processes of this house that are still there some seconds after its end."""
+async def _left_behind(built: Stage) -> list[str]:
+    """The processes of this house that are still there some seconds after its end, with their commands."""
     with_deadline = asyncio.get_running_loop().time() + GONE_S
     while found := belonging_to(built.built.home):
         if asyncio.get_running_loop().time() >= with_deadline:
             break
         await asyncio.sleep(0.1)
-    return found
+    return [f"{pid} {command_of(pid)}" for pid in found]
 
 
 @asynccontextmanager
@@ -155,7 +169,7 @@ def _flat(life: Life) -> bool:
     """A life too short to be told from its own start is flat."""
     if len(life.samples) < 60:
         return True
-    settled = life.samples[10 : len(life.samples) // 2]
+    settled = life.samples[: len(life.samples) // 2]  # Of all of it: for a while there may be no workers.
     late = life.samples[-len(life.samples) // 4 :]
     return (
         max(s.rss_mb for s in late) <= max(s.rss_mb for s in settled) + RSS_MORE_MB

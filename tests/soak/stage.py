@@ -8,20 +8,16 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
-from codebutler.control.messages import StatusReply, StatusRequest
-from codebutler.control.wire import ask
-from codebutler.errors import CodeButlerError
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from tests.e2e.house import House
-from tests.ordinary import give_repository_away, open_the_way
+from tests.ordinary import give_away, give_repository_away, open_the_way
 
 # Slack offers an event again after 1 s, 60 s and 300 s; a soak has not so much time, and more outages.
 TIMING = Timing(retries_s=(1.0, 3.0, 6.0, 10.0, 20.0, 30.0))
@@ -39,6 +35,11 @@ class Repo:
         file = self.path / WORK_FILE
         return file.read_text().split() if file.exists() else []
 
+    def put(self, name: str) -> None:
+        """Make a file, as somebody who works there."""
+        (self.path / name).touch()
+        give_away(self.path / name)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -53,17 +54,6 @@ class Stage:
         with contextlib.closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as connection:
             rows = connection.execute("SELECT key, seq FROM entries WHERE key LIKE 'message:%'").fetchall()
         return {(key.split(":")[1], key.split(":")[2]): seq for key, seq in rows}
-
-    async def status(self) -> dict[str, Any] | None:
-        """What the supervisor says of itself; None while none answers."""
-        try:
-            async with aclosing(ask(Home(self.built.home).socket, StatusRequest())) as replies:
-                async for reply in replies:
-                    if isinstance(reply, StatusReply):
-                        return reply.status
-        except CodeButlerError:
-            return None
-        return None
 
 
 @asynccontextmanager

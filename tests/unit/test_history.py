@@ -78,3 +78,66 @@ def test_what_came_in_later_is_answered_later() -> None:
 
 def test_one_answer_may_speak_of_several_messages() -> None:
     assert check(record(*GOOD[:2], answer("3.0", "token-1 token-2", "a"))) == []
+
+
+LONG = replace(FIRST, token="token-10", lines=("line-10/1", "line-10/2"))
+IN_FILE = "+token-10\nline-10/1\n_Full answer attached._"
+
+
+def alone(said: Said, *thread: dict[str, Any], there: tuple[str, ...] = ()) -> Record:
+    whole = "+token-10\nline-10/1\nline-10/2"
+    files = {"F1": whole, "F2": whole, "F3": "+token-11\n"}
+    threads = {("C1", "1.0"): (asked(said, "white_check_mark"), *thread)}
+    return Record((said,), threads, files=files, there={"C1": there})
+
+
+def part(ts: str, text: str, *files: str) -> dict[str, Any]:
+    return {"ts": ts, "bot_id": "B1", "text": text, "files": [{"id": file} for file in files]}
+
+
+def kinds(of: Record) -> list[str]:
+    return [violation.kind for violation in check(of)]
+
+
+def test_an_answer_in_several_posts_is_whole() -> None:
+    first, last = part("2.0", "Added:\n+token-10\nline-10/1"), answer("3.0", "line-10/2", "a")
+    assert kinds(alone(LONG, first, last)) == []
+    assert kinds(alone(LONG, first)) == ["lost"]
+    assert kinds(alone(LONG, last)) == ["lost"]
+    assert kinds(alone(LONG, first, last, part("4.0", "line-10/2"))) == ["doubled"]
+
+
+def test_an_answer_in_a_file_has_one_of_its_own() -> None:
+    head = answer("2.0", IN_FILE, "a")
+    assert kinds(alone(LONG, head, part("3.0", "", "F1"))) == []
+    assert kinds(alone(LONG, head)) == ["lost", "credited", "credited"]
+    assert kinds(alone(LONG, head, part("3.0", "", "F3"))) == ["lost", "credited"]
+    twice = alone(LONG, head, part("3.0", "", "F1"), part("4.0", "", "F2"))
+    assert set(kinds(twice)) == {"doubled", "credited"}
+
+
+def test_of_an_edited_message_one_text_is_carried_out() -> None:
+    edited = replace(FIRST, instead="token-9")
+    old, new = answer("2.0", "token-1", "a"), answer("3.0", "token-9", "b")
+    assert kinds(alone(edited, old)) == kinds(alone(edited, new)) == []
+    assert kinds(alone(edited, old, new)) == ["doubled"]
+    both = replace(alone(edited, old), done={"C1": ("token-1", "token-9")})
+    assert kinds(both) == ["doubled"]
+
+
+def test_a_timer_speaks_once_and_is_answered() -> None:
+    timer = replace(FIRST, is_timer=True)
+    spoken = {**part("2.0", "⏰ append `token-1` to x"), "reactions": [{"name": "white_check_mark"}]}
+    told = answer("3.0", "token-1", "a")
+    assert kinds(alone(timer, spoken, told)) == []
+    assert kinds(alone(timer)) == ["lost"]
+    assert kinds(alone(timer, spoken)) == ["lost"]
+    assert kinds(alone(timer, spoken, {**spoken, "ts": "2.5"}, told)) == ["doubled"]
+
+
+def test_what_was_decided_about_a_file_is_done() -> None:
+    told = answer("2.0", "token-1", "a")
+    assert kinds(alone(replace(FIRST, gone="old"), told)) == []
+    assert kinds(alone(replace(FIRST, gone="old"), told, there=("old",))) == ["lost"]
+    assert kinds(alone(replace(FIRST, kept="old"), told)) == ["lost"]
+    assert kinds(alone(replace(FIRST, kept="old"), told, there=("old",))) == []

@@ -27,11 +27,24 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.rehearsal.script import Ask, Delay, Emit, Hold, Script
 from codebutler_worker.programs.leftovers import descendants
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.turns import end, heard
-from tests.walls import as_it_is, walled
+from tests.walls import AsItIs, as_it_is, walled
 
 LONG = "needle " + 293 * "x"
+
+
+class KillsOneRead(AsItIs):
+    """The ``which``th file that is read (from 1): the program is killed before it has said anything."""
+
+    def __init__(self, which: int) -> None:
+        super().__init__()
+        self._left = which
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        self._left -= argv[0] == "cat"
+        killed = self._left == 0 and argv[0] == "cat"
+        return super().wrap(("sh", "-c", "kill -KILL $$") if killed else argv, policy)
 
 
 @pytest.fixture(params=["none", "bwrap"])
@@ -88,6 +101,22 @@ async def test_it_edits(backend: RehearsalBackend, git_repo: Path) -> None:
     assert "-Hello!\n-Hello again\n+Bye!\n+Bye again" in said
     assert hello.read_text() == "Bye!\nBye again\n"
     assert "?? docs/" in await answer(backend, git_repo, "git status")
+
+
+@pytest.mark.parametrize(
+    ("read", "why", "kept"),
+    [(1, "exit code -9", ""), (2, "Added to `README.md`, but I could not read it again", "more\n")],
+)
+async def test_a_killed_read_makes_no_difference_up(
+    tmp_path: Path, git_repo: Path, read: int, why: str, kept: str
+) -> None:
+    before = (git_repo / "README.md").read_text()
+    backend = RehearsalBackend(KillsOneRead(read), tmp_path / "home", SystemClock())
+    last = end(await heard(backend, turn(git_repo, "append more to README.md")))
+    assert not last.ok
+    assert why in last.text
+    assert "```" not in last.text
+    assert (git_repo / "README.md").read_text() == before + kept
 
 
 async def test_it_shows_diff_and_log(backend: RehearsalBackend, git_repo: Path) -> None:

@@ -103,7 +103,7 @@ async def carried_out(intent: Intent, tools: Tools, earlier: Sequence[str]) -> s
 
 async def _changed(intent: Change, tools: Tools) -> str:
     """Change a file; the answer shows the difference."""
-    before = await tools.before(intent.path)
+    before = await tools.text(intent.path)
     match intent:
         case Write(path, text):
             await tools.write(path, text)
@@ -114,5 +114,9 @@ async def _changed(intent: Change, tools: Tools) -> str:
         case Replace(path, old, new):
             if not await tools.replace(path, old, new):
                 raise ToolError(f"{path} does not contain {old}; I changed nothing.")
-    after = "" if isinstance(intent, Delete) else await tools.before(intent.path)
-    return wording.changed(DONE[type(intent).__name__], intent.path, before, after)
+    done = DONE[type(intent).__name__]
+    try:
+        after = "" if isinstance(intent, Delete) else await tools.text(intent.path)
+    except ToolError as error:
+        raise ToolError(f"{done} `{intent.path}`, but I could not read it again: {error}") from error
+    return wording.changed(done, intent.path, before, after)

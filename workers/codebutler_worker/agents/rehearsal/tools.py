@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -112,10 +113,7 @@ class Tools:
 
     def require(self, path: str) -> None:
         """Raises ToolError if there is no such file."""
-        try:
-            status = status_beneath(self._policy.workdir, path)
-        except OSError as error:
-            raise ToolError(f"{path}: {error.strerror}.") from error
+        status = self._status(path)
         if status is None or not S_ISREG(status.st_mode):
             raise ToolError(f"There is no file {path}.")
 
@@ -123,11 +121,12 @@ class Tools:
         """Delete a file."""
         _checked(await self._run("rm", self._target(path)))
 
-    async def before(self, path: str) -> str | None:
-        """The text of a file that is about to change, "" if it is not there; None for what has no text to compare."""
+    async def text(self, path: str) -> str | None:
+        """The text of a file that changes, "" if it is not there; None for what has no text to compare."""
+        if self._status(path) is None:
+            return ""
         output = await self._run("cat", self._target(path))
-        text = output.text if output.code == 0 else ""
-        return None if output.cut or "\0" in text else text
+        return None if "\0" in _checked(output) or output.cut else output.text
 
     async def replace(self, path: str, old: str, new: str) -> int:
         """Replace each ``old``; how many there were."""
@@ -148,11 +147,15 @@ class Tools:
         """The argument for ``path``: never an option. Also where there are no walls, no link is followed."""
         if path in (".", "./"):
             return "."
+        self._status(path)
+        return f"./{path}"
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """None if there is no such file."""
         try:
-            status_beneath(self._policy.workdir, path)
+            return status_beneath(self._policy.workdir, path)
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}.") from error
-        return f"./{path}"
 
     async def _run(self, *argv: str, stdin: str | None = None) -> Output:
         launch = self._sandbox.wrap(argv, self._policy)
