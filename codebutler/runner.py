@@ -4,12 +4,15 @@ from __future__ import annotations
 
 RUNNER = "codebutler-runner"
 BASE = "debian:bookworm-slim"
+IDLER = "/.codebutler/cat"
+"""A container's first process. Nobody may read the file: so the kernel lets no agent, who is the same user, write that
+process's memory or open its files (PR_SET_DUMPABLE)."""
 TOOLS = "bash ca-certificates curl git jq less make openssh-client patch procps python3 ripgrep unzip"
 
 # A base that has git has what we need: nothing is fetched then, unless more is asked for.
-DOCKERFILE = """
+DOCKERFILE = f"""
 ARG BASE
-FROM ${BASE}
+FROM ${{BASE}}
 ARG PACKAGES
 ARG TOOLS
 RUN set -e; \\
@@ -18,6 +21,7 @@ RUN set -e; \\
         rm -rf /var/lib/apt/lists/*; \\
     fi; \\
     grep -q '^[^:]*:[^:]*:1000:' /etc/passwd || echo 'agent:x:1000:1000::/workspace:/bin/sh' >> /etc/passwd; \\
-    mkdir -p /workspace /tmp && chmod 1777 /tmp
+    mkdir -p /workspace /tmp /.codebutler && chmod 1777 /tmp; \\
+    cp "$(command -v cat)" {IDLER} && chmod 0111 {IDLER}
 WORKDIR /workspace
 """

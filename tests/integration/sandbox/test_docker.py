@@ -208,7 +208,11 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_nothing_outlives_a_worker_that_is_killed(docker_host: str, policy: SandboxPolicy) -> None:
+@pytest.mark.parametrize("alone", [True, False])
+async def test_nothing_outlives_a_worker_that_is_killed(
+    docker_host: str, policy: SandboxPolicy, *, alone: bool
+) -> None:
+    """Or with all that it has started, as systemd kills a service."""
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", WORKER, docker_host, str(policy.workdir), str(policy.home)),
         stdout=asyncio.subprocess.PIPE,
@@ -216,7 +220,11 @@ async def test_nothing_outlives_a_worker_that_is_killed(docker_host: str, policy
     assert worker.stdout is not None
     assert await worker.stdout.readline() == b"up\n"
     assert len(made_by(docker_host, worker.pid)) == 1
+    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    assert children
     worker.kill()
+    for child in () if alone else children:
+        os.kill(int(child), signal.SIGKILL)
     await worker.wait()
     await until(lambda: made_by(docker_host, worker.pid) == [])
 

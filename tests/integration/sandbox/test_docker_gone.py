@@ -30,32 +30,47 @@ class Line:
         self._daemon = daemon
         self._place = place
         self._ends: set[asyncio.StreamWriter] = set()
+        self._daemons: set[asyncio.StreamWriter] = set()
+        self._carrying: set[asyncio.Task[None] | None] = set()
+        self._down = False
         self._server: asyncio.Server | None = None
 
     async def mend(self) -> None:
+        self._down = False
         self._server = await asyncio.start_unix_server(self._carry, self._place)
 
     async def cut(self) -> None:
         assert self._server is not None
         self._server.close()
         self._place.unlink(missing_ok=True)
+        self._down = True
         for end in self._ends:
             end.transport.abort()
 
+    async def close(self) -> None:
+        await self.cut()
+        for end in self._daemons:
+            end.transport.abort()
+        await asyncio.gather(*(task for task in self._carrying if task is not None))
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, there = await asyncio.open_unix_connection(self._daemon)
-        self._ends |= {writer, there}
-        await asyncio.gather(_pass(reader, there), _pass(theirs, writer))
+        self._ends.add(writer)
+        self._daemons.add(there)
+        self._carrying.add(asyncio.current_task())
+        await asyncio.gather(self._pass(reader, there), self._pass(theirs, writer))
 
-
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-        writer.write_eof()
-    except OSError:
-        writer.transport.abort()
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A daemon that is down hears of no end."""
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+            if not self._down:
+                writer.write_eof()
+        except OSError:
+            if not self._down:
+                writer.transport.abort()
 
 
 @pytest.fixture
@@ -63,7 +78,7 @@ async def line(docker_host: str, tmp_path: Path) -> AsyncIterator[Line]:
     line = Line(Path(docker_host.removeprefix("unix://")), tmp_path / "docker.sock")
     await line.mend()
     yield line
-    await line.cut()
+    await line.close()
 
 
 @pytest.fixture

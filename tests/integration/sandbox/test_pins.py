@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,14 +74,28 @@ async def test_a_program_that_lost_its_walls_is_ended_and_told_why(
     assert "fsmonitor" not in (policy.workdir / ".git" / "config").read_text()
 
 
-async def test_so_it_is_where_the_system_has_no_watches_left(sandbox: Sandbox, policy: SandboxPolicy) -> None:
+def by_git(config: Path) -> None:
+    git(config.parent.parent, "config", "user.name", "somebody")
+
+
+def by_itself(config: Path) -> None:
+    """Between two looks: the same inode has no mount on it any more. A new file may get the inode as well."""
+    os.link(config, kept := config.with_name("kept"))
+    config.unlink()
+    kept.rename(config)
+
+
+@pytest.mark.parametrize("replaced", [by_git, by_itself])
+async def test_so_it_is_where_the_system_has_no_watches_left(
+    sandbox: Sandbox, policy: SandboxPolicy, replaced: Callable[[Path], None]
+) -> None:
     """Agents are the same user: they can take all there are."""
     launch = sandbox.wrap(WAITS, policy)
     assert isinstance(launch.guard, Pins)
     launch = replace(launch, guard=replace(launch.guard, watcher=Watcher(polls=True)))
     async with await AgentProcess.spawn(launch) as process:
         assert await anext(process.lines()) == b"up"
-        git(policy.workdir, "config", "user.name", "somebody")
+        replaced(policy.workdir / ".git" / "config")
         assert await process.wait() != 0
         await process.stop()
         assert process.limit_hit.startswith("config was replaced from outside")

@@ -45,6 +45,10 @@ def test_by_default_the_promised_flags_stand_there_as_they_are_promised() -> Non
     assert given[9:] == (
         f"--ulimit=fsize={10 * 2**30}",
         "--ulimit=core=0",
+        "--memory-swap=512m",
+        "--log-driver=none",
+        "--dns=127.0.0.1",
+        "--dns-search=.",
         "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size=256m",
         "--tmpfs=/home/u:rw,exec,nosuid,nodev,mode=0700,uid=1000,gid=1000,size=64m",
         "--mount=type=bind,source=/home/u/repo,destination=/home/u/repo",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.mounts import Wanted, mismatch, question
+from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
 
 WANTED = (
     Wanted(Path("/r"), read_only=False, identity=(8, 1)),
@@ -54,3 +54,8 @@ def test_what_is_not_as_wanted_is_named(was: str, became: str, told: str) -> Non
 
 def test_another_kernels_numbers_are_not_compared() -> None:
     assert mismatch(WANTED, f"{TABLE}\n1 1\n1 1\n1 1\n", identities=False) == ""
+
+
+def test_a_container_whose_first_process_can_be_read_says_nothing_and_is_refused() -> None:
+    assert mismatch(WANTED, "") == OUTDATED
+    assert "run `codebutler sandbox build` again" in OUTDATED

@@ -170,18 +170,19 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
 
     Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
     """
-    enclosure, argv = await _enclosed(launch)
+    # First: what is replaced while the walls are put up has lost its protection as well.
+    held = None if launch.guard is None else launch.guard.begin()
+    enclosure: Enclosure | None = None
     mark = new_mark()
-    held: Held | None = None
     try:
-        held = None if launch.guard is None else launch.guard.begin()
+        enclosure, argv = await _enclosed(launch)
         yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held)
-    except (OSError, SandboxUnavailableError) as error:
+    except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
         if enclosure is not None:
             await enclosure.close()
         if held is not None:
             held.release()
-        if isinstance(error, SandboxUnavailableError):
+        if not isinstance(error, OSError):
             raise
         name = Path(launch.argv[0]).name
         raise AgentUnavailableError(f"cannot start {name}: {error.strerror}") from error

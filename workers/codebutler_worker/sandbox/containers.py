@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,9 @@ from codebutler.errors import SandboxUnavailableError
 from codebutler.runner import RUNNER
 from codebutler_worker.sandbox.cgroups import AGAIN_S, EVENTS
 from codebutler_worker.sandbox.docker_argv import IDLE
-from codebutler_worker.sandbox.docker_client import Docker
+from codebutler_worker.sandbox.docker_client import Docker, let_go
 from codebutler_worker.sandbox.groupfiles import count, members
-from codebutler_worker.sandbox.mounts import Wanted, mismatch, question
+from codebutler_worker.sandbox.mounts import OUTDATED, Wanted, mismatch, question
 from codebutler_worker.sandbox.owners import group_name, ownerless
 from codebutler_worker.sandbox.slots import CONTROLLERS, own_slots
 from codebutler_worker.sandbox.strays import Strays, end_first_process
@@ -31,8 +30,7 @@ IDLE_CONTAINERS = 8
 """How many wait for the next turn of their conversation; beyond it, the longest idle goes."""
 OWNER = "codebutler.owner"
 CONVERSATION = "codebutler.conversation"
-# Reads until its other end is gone, which is when we are.
-WATCH = 'cat > /dev/null; left=$("$@" ps -aq --filter "label=$0"); [ -z "$left" ] || "$@" rm -f $left'
+EXCHANGED = "something was exchanged while it was made, so nothing was started; ask again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +48,12 @@ class Recipe:
 
 @dataclass(slots=True)
 class Container:
-    """A running container. ``pid`` is its first process; ``groups`` are its control groups, if we see them."""
+    """A running container, as long as ``line`` holds it: a client of docker's, which ends with us. ``pid`` is its first
+    process; ``groups`` are its control groups, if we see them."""
 
     name: str
     recipe: Recipe
+    line: Process
     pid: int
     groups: dict[str, Path] = field(default_factory=dict)
     unwanted: bool = False
@@ -96,11 +96,9 @@ class Containers:
         self._idle_s = idle_s
         self._strays = Strays(self._remove)
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        self._owner = ""
+        self._owner = group_name()
         self._idle: list[Container] = []
         self._busy: list[Container] = []
-        self._watch: Process | None = None
-        self._starting = asyncio.Lock()
 
     async def enter(self, recipe: Recipe) -> Container:
         """A container for one program: one that waits, or a new one. Raises SandboxUnavailableError."""
@@ -108,9 +106,11 @@ class Containers:
             self._idle.remove(found)
             self._leaving.pop(found.name).cancel()
             self._busy.append(found)
-            if await self._lives(found):
+            # What is mounted on a name goes with it, and who takes its place may get its inode, too.
+            if not await self._mistaken(found.name, recipe):
                 return found
             self._busy.remove(found)
+            await self._end([found])
         # The same conversation with other walls: what was made for the old ones is of no use any more.
         await self._discard([one for one in self._idle if recipe.conversation and _same(one, recipe)])
         made = await self._make(recipe)
@@ -155,10 +155,6 @@ class Containers:
         """Remove every container."""
         await self._discard([*self._idle, *self._busy])
         await self._strays.close()
-        if self._watch is not None and self._watch.stdin is not None:
-            self._watch.stdin.close()
-            await self._watch.wait()
-            self._watch = None
 
     async def _expire(self, container: Container) -> None:
         await asyncio.sleep(self._idle_s)
@@ -166,8 +162,6 @@ class Containers:
         await self._discard([container])
 
     async def _make(self, recipe: Recipe) -> Container:
-        async with self._starting:
-            await self._begin()
         name = group_name()
         making = asyncio.create_task(self._run(name, recipe), name=f"container:{name}")
         try:
@@ -180,50 +174,27 @@ class Containers:
 
     async def _run(self, name: str, recipe: Recipe) -> Container:
         labels = (f"--label={OWNER}={self._owner}", f"--label={CONVERSATION}={recipe.conversation}")
-        options = ("--detach", "--rm", "--pull=never", f"--name={name}", *labels)
-        await self._docker.run("run", *options, *recipe.options, RUNNER, *IDLE)
-        await self._check(name, recipe)
-        pid, full_id = (await self._docker.run("inspect", "--format", "{{.State.Pid}} {{.Id}}", name)).split()
-        return Container(name, recipe, int(pid), await asyncio.to_thread(groups_of, int(pid), full_id))
-
-    async def _check(self, name: str, recipe: Recipe) -> None:
-        """Nothing has started in it yet: its mounts are those that were looked at, or it goes."""
+        options = ("--interactive", "--rm", "--pull=never", f"--name={name}", *labels)
+        line = await self._docker.hold("run", *options, *recipe.options, RUNNER, *IDLE)
         try:
-            answer = await self._docker.run("exec", "--workdir", "/", name, *question(recipe.mounts))
-            wrong = mismatch(recipe.mounts, answer)
-        except SandboxUnavailableError as error:
-            wrong = f"its mounts cannot be checked ({error})"
-        if wrong:
+            if wrong := await self._mistaken(name, recipe):
+                raise SandboxUnavailableError(wrong if wrong == OUTDATED else f"{wrong}: {EXCHANGED}")
+            asked = ("inspect", "--format", "{{.State.Pid}} {{.Id}}", name)
+            pid, full_id = (await self._docker.run(*asked)).split()
+        except BaseException:
             with contextlib.suppress(SandboxUnavailableError):
                 await self._docker.run("kill", name)
-            raise SandboxUnavailableError(
-                f"{wrong}: something was exchanged while it was made, so nothing was started; ask again"
-            )
+            await let_go(line)
+            raise
+        return Container(name, recipe, line, int(pid), await asyncio.to_thread(groups_of, int(pid), full_id))
 
-    async def _begin(self) -> None:
-        """Before the first container: whoever survives us removes what we made."""
-        if self._watch is not None and self._watch.returncode is None:
-            return
-        self._owner = self._owner or group_name()
-        # In a session of its own: what ends us by our group must not end it.
-        self._watch = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", WATCH, f"{OWNER}={self._owner}", *self._docker.argv),
-            stdin=PIPE,
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-            cwd="/",
-            env={"PATH": os.defpath},
-            start_new_session=True,
-        )
-
-    async def _lives(self, container: Container) -> bool:
-        if container.lives is not None:
-            return container.lives
-        with contextlib.suppress(SandboxUnavailableError):
-            return (
-                await self._docker.run("inspect", "--format", "{{.State.Running}}", container.name) == "true"
-            )
-        return False
+    async def _mistaken(self, name: str, recipe: Recipe) -> str:
+        """One line, if it is not as it was to be made; "" if it is. Nobody is in it."""
+        asked = ("exec", "--workdir", "/", name, *question(recipe.mounts))
+        try:
+            return mismatch(recipe.mounts, await self._docker.run(*asked))
+        except SandboxUnavailableError as error:
+            return f"its mounts cannot be checked ({error})"
 
     async def _alone(self, container: Container) -> bool:
         if container.alone is not None:
@@ -254,6 +225,8 @@ class Containers:
             for container in containers:
                 if not container.end():
                     self._strays.add(container.name)
+        for container in containers:
+            await let_go(container.line)
 
     async def _remove(self, names: Collection[str]) -> None:
         """Those of them that are still there. Raises SandboxUnavailableError."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from codebutler.config.ownership import ROOTS_OWN
 from codebutler.errors import SandboxUnavailableError
+from codebutler.runner import IDLER
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.handover import INSIDE
 from codebutler_worker.sandbox.layout import Inside
@@ -33,8 +34,9 @@ IMAGES_OWN = (
     "/usr/sbin",
     "/usr/lib",
 )
-# The first process of a container ignores its children's ends, so that the kernel takes them away (wait(2)).
-IDLE = ("/bin/sh", "-c", 'trap "" CHLD; exec sleep infinity')
+# The first process of a container reads until nobody holds the other end: then all that is in there ends with it. It
+# ignores its children's ends, so that the kernel takes them away (wait(2)).
+IDLE = ("/bin/sh", "-c", f'trap "" CHLD; echo up; [ ! -x {IDLER} ] || exec {IDLER}; exec cat')
 PLACE = "{container}"
 """Stands for the container's name in the arguments of `docker exec`."""
 
@@ -92,18 +94,23 @@ def run_options(
     Raises SandboxUnavailableError for a policy that these walls cannot keep.
     """
     _refuse(inside, checkout, identity)
+    size = f"{limits.memory_bytes // 2**20}m" if limits.memory_bytes else ""
     return (
         "--read-only",
         "--cap-drop=ALL",
         "--security-opt=no-new-privileges",
         *((f"--pids-limit={limits.processes}",) if limits.processes else ()),
         *((f"--cpus={limits.cpus:g}",) if limits.cpus else ()),
-        *((f"--memory={limits.memory_bytes // 2**20}m",) if limits.memory_bytes else ()),
+        *((f"--memory={size}",) if size else ()),
         f"--user={identity.uid}:{identity.gid}",
         f"--workdir={WORKSPACE}",
         f"--network={'host' if inside.network == 'open' else 'none'}",
         *((f"--ulimit=fsize={limits.file_bytes}",) if limits.file_bytes else ()),
         "--ulimit=core=0",
+        *((f"--memory-swap={size}",) if size else ()),  # else docker gives as much of it once more
+        "--log-driver=none",  # it would be a file without a limit
+        # Else docker shows who answers for names in this machine's network.
+        *(() if inside.network == "open" else ("--dns=127.0.0.1", "--dns-search=.")),
         *(
             [Bind(inside.network.path, Path(INSIDE), read_only=True)]
             if isinstance(inside.network, Door)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,12 +40,34 @@ class Docker:
         except TimeoutError:
             raise SandboxUnavailableError(f"docker {words[0]} took longer than {CLIENT_S:g} s") from None
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await let_go(process)
         if process.returncode != 0:
             raise SandboxUnavailableError(_why(err.decode(errors="replace"), process.returncode or 0))
         return out.decode(errors="replace").strip()
+
+    async def hold(self, *words: str) -> Process:
+        """A `docker run` that stays, once what it runs has said its first line. That reads until we are gone, or close
+        the client's input; the daemon sees to it, whoever else was killed with us. Raises SandboxUnavailableError."""
+        process = await asyncio.create_subprocess_exec(
+            *self.argv, *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd="/", env={}, start_new_session=True
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(CLIENT_S):
+                if await process.stdout.readline():
+                    return process
+                _, err = await process.communicate()
+        except TimeoutError:
+            await let_go(process)
+            raise SandboxUnavailableError(f"docker {words[0]} took longer than {CLIENT_S:g} s") from None
+        raise SandboxUnavailableError(_why(err.decode(errors="replace"), process.returncode or 0))
+
+
+async def let_go(process: Process) -> None:
+    """End what it held."""
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
 
 
 def _why(stderr: str, code: int) -> str:

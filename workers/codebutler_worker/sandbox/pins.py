@@ -13,13 +13,12 @@ import ctypes
 import errno
 import logging
 import os
+import stat
 import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from codebutler.disk.identity import identity
 
 IN_MOVED, IN_CREATE, IN_DELETE = 0x40 | 0x80, 0x100, 0x200
 IN_OVERFLOW, IN_IGNORED, IN_ONLYDIR, IN_DONT_FOLLOW = 0x4000, 0x8000, 0x1000000, 0x2000000
@@ -43,7 +42,7 @@ class Hold:
     fleeting: frozenset[Path] = frozenset()
     lifted: str = ""
     gone: Callable[[str], None] | None = None
-    seen: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
+    seen: dict[Path, tuple[int, ...] | None] = field(default_factory=dict)
 
     def listen(self, gone: Callable[[str], None]) -> None:
         """Tell ``gone`` in one line; at once, if it has happened already."""
@@ -54,7 +53,7 @@ class Hold:
     def look(self) -> None:
         """Compare what is there with what was there at the last look."""
         for path in sorted(self.pins):
-            now = identity(path)
+            now = _told_apart(path)
             was = self.seen.setdefault(path, now)
             if now != was and not (now is None and path in self.fleeting):
                 self.lift(path)
@@ -186,6 +185,16 @@ class Pins:
     def begin(self) -> Hold:
         """From now on."""
         return self.watcher.hold(self.paths, self.fleeting)
+
+
+def _told_apart(path: Path) -> tuple[int, ...] | None:
+    """What is there and nothing else, None = nothing. A new file may get the inode of the one before it, but not its
+    time of change; a directory's changes with what is in it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns
 
 
 def _checked(result: int) -> int:

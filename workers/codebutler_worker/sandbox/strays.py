@@ -55,7 +55,7 @@ class Strays:
             self._chase = asyncio.create_task(self._until_gone(), name="stray containers")
 
     async def close(self) -> None:
-        """Give up: whoever watches over the worker's containers goes on."""
+        """Give up: the next worker sweeps what is left."""
         if self._chase is not None:
             self._chase.cancel()
             with contextlib.suppress(asyncio.CancelledError):
