@@ -11,6 +11,6 @@ from bench.walk import walk
 async def test_both_processes_are_on_the_way(tmp_path: Path) -> None:
     steps = await walk(tmp_path / "walk", Pace(pause_s=0.1, settle_s=0.5))
     rooms = [(step.process, step.room) for step in steps]
-    assert rooms[0] == ("parent", "codebutler/chat/slack")
+    assert rooms[0] == ("parent", "codebutler/chat")
     assert ("worker", "codebutler_worker/store") in rooms
     assert len({step.function for step in steps}) == len(steps)
