@@ -32,7 +32,7 @@ run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
 test: $(READY) ## run the whole test suite, PARALLEL (4) files at once; of it TESTS (paths), or what is marked SELECT
-	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile --no-loadscope-reorder --durations=25 $(if $(SELECT),-m '$(SELECT)') $(TESTS)
+	$(BIN)/python -m pytest -n $(PARALLEL) --dist loadfile --durations=25 $(if $(SELECT),-m '$(SELECT)') $(TESTS)
 
 check: $(READY) lint types imports sizes test wheel-check ## everything that decides whether a change lands
 

@@ -112,16 +112,16 @@ class ParentServices:
         return await read_thread(self._sender, repo.channel_id, thread_ts, before_ts, is_heard)
 
     async def settle(self, seq: int) -> None:
-        """See the port."""
+        """The worker has stored this entry of the journal: it need not be delivered again. Returns at once."""
         await self._journal.settle(seq)
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
-        """See the port. One message; what people write meanwhile is kept."""
+        """Tell the channel, in one message, that its worker is not started for now; what people write is kept."""
         kept = "What you write meanwhile is kept; `codebutler logs` on its machine says more."
         await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
-        """See the port."""
+        """Write a worker's record to the audit log, in the worker's own channel. Raises OSError."""
         self._audit.append(
             Act(
                 user=record.user,
@@ -136,7 +136,7 @@ class ParentServices:
         )
 
     def log(self, repo: str, tag: LogTag, text: str) -> None:
-        """See the port."""
+        """Write a line of a worker to the log, under the repository's name."""
         self._logs.record(repo, tag, text)
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
@@ -166,7 +166,7 @@ class ParentServices:
         self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def no_space(self, event: Event) -> None:
-        """See the port. The channel is told: Slack keeps what we cannot."""
+        """The disk takes no event: tell the channel. Slack keeps what we cannot."""
         text = f"{NO_SPACE} {NOTHING_STARTS} Messages are fetched by themselves then: no need to repeat them."
         # Not in the message's thread: a word of ours there would say later that the message was worked on.
         self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")

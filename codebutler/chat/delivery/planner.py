@@ -121,7 +121,7 @@ class _Round:
         self._until_s = inf
 
     def plan(self, heads: Iterable[_Head]) -> Plan:
-        """See above."""
+        """What ``heads`` may begin now, the dearest first. Once only: it uses up the buckets."""
         possible = [head for head in heads if self._is_possible(*head)]
         for head in sorted(possible, key=partial(_order, self._state)):
             if self._is_possible(*head):

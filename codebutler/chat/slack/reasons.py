@@ -25,7 +25,7 @@ class Board(Protocol):
     """The chat, as far as forms go."""
 
     async def open_form(self, trigger_id: str, view: dict[str, Any]) -> None:
-        """See ChatPort."""
+        """Show a modal to whoever did what ``trigger_id`` came with; it lives three seconds and works once."""
 
 
 class Reasons:

@@ -140,7 +140,7 @@ async def test_an_interrupted_turn_is_reminded_of_across_restarts_by_a_worker_th
         await after(parent, 3500)
         assert reminders(parent) == []
         await after(parent, 200)
-        await parent.until(lambda: len(reminders(parent)) == 1)
+        await parent.until(lambda: len(reminders(parent)) == 1, flow=True)
         await waiting(parent, 0)
     async with worker(settings(tmp_path)) as parent:
         await after(parent, 700)
