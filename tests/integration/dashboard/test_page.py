@@ -65,7 +65,7 @@ def busy(built: Watched) -> None:
     used = {"runs": 9, "tokens": 0, "usd": 1.2, "minutes": 0.0}
     shop = {**repo("shop", running=1, queued=1, waiting=1), "today": used, "budget": limits}
     built.known.repos = [shop, repo("docs", "sleeping"), repo(LONG, "quarantined", "the worker died 5 times")]
-    push = Asked(id="a", card_ts="1.2", text="🔐 *Bash*\n```git push```")
+    push = Asked(id="a", card_ts="1.2", text="🔐 **Bash**\n```\ngit push\n```")
     built.known.turns = {
         "shop": (
             turn("waiting", "push it", 7, cost_usd=0.42, asked=(push,)),

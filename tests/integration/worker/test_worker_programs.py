@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -197,6 +198,26 @@ async def test_replies_are_typed_and_answered_in_new_messages(tmp_path: Path) ->
         ]
         assert thread(parent)[3].startswith("✅ Session ended · exit code 0")
         assert len(parent.backend.runs) == 1
+
+
+async def test_a_message_that_is_typed_slowly_keeps_only_its_end_mark(tmp_path: Path) -> None:
+    """Until it has been typed it belongs to the session's turn, and gets the mark of that meanwhile."""
+    async with worker(configured(tmp_path)) as parent:
+        written = asyncio.Event()
+
+        class Slow(Typist):
+            async def type(self, turn_id: str, text: str) -> str:
+                await written.wait()
+                return await super().type(turn_id, text)
+
+        Slow(parent)
+        run = await begun(parent, "claude", "")
+        parent.says("1+1", "100.2", MINE)
+        await parent.until(lambda: parent.reactions("100.2") == ["eyes"], flow=True)
+        written.set()
+        await parent.until(lambda: parent.reactions("100.2") == ["white_check_mark"])
+        run.does(done())
+        await parent.until(parent.is_idle, flow=True)
 
 
 async def test_what_is_refused_is_said_and_goes_to_no_agent(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from codebutler.config.shells import is_shell
 from codebutler.permission import Decision, admitted, may
 from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.line.incoming import Incoming, keep_message
-from codebutler_worker.conversation.line.marks import end_message
+from codebutler_worker.conversation.line.marks import WORKING, clear_mark, end_message
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.states import LIVE
@@ -96,3 +96,5 @@ def settle(draft: Draft, outcome: Outcome) -> None:
     if outcome.refusal:
         draft.post(place, outcome.refusal)
     end_message(draft, place, typed.ts, "refused" if outcome.refusal else "done")
+    # While it was with the turn it got the turn's own mark, if that was set just then.
+    clear_mark(draft, place, message, WORKING)
