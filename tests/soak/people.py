@@ -147,7 +147,7 @@ class People:
         return Counter(self._decided.values())
 
     def _asked(self, repo: Repo) -> list[Message]:
-        messages = self._stage.built.workspace.workspace.channel(repo.channel).messages.values()
+        messages = self._stage.messages(repo).values()
         return [message for message in messages if message.by_app and QUESTIONS & _actions(message)]
 
     def over(self, said: Said) -> bool:

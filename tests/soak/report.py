@@ -18,7 +18,8 @@ def report(outcome: Outcome) -> str:
         lines.append(f"{kind:<30}{tried:>8}{outcome.survived(kind):>10}")
     lines.append(f"{'all':<30}{len(outcome.tried):>8}{survived:>10}")
     lines.append("")
-    lines.append(f"messages {outcome.messages} {dict(outcome.kinds)}")
+    lines.append(f"messages of people {outcome.messages} {dict(outcome.kinds)}")
+    lines.append(f"runs of jobs {outcome.jobs}, messages in the workspace {outcome.in_all}")
     lines.append(f"questions answered {dict(outcome.decisions)}")
     lines.append(
         f"lost {outcome.count('lost')}, doubled {outcome.count('doubled')}, "

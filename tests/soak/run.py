@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,9 +14,11 @@ from pathlib import Path
 from random import Random
 
 from codebutler.config.paths import Home, RepoPaths
-from tests.history import Record, Said, Violation, check, overtaken
+from codebutler.workspace.records import Message
+from tests.history import Record, Violation, check, overtaken
 from tests.soak.chaos import Chaos, Tried
 from tests.soak.gauges import Life, belonging_to, command_of, watch
+from tests.soak.jobs import headers, is_over, judge_jobs
 from tests.soak.people import People
 from tests.soak.plan import Plan
 from tests.soak.stage import Stage, stage
@@ -32,6 +34,8 @@ class Outcome:
     """Everything a soak found out."""
 
     messages: int = 0
+    in_all: int = 0
+    jobs: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     decisions: Counter[str] = field(default_factory=Counter)
     events_lost: int = 0
@@ -69,6 +73,7 @@ async def soak(plan: Plan, place: Path) -> Outcome:
     """Let people talk and things go wrong, then let everything come to rest, and judge."""
     rng = Random(plan.seed)
     outcome = Outcome()
+    began_at = time.monotonic()
     async with stage(place, plan.repos) as built:
         people, chaos = People(built, rng, plan.pause_s, plan.mix), Chaos(built, plan, rng)
         async with background(watch(lambda: chaos.pid, outcome.lives), people.decide()):
@@ -78,11 +83,14 @@ async def soak(plan: Plan, place: Path) -> Outcome:
             chaos.calm()
             await chaos.see_off()
             began_s = time.monotonic()
+            built.end_jobs()
             await _rest(built, people.unmarked, plan.settle_s)
             outcome.marked_s = time.monotonic() - began_s
             await _rest(built, people.open, plan.settle_s)
+            await _rest(built, partial(_open_jobs, built), plan.settle_s)
             outcome.rest_s = time.monotonic() - began_s
             judge(outcome, built, people, place)
+            judge_all_jobs(outcome, built, people, (time.monotonic() - began_at) / 60)
         outcome.tried = chaos.tried
         outcome.events_lost = built.built.workspace.hub.counts.lost
         outcome.calls = built.built.workspace.limits.calls
@@ -97,14 +105,31 @@ def _enough(plan: Plan, people: People, chaos: Chaos) -> bool:
     return len(people.said) >= plan.messages and len({tried.kind for tried in chaos.tried}) >= plan.kinds
 
 
-async def _rest(built: Stage, waiting: Callable[[], list[Said]], settle_s: float) -> None:
+async def _rest(built: Stage, waiting: Callable[[], Sized], settle_s: float) -> None:
     """Until none is ``waiting`` any more, or none became less for ``settle_s``."""
     with contextlib.suppress(TimeoutError):
         while before := len(waiting()):
             await built.built.workspace.until(partial(_fewer, waiting, before), settle_s)
 
 
-def _fewer(waiting: Callable[[], list[Said]], before: int) -> bool:
+def judge_all_jobs(outcome: Outcome, built: Stage, people: People, minutes: float) -> None:
+    """What became of every repository's job; and how many messages there are in the workspace."""
+    for repo in built.repos:
+        messages = built.messages(repo)
+        begun = headers(messages)
+        continued = sum(people.continued[repo.channel, header.ts] for header in begun)
+        outcome.violations += judge_jobs(begun, repo.jobs_done(), continued, minutes)
+        outcome.jobs += len(begun)
+        outcome.in_all += len(messages)
+
+
+def _open_jobs(built: Stage) -> list[Message]:
+    """The runs of jobs that have no end yet, or other marks beside it."""
+    begun = (header for repo in built.repos for header in headers(built.messages(repo)))
+    return [header for header in begun if not is_over(header)]
+
+
+def _fewer(waiting: Callable[[], Sized], before: int) -> bool:
     return len(waiting()) < before
 
 

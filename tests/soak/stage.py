@@ -7,17 +7,19 @@ import json
 import os
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
+from codebutler.workspace.records import Message
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from tests.e2e.house import House
 from tests.ordinary import give_away, give_repository_away, open_the_way
+from tests.soak import jobs
 
 # Slack offers an event again after 1 s, 60 s and 300 s; a soak has not so much time, and more outages.
 TIMING = Timing(retries_s=(1.0, 3.0, 6.0, 10.0, 20.0, 30.0))
@@ -35,6 +37,11 @@ class Repo:
         file = self.path / WORK_FILE
         return file.read_text().split() if file.exists() else []
 
+    def jobs_done(self) -> int:
+        """How often the work of its job was done."""
+        file = self.path / jobs.WORK_FILE
+        return len(file.read_text().split()) if file.exists() else 0
+
     def put(self, name: str) -> None:
         """Make a file, as somebody who works there."""
         (self.path / name).touch()
@@ -47,6 +54,15 @@ class Stage:
 
     built: House
     repos: tuple[Repo, ...]
+
+    def messages(self, repo: Repo) -> Mapping[str, Message]:
+        """All of a repository's channel, by ts."""
+        return self.built.workspace.workspace.channel(repo.channel).messages
+
+    def end_jobs(self) -> None:
+        """No job begins any more."""
+        for repo in self.repos:
+            (repo.path / ".codebutler" / "jobs.yaml").unlink()
 
     def came_in(self) -> dict[tuple[str, str], int]:
         """By channel and ts, the order in which the messages were accepted."""
@@ -97,6 +113,9 @@ def _repo(path: Path, name: str, workspace: WorkspaceServer) -> Repo:
     subprocess.run(["git", "init", "-q", str(path)], check=True, capture_output=True)
     give_repository_away(path)
     with RepoPaths(path).open(create=True):
+        file = path / ".codebutler" / "jobs.yaml"
+        file.write_text(jobs.JOBS)
+        give_away(file)
         channel = workspace.channel_id(name)
         workspace.call("conversations.join", workspace.bot_token, channel=channel)
         return Repo(name, channel, path)
