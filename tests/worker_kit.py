@@ -61,7 +61,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.bootstrap import serve
-from codebutler_worker.conversation.turn.undo_agent import UndoBackend
+from codebutler_worker.conversation.turn.undo import UndoBackend
 from codebutler_worker.desk.desk import Agents
 from codebutler_worker.tree.git import Git
 from codebutler_worker.tree.tree import Tree

@@ -20,7 +20,7 @@ from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.turn.undo_agent import UndoBackend
+from codebutler_worker.conversation.turn.undo import UndoBackend
 from codebutler_worker.desk.naming import prefixes_of
 from codebutler_worker.egress.outlet import for_agents
 from codebutler_worker.media.service import MediaService

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codebutler.chat.layout import Section
 from codebutler.chat.slack.render import mrkdwn
-from codebutler_worker.present.tools import RESULT_CHARS, joined, tool_result
+from codebutler_worker.present.progress import RESULT_CHARS, joined, tool_result
 
 
 def test_the_call_and_what_it_answered() -> None:

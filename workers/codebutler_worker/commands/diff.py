@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.message import said
 from codebutler_worker.commands.asked import Asked
-from codebutler_worker.conversation.turn.trees import changed_by
+from codebutler_worker.conversation.turn.undo import changed_by
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.errands import Attachment, Reply
 from codebutler_worker.desk.todo import Todo

@@ -6,7 +6,7 @@ from codebutler.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.commands.asked import Asked
 from codebutler_worker.commands.describe import age, words_of
-from codebutler_worker.conversation.turn.trees import changed_by, undo_key
+from codebutler_worker.conversation.turn.undo import changed_by, undo_key
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.errands import Reply

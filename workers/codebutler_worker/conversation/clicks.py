@@ -16,16 +16,16 @@ from codebutler_worker.conversation.line.edits import ask_again
 from codebutler_worker.conversation.line.marks import clear_end, end_turn
 from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
 from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
-from codebutler_worker.conversation.turn.undoing import undo
+from codebutler_worker.conversation.turn.undo import undo
 from codebutler_worker.desk.draft import Draft, Place, place_of
-from codebutler_worker.desk.handover import talks
 from codebutler_worker.desk.lapsed import lapsed, over
-from codebutler_worker.desk.naming import agent_name, using
+from codebutler_worker.desk.naming import agent_name, talks, using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import (
+    ANOTHER,
     CONTINUED,
     CROWDED_TEXT,
     DROPPED,
@@ -37,7 +37,6 @@ from codebutler_worker.present.notices import (
     stale_text,
     stopped_text,
 )
-from codebutler_worker.present.parking import ANOTHER
 from codebutler_worker.present.undo import UNDO_ACTION
 from codebutler_worker.store.rows import TurnRow
 

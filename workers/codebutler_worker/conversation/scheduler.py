@@ -18,8 +18,8 @@ from codebutler_worker.conversation.line.parking import resume_due
 from codebutler_worker.conversation.line.places import Apart, Shown, choose, in_line, tell_waiting
 from codebutler_worker.conversation.line.typing import GONE, Outcome, settle
 from codebutler_worker.conversation.line.withdrawing import STEERED, close_turn
-from codebutler_worker.conversation.turn.beginning import Begun, begin
-from codebutler_worker.conversation.turn.turn import Turn
+from codebutler_worker.conversation.turn.prepare import Begun, begin
+from codebutler_worker.conversation.turn.run import Turn
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.todo import Steer, Typed, Verdict

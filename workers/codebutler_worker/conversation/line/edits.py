@@ -18,8 +18,8 @@ from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import agent_name, using
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.present.edits import AGAIN, COMMAND, edited
 from codebutler_worker.present.lines import one_line
+from codebutler_worker.present.notices import AGAIN, COMMAND, edited
 from codebutler_worker.store.rows import MessageRow, TurnRow
 
 ONCE = (

@@ -10,7 +10,7 @@ from codebutler_worker.conversation.line.marks import show_queued
 from codebutler_worker.conversation.line.withdrawing import BUDGET, HELD, close_turn
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.desk.states import move
-from codebutler_worker.present.parking import parked
+from codebutler_worker.present.notices import parked
 from codebutler_worker.store.rows import TurnRow
 
 

@@ -18,11 +18,9 @@ from codebutler_worker.conversation.line.again import CONTINUED_REASON, carry_on
 from codebutler_worker.conversation.line.marks import end_turn
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, place_of
-from codebutler_worker.desk.handover import talks
-from codebutler_worker.desk.naming import agent_name
+from codebutler_worker.desk.naming import agent_name, talks
 from codebutler_worker.desk.states import move
-from codebutler_worker.present.notices import DROPPED, decided
-from codebutler_worker.present.parking import RESUMED, parked_text
+from codebutler_worker.present.notices import DROPPED, RESUMED, decided, parked_text
 from codebutler_worker.store.rows import TurnRow
 
 DROPPED_REASON = "dropped"

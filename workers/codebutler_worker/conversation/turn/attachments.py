@@ -1,4 +1,4 @@
-"""What a turn needs before it can start: its files stored, its voice messages written down.
+"""A turn's attachments, before it starts: files stored where the agent finds them, voice messages transcribed.
 
 Whatever cannot be had is told in the thread, and the turn goes on without it.
 """
@@ -27,47 +27,46 @@ RETRY_S = 2.0
 MAX_TRANSCRIPT_CHARS = 50_000
 
 
-class Luggage:
-    """The attachments of one turn. ``bring`` once; ``rows`` is what is known of them then."""
+def is_usable(row: AttachmentRow) -> bool:
+    """Whether an agent can do something with it alone: not with a voice message that nobody could transcribe."""
+    return row.state == "transcribed" or (row.state == "stored" and not row.is_voice)
 
-    def __init__(self, desk: Desk, place: Place, rows: Sequence[AttachmentRow]) -> None:
-        self.rows = list(rows)
+
+class Attachments:
+    """Of one turn, which is at ``place`` and works in ``workdir``."""
+
+    def __init__(self, desk: Desk, place: Place, workdir: Path) -> None:
         self._desk = desk
         self._place = place
-        self.workdir = Path(desk.settings.path)
+        self._workdir = workdir
 
-    @property
-    def usable(self) -> bool:
-        """Whether an agent can do something with it alone: not with a voice message that nobody could transcribe."""
-        return any(
-            row.state == "transcribed" or (row.state == "stored" and not row.is_voice) for row in self.rows
-        )
-
-    async def bring(self) -> None:
-        """Fetch what is wanted, in order. Raises StoreError."""
+    async def fetch(self, rows: Sequence[AttachmentRow]) -> tuple[AttachmentRow, ...]:
+        """Fetch what is wanted, in order; returns what is known of them then. Raises StoreError."""
         until_s = self._desk.clock.monotonic() + ALL_S
-        for number, row in enumerate(self.rows):
-            if row.state != "wanted":
-                continue
-            try:
-                if self._desk.clock.monotonic() > until_s:
-                    raise NotFetchedError("timeout")
-                ready, words = await self._obtain(row)
-            except NotFetchedError as error:
-                ready, words = replace(row, state="failed"), left_out(row, why_not(str(error)))
-            except OSError as error:
-                why = f"it cannot be stored: {error.strerror or error}"
-                ready, words = replace(row, state="failed"), left_out(row, why)
-            self.rows[number] = ready
-            await self._keep(ready, words)
+        return tuple([await self._fetched(row, until_s) for row in rows])
+
+    async def _fetched(self, row: AttachmentRow, until_s: float) -> AttachmentRow:
+        if row.state != "wanted":
+            return row
+        try:
+            if self._desk.clock.monotonic() > until_s:
+                raise NotFetchedError("timeout")
+            ready, words = await self._obtain(row)
+        except NotFetchedError as error:
+            ready, words = replace(row, state="failed"), left_out(row, why_not(str(error)))
+        except OSError as error:
+            why = f"it cannot be stored: {error.strerror or error}"
+            ready, words = replace(row, state="failed"), left_out(row, why)
+        await self._keep(ready, words)
+        return ready
 
     async def _obtain(self, row: AttachmentRow) -> tuple[AttachmentRow, str]:
         """The file where the agent finds it, and what people are told."""
         if row.size_bytes > MAX_FETCH_BYTES:
             raise NotFetchedError("too_large")
-        fetched = await self._fetch(row.file_id)
+        fetched = await self._download(row.file_id)
         if fetched.transcript:
-            return _written_down(row, fetched.transcript)
+            return _transcribed(row, fetched.transcript)
         row = _completed(row, fetched.file)
         if not fetched.content and (row.size_bytes or row.is_voice):
             raise NotFetchedError("empty")
@@ -75,17 +74,17 @@ class Luggage:
             return replace(await self._stored(row, fetched.content), is_voice=False), ""
         try:
             text = await self._desk.media.transcribe(audio_name(row.name, row.mimetype), fetched.content)
-            return _written_down(row, text)
+            return _transcribed(row, text)
         except (MediaError, NotFetchedError) as error:
             why = str(error) if isinstance(error, MediaError) else why_not(str(error))
             return await self._stored(row, fetched.content), not_transcribed(why)
 
     async def _stored(self, row: AttachmentRow, content: bytes) -> AttachmentRow:
         name = f"{row.file_id}-{safe_name(row.name)}"
-        path = await asyncio.to_thread(shelf.save, self.workdir, shelf.FILES, name, content)
+        path = await asyncio.to_thread(shelf.save, self._workdir, shelf.FILES, name, content)
         return replace(row, state="stored", path=path, size_bytes=len(content))
 
-    async def _fetch(self, file_id: str) -> Fetched:
+    async def _download(self, file_id: str) -> Fetched:
         """What breaks on the way is tried again."""
         for _attempt in range(ATTEMPTS - 1):
             try:
@@ -113,7 +112,7 @@ def _completed(row: AttachmentRow, file: File | None) -> AttachmentRow:
     return replace(row, name=file.name, mimetype=file.mimetype, is_voice=voice)
 
 
-def _written_down(row: AttachmentRow, text: str) -> tuple[AttachmentRow, str]:
+def _transcribed(row: AttachmentRow, text: str) -> tuple[AttachmentRow, str]:
     words = " ".join(text.split())[:MAX_TRANSCRIPT_CHARS]
     if not words:
         raise NotFetchedError("silence")

@@ -17,7 +17,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Writing,
 )
-from codebutler_worker.present.aloud import MAX_CHARS, aloud
+from codebutler_worker.present.progress import MAX_CHARS, live
 from codebutler_worker.tools.plan import PlanStep
 
 
@@ -36,9 +36,9 @@ from codebutler_worker.tools.plan import PlanStep
     ],
 )
 def test_what_listeners_hear(event: AgentEvent, kind: str, text: str) -> None:
-    live = aloud(event, "1.0")
-    assert live is not None
-    assert (live.kind, live.text, live.thread_ts) == (kind, text, "1.0")
+    told = live(event, "1.0")
+    assert told is not None
+    assert (told.kind, told.text, told.thread_ts) == (kind, text, "1.0")
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_what_listeners_hear(event: AgentEvent, kind: str, text: str) -> None:
     ],
 )
 def test_what_they_do_not(event: AgentEvent) -> None:
-    assert aloud(event, "1.0") is None
+    assert live(event, "1.0") is None

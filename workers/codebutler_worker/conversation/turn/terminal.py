@@ -42,7 +42,7 @@ def opening(rule: CommandRule, turn_id: str) -> Message:
     return terminal.running(terminal.RUNNING, turn_id)
 
 
-class Showing:
+class Terminal:
     """One turn's terminal. ``first_op_id`` is its first message, which a one-shot's first page takes over; None: that
     page is to be posted, once the program has run for a while or has ended."""
 

@@ -1,22 +1,24 @@
-"""What an agent is told of a conversation that it was not part of: other agents' turns, or people's words. Pure.
+"""What an agent has not heard: other agents' turns, the thread it was called into, messages that no agent has read.
 
-It comes as a record before the message itself. Each line of what somebody said is quoted, so that nobody can end the
-record early and speak as its frame.
+It is told as a record before the message itself. Each line of what somebody said is quoted, so that nobody can end the
+record early and speak as its frame. What cannot be had in time is left out: nothing of it keeps a turn from starting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from pathlib import Path
 
 import msgspec
 
 from codebutler.config.programs import program_names
-from codebutler.config.schema import AgentName, Config
+from codebutler.config.schema import Config
+from codebutler.errors import CodeButlerError
 from codebutler.model import Quoted
+from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.naming import agent_name
+from codebutler_worker.desk.naming import talks
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.tools.plan import PlanStep
@@ -31,6 +33,7 @@ RECORD_CHARS = 24_000
 DIFF_BYTES = 12_000
 MOST_STEPS = 30
 STEP_CHARS = 200
+ENDED = ("stopped", "failed", "interrupted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,52 @@ class Exchange:
     plan: tuple[PlanStep, ...] = ()
 
 
-def talks(config: Config, agent: str) -> bool:
-    """Whether it reads prose: a shell or a picture's description takes no record."""
-    own = {agent_name(config, rule.prefix) for rule in config.commands if rule.mode in ("headless", "acp")}
-    return agent in own | set(get_args(AgentName))
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What an agent has not heard: other agents' turns, and (``thread_ts``) the thread it was called into."""
+
+    exchanges: tuple[Exchange, ...] = ()
+    thread_ts: str = ""
+
+
+def look_back(
+    draft: Draft, turn: TurnRow, session_id: str | None, config: Config, own: Sequence[str], before: int
+) -> Missed:
+    """What of this turn's past its agent does not know: it is told the turn's ``own`` messages (their ts) anyway, and
+    those of so many turns ``before`` it that were not read."""
+    if not talks(config, turn.agent):
+        return Missed()
+    exchanges = missed(draft, turn, session_id, config)
+    # Its thread, if that was begun by somebody else's message and nothing of it ever came here.
+    root = turn.thread_ts if turn.conversation.endswith(turn.thread_ts) else ""
+    if session_id or exchanges or not root or root in own:
+        return Missed(exchanges)
+    if draft.uow.messages.get(turn.channel_id, root) is not None:
+        return Missed()
+    turns = draft.uow.turns.newest(before + 2, turn.conversation)
+    return Missed() if len(turns) > before + 1 else Missed(thread_ts=root)
+
+
+async def record_of(desk: Desk, found: Missed, before_ts: str, workdir: Path) -> str:
+    """The record that goes before the prompt, "" if there is nothing to tell; with it, what differs in ``workdir``."""
+    if found.exchanges:
+        return record_of_turns(found.exchanges, await _difference(desk, workdir))
+    if not found.thread_ts:
+        return ""
+    told = await desk.threads.read(found.thread_ts, before_ts)
+    if told.code:
+        desk.report.log("WRN", f"what was said in the thread before is left out: {told.code}")
+    return record_of_thread(told.said, told.left_out)
+
+
+async def _difference(desk: Desk, workdir: Path) -> str:
+    try:
+        found = await (await desk.agents.tree(workdir)).difference(limit_bytes=DIFF_BYTES)
+    except CodeButlerError as error:
+        desk.report.log("DBG", f"no diff is handed over: {error}")
+        return ""
+    cut = "\n(The rest of the diff is left out.)" if found.cut else ""
+    return f"{found.stat}\n\n{found.body}{cut}" if found.body.strip() else ""
 
 
 def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) -> tuple[Exchange, ...]:
@@ -74,6 +119,30 @@ def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) 
         if asked or earlier.state == "done":
             found.append(Exchange(earlier.agent, asked, answer, plan_of(earlier.plan)))
     return tuple(reversed(found))
+
+
+def unread(draft: Draft, turn: TurnRow) -> tuple[TurnRow, ...]:
+    """The turns of the same agent just before ``turn`` whose messages it has not read, oldest first: each was ended
+    before the agent took it."""
+    found: list[TurnRow] = []
+    for earlier in draft.uow.turns.newest(LOOKED_BACK, turn.conversation):
+        rows = draft.uow.messages.of_turn(earlier.id)
+        # A turn that never began was withdrawn by somebody; one without messages has handed them on.
+        if earlier.id == turn.id or earlier.agent != turn.agent or earlier.started_at is None or not rows:
+            continue
+        if earlier.state not in ENDED or all(row.acked for row in rows):
+            break
+        found.append(earlier)
+    return tuple(reversed(found))
+
+
+def forget_unread(draft: Draft, conversation: str) -> None:
+    """Nobody shall be told any more what was said before."""
+    for earlier in draft.uow.turns.newest(LOOKED_BACK, conversation):
+        if earlier.state in ENDED:
+            draft.uow.messages.acknowledge(
+                (row.id, row.content) for row in draft.uow.messages.of_turn(earlier.id)
+            )
 
 
 def record_of_turns(exchanges: Sequence[Exchange], diff: str = "") -> str:

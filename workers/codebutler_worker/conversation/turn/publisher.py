@@ -1,5 +1,5 @@
-"""What an agent sends while it works: ``<<<SLACK:type>>> … <<<END_SLACK>>>`` in its text is posted at once, and a
-file that it names becomes an upload."""
+"""Publishes what an agent sends while it works: ``<<<SLACK:type>>> … <<<END_SLACK>>>`` in its text is posted at once,
+and a file that it names becomes an upload."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from codebutler.errors import StoreError
 from codebutler.model import Post, Upload
-from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, prose_of
+from codebutler.text.envelope import Envelope, EnvelopeParser, Part, Prose, parts_of, prose_of
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.asking.polls import open_poll
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Place
 from codebutler_worker.media import shelf
-from codebutler_worker.present.envelopes import posts
+from codebutler_worker.present.answer import posts
 from codebutler_worker.present.files import only_files, unsent
 
 FILE = "file"
@@ -27,14 +27,14 @@ TOO_MANY = f"⚠️ More than {MAX_ENVELOPES} messages in one run: the rest is i
 SAID_ABOVE = "Done, see above."
 
 
-class Parcels:
+class Publisher:
     """One turn's. An answer repeats the text before it: what was sent already is not sent again for it."""
 
     def __init__(self, desk: Desk, place: Place) -> None:
         self._desk = desk
         self._place = place
         self.workdir = Path(desk.settings.path)
-        self._parser = EnvelopeParser(desk.settings.config.envelope.unclosed_timeout_ms / 1000)
+        self._parser: EnvelopeParser | None = None  # before the first text that may hold an envelope
         self._seen: set[Envelope] = set()
         self._sent: list[str] = []
         self._files = self._envelopes = 0
@@ -42,20 +42,25 @@ class Parcels:
 
     async def take(self, text: str) -> str:
         """Send what the text encloses; returns the text outside."""
+        if self._parser is None:
+            if "<" not in text:
+                return prose_of([Prose(text)])
+            self._parser = EnvelopeParser(self._desk.settings.config.envelope.unclosed_timeout_ms / 1000)
         parts = self._parser.feed(text, self._desk.clock.monotonic())
-        await self._deliver(parts, again=True)
+        await self._publish(parts, again=True)
         if self._parser.open and self._closing is None:
-            self._closing = asyncio.create_task(self._close_in_time(), name="open envelope")
+            self._closing = asyncio.create_task(self._close_in_time(self._parser), name="open envelope")
         return prose_of(parts)
 
     async def finish(self, finished: Finished) -> Finished:
         """The same for a turn's answer; what is still open is sent as incomplete."""
-        await self.close()
-        await self._deliver(self._parser.close(), again=True)
+        if self._parser is not None:
+            await self.close()
+            await self._publish(self._parser.close(), again=True)
         if not finished.ok:
             return finished
         parts = parts_of(finished.text)
-        await self._deliver(parts, again=False)
+        await self._publish(parts, again=False)
         text = prose_of(parts)
         if not text and self._sent:
             text = only_files(self._sent)
@@ -70,13 +75,13 @@ class Parcels:
             closing.cancel()
             await asyncio.gather(closing, return_exceptions=True)
 
-    async def _close_in_time(self) -> None:
-        while self._parser.open:
+    async def _close_in_time(self, parser: EnvelopeParser) -> None:
+        while parser.open:
             await self._desk.clock.sleep(1.0)
-            await self._deliver(self._parser.overdue(self._desk.clock.monotonic()), again=True)
+            await self._publish(parser.overdue(self._desk.clock.monotonic()), again=True)
         self._closing = None
 
-    async def _deliver(self, parts: Iterable[Part], *, again: bool) -> None:
+    async def _publish(self, parts: Iterable[Part], *, again: bool) -> None:
         for part in parts:
             if not isinstance(part, Envelope) or (part in self._seen and not again):
                 continue
@@ -95,7 +100,7 @@ class Parcels:
         if envelope.type == QUESTION and envelope.complete and await self._ask(envelope.body):
             return
         limit = self._desk.settings.config.output.max_chars_per_message
-        for post in posts(envelope, self._place.thread_ts, limit, self._desk.redactor):
+        for post in posts(envelope, self._place.thread_ts, limit, self._desk.redactor.redact):
             await self._commit(post)
 
     async def _ask(self, body: str) -> bool:
