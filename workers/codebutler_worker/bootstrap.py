@@ -35,7 +35,7 @@ from codebutler.process.threads import hand_over_soon
 from codebutler.protocol.channel import Channel
 from codebutler.protocol.codec import to_worker_codec
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
-from codebutler_worker.conversation.restored import after_restore
+from codebutler_worker.conversation.recovery import after_restore
 from codebutler_worker.desk.desk import Agents, Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.media.shelf import forget_files

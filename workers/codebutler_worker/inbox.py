@@ -31,14 +31,12 @@ from codebutler_worker.commands.table import run_command, understood
 from codebutler_worker.conversation.asking.deciding import decide_typed
 from codebutler_worker.conversation.asking.polls import is_polled
 from codebutler_worker.conversation.clicks import click
-from codebutler_worker.conversation.line.aside import park, take_in
-from codebutler_worker.conversation.line.edits import edited_late
-from codebutler_worker.conversation.line.incoming import Incoming
-from codebutler_worker.conversation.line.marks import QUEUED, clear_mark, end_message
-from codebutler_worker.conversation.line.parking import drop_parked
-from codebutler_worker.conversation.line.queueing import enqueue
-from codebutler_worker.conversation.line.typing import type_in
-from codebutler_worker.conversation.line.withdrawing import waiting_turn, withdraw_message, withdraw_turn
+from codebutler_worker.conversation.edits import edited_late
+from codebutler_worker.conversation.marks import QUEUED, clear_mark, end_message
+from codebutler_worker.conversation.messages import Incoming, enqueue, park, take_in
+from codebutler_worker.conversation.parked import drop_parked
+from codebutler_worker.conversation.queue import waiting_turn, withdraw_message, withdraw_turn
+from codebutler_worker.conversation.typing import type_in
 from codebutler_worker.desk.draft import Draft, Place, place_of
 from codebutler_worker.desk.naming import agent_name, conversation_id
 from codebutler_worker.desk.states import LIVE

@@ -12,9 +12,8 @@ from codebutler.clock import ManualClock
 from codebutler.config.schema import Config, RepoSettings, SlackSection
 from codebutler.disk.backups import Restored
 from codebutler.model import ButtonClicked, NoRequest
-from codebutler_worker.conversation.line.again import CONTINUED_REASON
-from codebutler_worker.conversation.recovery import recover
-from codebutler_worker.conversation.restored import after_restore
+from codebutler_worker.conversation.parked import CONTINUED_REASON
+from codebutler_worker.conversation.recovery import after_restore, recover
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.states import STATES
 from codebutler_worker.inbox import Inbox

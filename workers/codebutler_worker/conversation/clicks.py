@@ -10,12 +10,18 @@ from codebutler.model import ButtonClicked
 from codebutler.permission import Action, admitted, may
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.asking.deciding import DECISIONS, decide_click
-from codebutler_worker.conversation.line.again import CONTINUED_REASON, LIMITS, carry_on
-from codebutler_worker.conversation.line.aside import is_crowded
-from codebutler_worker.conversation.line.edits import ask_again
-from codebutler_worker.conversation.line.marks import clear_end, end_turn
-from codebutler_worker.conversation.line.parking import DROPPED_REASON, drop_parked, unpark
-from codebutler_worker.conversation.line.withdrawing import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
+from codebutler_worker.conversation.edits import ask_again
+from codebutler_worker.conversation.marks import clear_end, end_turn
+from codebutler_worker.conversation.messages import is_crowded
+from codebutler_worker.conversation.parked import (
+    CONTINUED_REASON,
+    DROPPED_REASON,
+    LIMITS,
+    carry_on,
+    drop_parked,
+    unpark,
+)
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
 from codebutler_worker.conversation.turn.undo import undo
 from codebutler_worker.desk.draft import Draft, Place, place_of
 from codebutler_worker.desk.lapsed import lapsed, over

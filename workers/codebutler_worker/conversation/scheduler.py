@@ -11,15 +11,21 @@ from functools import partial
 from codebutler.config.programs import beside
 from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
-from codebutler_worker.conversation.line.holding import hold
-from codebutler_worker.conversation.line.incoming import key_of
-from codebutler_worker.conversation.line.marks import show_working
-from codebutler_worker.conversation.line.parking import resume_due
-from codebutler_worker.conversation.line.places import Apart, Shown, choose, in_line, tell_waiting
-from codebutler_worker.conversation.line.typing import GONE, Outcome, settle
-from codebutler_worker.conversation.line.withdrawing import STEERED, close_turn
+from codebutler_worker.conversation.marks import show_working
+from codebutler_worker.conversation.parked import resume_due
+from codebutler_worker.conversation.queue import (
+    STEERED,
+    Apart,
+    Shown,
+    choose,
+    close_turn,
+    hold,
+    in_line,
+    tell_waiting,
+)
 from codebutler_worker.conversation.turn.prepare import Begun, begin
 from codebutler_worker.conversation.turn.run import Turn
+from codebutler_worker.conversation.typing import GONE, Outcome, settle
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.todo import Steer, Typed, Verdict
@@ -260,6 +266,6 @@ def _move_over(draft: Draft, steer: Steer) -> None:
         return
     show_working(draft, queued)
     for message in draft.uow.messages.of_turn(queued.id):
-        draft.uow.messages.attach(message.channel_id, key_of(message), running.id)
+        draft.uow.messages.attach(message.channel_id, message.key, running.id)
     close_turn(draft, queued.id, STEERED)
     draft.uow.messages.acknowledge((row.id, row.content) for row in draft.uow.messages.of_turn(running.id))

@@ -41,6 +41,11 @@ class MessageRow:
     agent: str | None = None
     late: bool = False
 
+    @property
+    def key(self) -> str:
+        """What names it within its channel: its ts, or a slash command's conversation."""
+        return self.id.partition(":")[2]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRow:

@@ -41,7 +41,7 @@ from codebutler_worker.conversation.asking.calls import (
 )
 from codebutler_worker.conversation.asking.polls import answer_poll, close_polls
 from codebutler_worker.conversation.asking.quorum import Objection, is_met, objection_to
-from codebutler_worker.conversation.line.marks import end_message
+from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import conversation_id, using

@@ -17,8 +17,8 @@ from codebutler.process.waiting import wait_for
 from codebutler.text.links import message_link
 from codebutler_worker.conversation.asking.approvals import waited_for
 from codebutler_worker.conversation.asking.calls import QUESTIONS
-from codebutler_worker.conversation.line.again import CONTINUED_REASON
-from codebutler_worker.conversation.line.withdrawing import ASIDE
+from codebutler_worker.conversation.parked import CONTINUED_REASON
+from codebutler_worker.conversation.queue import ASIDE
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, iso, place_of
 from codebutler_worker.store.rows import TurnRow

@@ -13,8 +13,8 @@ from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
 from codebutler.protocol.messages import Doing
 from codebutler_worker.agents.backend import AgentEvent, Output, ToolResult, ToolUse
-from codebutler_worker.conversation.line.marks import show_working
-from codebutler_worker.conversation.line.places import MARK_AFTER_S
+from codebutler_worker.conversation.marks import show_working
+from codebutler_worker.conversation.queue import MARK_AFTER_S
 from codebutler_worker.conversation.turn.prepare import Begun
 from codebutler_worker.conversation.turn.terminal import Terminal
 from codebutler_worker.desk.desk import Desk

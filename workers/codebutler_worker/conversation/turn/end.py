@@ -9,9 +9,9 @@ from codebutler.config.schema import OutputSection
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.conversation.asking.approvals import WITHDRAWN, close_all
-from codebutler_worker.conversation.line.again import LIMITS
-from codebutler_worker.conversation.line.marks import end_turn, show_queued
-from codebutler_worker.conversation.line.withdrawing import BUDGET, STALE
+from codebutler_worker.conversation.marks import end_turn, show_queued
+from codebutler_worker.conversation.parked import LIMITS
+from codebutler_worker.conversation.queue import BUDGET, STALE
 from codebutler_worker.conversation.turn.history import plan_kept
 from codebutler_worker.conversation.turn.terminal import Terminal
 from codebutler_worker.desk.desk import Desk

@@ -19,8 +19,8 @@ from codebutler.model import Post, Value
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.instructions import instructions
 from codebutler_worker.conversation.asking.approvals import answers_before
-from codebutler_worker.conversation.line.again import LIMIT
-from codebutler_worker.conversation.line.withdrawing import STALE
+from codebutler_worker.conversation.parked import LIMIT
+from codebutler_worker.conversation.queue import STALE
 from codebutler_worker.conversation.turn.history import Missed, look_back, unread
 from codebutler_worker.conversation.turn.prompt import Said, attached, system_prompt, user_prompt
 from codebutler_worker.conversation.turn.terminal import opening

@@ -32,8 +32,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.budget.rules import used_up_text
 from codebutler_worker.budget.watch import Watch
 from codebutler_worker.conversation.asking.asking import Asking
-from codebutler_worker.conversation.line.parking import others_than, resume_at
-from codebutler_worker.conversation.line.typing import GONE
+from codebutler_worker.conversation.parked import others_than, resume_at
 from codebutler_worker.conversation.turn.attachments import Attachments, is_usable
 from codebutler_worker.conversation.turn.display import Display
 from codebutler_worker.conversation.turn.end import Ending, conclude, outcome_of, report
@@ -48,6 +47,7 @@ from codebutler_worker.conversation.turn.prepare import (
 )
 from codebutler_worker.conversation.turn.publisher import Publisher
 from codebutler_worker.conversation.turn.undo import Snapshots
+from codebutler_worker.conversation.typing import GONE
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import tag_of

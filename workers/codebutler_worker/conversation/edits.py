@@ -9,10 +9,8 @@ from codebutler.config.schema import Config
 from codebutler.message import Message
 from codebutler.model import ButtonClicked, MessageEdited, Post, Prompt, Request
 from codebutler.permission import admitted, may
-from codebutler_worker.conversation.line.aside import take_in
-from codebutler_worker.conversation.line.incoming import Incoming
-from codebutler_worker.conversation.line.marks import WORKING, clear_end, clear_mark
-from codebutler_worker.conversation.line.queueing import BUSY
+from codebutler_worker.conversation.marks import WORKING, clear_end, clear_mark
+from codebutler_worker.conversation.messages import BUSY, Incoming, take_in
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import agent_name, using

@@ -1,12 +1,14 @@
 """Turns whose agent was refused by its service: kept until the service takes it again, then carried on.
 
 When that is and how often is tried are pure decisions over what the agent said and the turn's row; both survive a
-restart. A person may carry on sooner, with another agent too, or drop it.
+restart. A person may carry on sooner, with another agent too, or drop it. To go on is a turn of its own, since an agent
+run is never repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -14,14 +16,55 @@ from codebutler.config.schema import Config
 from codebutler.errors import CodeButlerError
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.conversation.line.again import CONTINUED_REASON, carry_on
-from codebutler_worker.conversation.line.marks import end_turn
+from codebutler_worker.conversation.marks import end_turn
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, was_held
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import agent_name, talks
 from codebutler_worker.desk.states import move
 from codebutler_worker.present.notices import DROPPED, RESUMED, decided, parked_text
 from codebutler_worker.store.rows import TurnRow
+
+CONTINUED_REASON = "continued"
+LIMIT = "limit"
+LIMITS = ("max_turns", "timeout", "stalled", "auth", "limit", "overloaded")
+"""Failures after which there is something to go on with, once their cause is gone."""
+
+
+def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempts: int = 0) -> TurnRow:
+    """Queue a turn that goes on with ``turn`` on ``user``'s account, and move its messages there.
+
+    ``agent``: another one than before. What becomes of ``turn`` itself is the caller's.
+    """
+    follow_up = TurnRow(
+        id=uuid.uuid4().hex,
+        conversation=turn.conversation,
+        channel_id=turn.channel_id,
+        thread_ts=turn.thread_ts,
+        agent=agent or turn.agent,
+        created_at=draft.stamp,
+        not_before=draft.stamp,
+        reason=_why(turn),
+        user_id=user,
+        attempts=attempts,
+        job=turn.job,
+    )
+    draft.uow.turns.add(follow_up)
+    for message in draft.uow.messages.of_turn(turn.id):
+        draft.uow.messages.attach(message.channel_id, message.key, follow_up.id)
+    return follow_up
+
+
+def _why(turn: TurnRow) -> str:
+    """Why the follow-up runs, as its prompt tells the agent."""
+    if turn.reason in (CROWDED, HANDLED) or was_held(turn):
+        return ""
+    if turn.state == "interrupted":
+        return STALE if turn.reason == STALE else "interrupted"
+    if turn.state == "stopped":
+        return "stopped" if turn.started_at else ""
+    return LIMIT
+
 
 DROPPED_REASON = "dropped"
 OVERLOAD_PAUSES_S = (30.0, 120.0, 300.0)

@@ -12,8 +12,8 @@ from codebutler.config.schema import Config
 from codebutler.config.shells import is_shell
 from codebutler.permission import Decision, admitted, may
 from codebutler.protocol.messages import Audit
-from codebutler_worker.conversation.line.incoming import Incoming, keep_message
-from codebutler_worker.conversation.line.marks import end_message
+from codebutler_worker.conversation.marks import end_message
+from codebutler_worker.conversation.messages import Incoming, keep_message
 from codebutler_worker.desk.draft import Draft, place_of
 from codebutler_worker.desk.naming import using
 from codebutler_worker.desk.states import LIVE
