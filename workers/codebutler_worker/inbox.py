@@ -7,6 +7,7 @@ likes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from codebutler.config.programs import is_session
 from codebutler.config.schema import RepoSettings
@@ -64,13 +65,11 @@ class Inbox:
         """Accept the event; returns what is left to do after the commit."""
         if not draft.uow.inbox.accept(event.key, seq):
             return Todo()
-        overheard = self._is_overheard(event, request)
-        request = resolved(request, self.settings)
-        if self.skills is not None:
-            request = taught(request, event.user, self.settings, self.skills)
+        if not isinstance(request, Prompt) or request.prefix is not None:
+            request = self._resolved(event, request)
+        elif self.settings.config.agent.mention == "mention" and _is_uncalled(event):
+            return self._overheard(draft, event)
         match event:
-            case MessagePosted() if overheard:
-                return self._overheard(draft, event)
             case MessagePosted():
                 return self._posted(draft, event, request)
             case SlashCommand():
@@ -100,36 +99,40 @@ class Inbox:
         return Todo(stop=tuple(turn.id for turn in draft.uow.turns.in_states(*LIVE)))
 
     def _posted(self, draft: Draft, event: MessagePosted, request: Request) -> Todo:
-        note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
-        if isinstance(request, Prompt) and not event.files and self._says_nothing(request):
-            self._decline(draft, event, SAY_WHAT)
-        elif isinstance(request, Prompt):
-            decided = decide_typed(draft, self.settings.config, event, request)
-            if decided is not None:
-                return decided.logged("MSG", note)
-            said = _incoming(event, request)
-            take = park if event.stale else take_in
-            todo = type_in(draft, self.settings.config, said) or take(draft, self.settings.config, said)
-            return todo.logged("MSG", note)
-        elif isinstance(request, Command) and event.stale:
-            draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
-        elif request == NO_CHECKS:
-            self._decline(draft, event, NOTHING)
-        elif isinstance(request, Command):
-            return self._said(draft, request, event).logged("MSG", note)
-        return Todo().logged("MSG", note)
+        note, config = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"', self.settings.config
+        todo = Todo()
+        match request:
+            case Prompt(text=text, prefix=prefix) if not (
+                text.strip() or event.files or self._is_session(prefix)
+            ):
+                self._decline(draft, event, SAY_WHAT)
+            case Prompt():
+                said = _incoming(event, request)
+                # Only within a thread may words answer what a card asks, or go to a session.
+                within = event.thread_ts is not None
+                answered = decide_typed(draft, config, event, request) if within else None
+                answered = answered or (type_in(draft, config, said) if within else None)
+                take = park if event.stale else take_in
+                todo = answered or take(draft, config, said)
+            case Command() if event.stale:
+                draft.post(Place(f"{event.channel}:{event.root_ts}", event.root_ts), LATE_COMMAND)
+            case Command() if request == NO_CHECKS:
+                self._decline(draft, event, NOTHING)
+            case Command():
+                todo = self._said(draft, request, event)
+        return todo.logged("MSG", note)
 
     def _decline(self, draft: Draft, event: MessagePosted, why: str) -> None:
         """No turn comes of it. Whoever waits for an outcome, a script perhaps, sees that there is none to come."""
         place = Place(f"{event.channel}:{event.root_ts}", event.root_ts)
         end_message(draft, place, event.ts, "refused", after=draft.post(place, why))
 
-    def _is_overheard(self, event: Event, request: Request) -> bool:
-        """Plain talk that does not call us where we want to be called: let in because its thread waits for words."""
-        if not isinstance(event, MessagePosted) or event.origin != "slack" or event.mentioned:
-            return False
-        called_only = self.settings.config.agent.mention == "mention"
-        return called_only and isinstance(request, Prompt) and request.prefix is None
+    def _resolved(self, event: Event, request: Request) -> Request:
+        """A word of ours that asks an agent, as a prompt."""
+        request = resolved(request, self.settings)
+        if self.skills is None:
+            return request
+        return taught(request, event.user, self.settings, self.skills)
 
     def _overheard(self, draft: Draft, event: MessagePosted) -> Todo:
         """It counts where a card asks or a program reads, and starts nothing of its own."""
@@ -146,9 +149,9 @@ class Inbox:
             return take_in(draft, config, said).logged("MSG", note)
         return Todo()
 
-    def _says_nothing(self, request: Prompt) -> bool:
-        bare = not request.text.strip()
-        return bare and not (request.prefix and is_session(self.settings.config, request.prefix))
+    def _is_session(self, prefix: str | None) -> bool:
+        """Whether that begins a session, which needs no words."""
+        return prefix is not None and is_session(self.settings.config, prefix)
 
     def _slash(self, draft: Draft, event: SlashCommand, request: Request) -> Todo:
         note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'
@@ -274,6 +277,11 @@ class Inbox:
             return Todo()
         withdraw_message(draft, found[0])
         return Todo().logged("MSG", f"{event.user} deleted a message that had not started")
+
+
+def _is_uncalled(event: Event) -> TypeGuard[MessagePosted]:
+    """Whether it does not call us: plain talk is let in where its thread waits for words."""
+    return isinstance(event, MessagePosted) and event.origin == "slack" and not event.mentioned
 
 
 def _incoming(event: MessagePosted, request: Prompt) -> Incoming:

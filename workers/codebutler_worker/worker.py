@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 
 from codebutler.config.programs import program_names
 from codebutler.errors import EXIT_FAILED, ProtocolError, StoreError
@@ -150,16 +151,17 @@ class Worker:
         seq, event, request = message.seq, message.event, message.request
         reached("inbox.before")
         try:
-            todo = await self._desk.commit(lambda draft: self._inbox.take(draft, seq, event, request))
+            todo = await self._desk.commit(partial(self._inbox.take, seq=seq, event=event, request=request))
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one bad event must not stop those behind it
             self._desk.report.log("ERR", f"an event could not be taken: {error!r}")
-            await self._desk.commit(lambda draft: self._inbox.give_up(draft, seq, event))
+            await self._desk.commit(partial(self._inbox.give_up, seq=seq, event=event))
             todo = Todo()
         reached("inbox.after")
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
-        self._errands.start(todo.errands)
+        if todo.errands:
+            self._errands.start(todo.errands)
         self._scheduler.wake()
         self._tell_load()
         reached("stored.before")
@@ -172,10 +174,7 @@ class Worker:
             self._desk.report.log(tag, text)
         for record in todo.audit:
             self._desk.report.audit(record)
-        self._scheduler.stop(todo.stop, todo.stopped_by, forced=todo.forced)
-        self._scheduler.steer(todo.steer)
-        self._scheduler.type(todo.typed)
-        self._scheduler.tell(todo.verdicts)
+        self._scheduler.carry_out(todo)
         for conversation in todo.forgotten:
             self._desk.agents.release(conversation)
 

@@ -118,18 +118,18 @@ async def others_than(desk: Desk, agent: str) -> tuple[str, ...]:
     return others(surveys, agent, desk.settings.config)
 
 
-def resume_due(draft: Draft) -> float | None:
-    """Carry on with every parked turn whose time has come; returns the seconds until the next look, None if
-    nothing is parked."""
-    waiting_s: list[float] = []
-    for turn in draft.uow.turns.in_states("parked"):
+def resume_due(draft: Draft, parked: Sequence[TurnRow]) -> tuple[float | None, list[TurnRow]]:
+    """Carry on with every parked turn whose time has come; returns the seconds until the next look (None if nothing is
+    left to wait for), and the others."""
+    waiting = []
+    for turn in parked:
         if turn.not_before > draft.stamp:
-            due = datetime.fromisoformat(turn.not_before)
-            waiting_s.append(max(1.0, (due - draft.now).total_seconds()))
-            continue
-        carry_on(draft, turn, turn.user_id, attempts=turn.attempts)
-        unpark(draft, turn, RESUMED)
-    return min([LOOK_AGAIN_S, *waiting_s]) if waiting_s else None
+            waiting.append(turn)
+        else:
+            carry_on(draft, turn, turn.user_id, attempts=turn.attempts)
+            unpark(draft, turn, RESUMED)
+    due_s = [(datetime.fromisoformat(turn.not_before) - draft.now).total_seconds() for turn in waiting]
+    return max(1.0, min(LOOK_AGAIN_S, *due_s)) if due_s else None, waiting
 
 
 def unpark(draft: Draft, turn: TurnRow, verdict: str, reason: str = CONTINUED_REASON) -> str | None:

@@ -91,6 +91,23 @@ def in_line(
     return [turn for turn in queued if turn.id not in starting]
 
 
+def left_in_line(
+    queued: Sequence[TurnRow],
+    started: Sequence[TurnRow],
+    busy: Collection[str],
+    now: datetime,
+    *,
+    room: int,
+    apart: Apart,
+) -> list[TurnRow]:
+    """The line once ``started`` of the ``queued`` run. Pure."""
+    aside = sum(turn.agent in apart.agents for turn in started)
+    rest = [turn for turn in queued if turn not in started]
+    taken = {*busy, *(turn.conversation for turn in started)}
+    left = replace(apart, room=apart.room - aside)
+    return in_line(rest, taken, now, room=room - len(started) + aside, apart=left)
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What of a turn's waiting is shown: its mark, and its place (0 = not yet). It is not kept over a restart, which

@@ -7,6 +7,7 @@ its machine, which is more, and sooner, than a chat takes.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -217,10 +218,11 @@ RESULT_CHARS = 700
 RESULT_LINES = 15
 
 
-def tool_result(label: str, text: str, *, ok: bool) -> str:
-    """The call in one line, and the beginning of what it answered: a ``text`` without secrets."""
+def tool_result(label: str, text: str, *, ok: bool, redact: Callable[[str], str]) -> str:
+    """The call in one line, and the beginning of what it answered."""
     head = f"{'✓' if ok else '✗'} {code(label)}"
-    lines = text.strip().splitlines()
+    # Before it is cut: the second half of a key does not look like one any more.
+    lines = redact(text).strip().splitlines()
     shown = "\n".join(lines[:RESULT_LINES])[:RESULT_CHARS]
     if not shown.strip():
         return head

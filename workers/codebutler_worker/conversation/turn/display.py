@@ -7,6 +7,7 @@ All of it slowly: at most one change of a message is under way, so a slow chat g
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 from codebutler.errors import StoreError
@@ -37,8 +38,9 @@ MAX_CALLS = 1000
 class ToolLog:
     """The tools that are told of in the thread. Bounded: an agent may use a thousand a minute."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, redact: Callable[[str], str]) -> None:
         self._limit = limit
+        self._redact = redact
         self._calls: dict[str, str] = {}
         self._entries: list[str] = []
         self._left_out = 0
@@ -53,7 +55,8 @@ class ToolLog:
         if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
             self._calls[event.id] = f"{event.name}: {event.summary}" if event.summary else event.name
         elif isinstance(event, ToolResult):
-            entry = tool_result(self._calls.pop(event.id, "a tool"), event.text, ok=event.ok)
+            label = self._calls.pop(event.id, "a tool")
+            entry = tool_result(label, event.text, ok=event.ok, redact=self._redact)
             # One message holds what comes between two of them: more would fall behind what Slack takes.
             if sum(len(each) + 1 for each in self._entries) + len(entry) > self._limit:
                 self._left_out += 1
@@ -87,7 +90,9 @@ class Display:
         """What the line under the thread comes after: a message of ours ends it."""
         self._status = "is working"
         self._quiet = output.verbosity == "quiet" and begun.progress_op_id is None
-        self._tools = ToolLog(output.max_chars_per_message) if output.verbosity == "verbose" else None
+        self._tools: ToolLog | None = None
+        if output.verbosity == "verbose":
+            self._tools = ToolLog(output.max_chars_per_message, desk.redactor.redact)
         self._changed = asyncio.Event()
         self._status_changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
