@@ -115,8 +115,6 @@ class EnvelopeParser:
 
 def parts_of(text: str) -> list[Part]:
     """The parts of a whole text."""
-    if "<" not in text:
-        return [Prose(text)]  # as most are
     parser = EnvelopeParser()
     return [*parser.feed(text), *parser.close()]
 

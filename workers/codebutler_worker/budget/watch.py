@@ -139,11 +139,11 @@ class Reports:
         self._changed.set()
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """There are so many turns running, queued and waiting: look again if these are others than before, or if one
-        that runs writes down what it uses."""
-        if load != self._load or (load[0] and is_limited(self._desk.settings.config.budget)):
-            self._load = load
+        """There are so many turns running, queued and waiting: look again if one has ended, or if one that runs writes
+        down what it uses."""
+        if load[0] < self._load[0] or (load[0] and is_limited(self._desk.settings.config.budget)):
             self._changed.set()
+        self._load = load
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -75,7 +75,7 @@ def end_turn(draft: Draft, turn: TurnRow, outcome: TurnOutcome, *, after: str | 
     place, messages = place_of(turn), draft.uow.messages.of_turn(turn.id)
     for message in messages:
         if outcome in END_MARKS:
-            draft.react(place, _end_mark(message.platform_msg_id, outcome), after=after)
+            _show_end(draft, place, message.platform_msg_id, outcome, after)
         for passing in (WORKING, QUEUED):
             clear_mark(draft, place, message, passing, after=after)
     draft.ended(place, (message.platform_msg_id for message in messages), outcome)
@@ -85,12 +85,12 @@ def end_message(
     draft: Draft, place: Place, ts: str, outcome: TurnOutcome, *, after: str | None = None
 ) -> None:
     """The same for one message, of which no turn came."""
-    draft.react(place, _end_mark(ts, outcome), after=after)
+    _show_end(draft, place, ts, outcome, after)
     draft.ended(place, (ts,), outcome)
 
 
-def _end_mark(ts: str, outcome: TurnOutcome) -> React:
-    return React(target_ts=ts, name=END_MARKS[outcome], value="outcome")
+def _show_end(draft: Draft, place: Place, ts: str, outcome: TurnOutcome, after: str | None) -> None:
+    draft.react(place, React(target_ts=ts, name=END_MARKS[outcome], value="outcome"), after=after)
 
 
 def _show(draft: Draft, turn: TurnRow, name: str, *, instead_of: str, after: str | None = None) -> None:

@@ -26,6 +26,8 @@ from codebutler_worker.present.notices import crowded, handled, stale
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
 
 MAX_FILES = 20
+BUSY = "⏳ Already working in this conversation: say it again after the answer, or say `!stop` first."
+TOGETHER = "↪ Answered together with what was said next."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Incoming:
 
 def keep_message(draft: Draft, said: Incoming, turn_id: str | None) -> None:
     """Write the message and its files, or what has become of it, as part of a turn (None = of none)."""
-    files = _files(said)
+    files = _files(said) if said.files else []
     for file in files:
         draft.uow.attachments.add(file)
     row = MessageRow(
@@ -94,24 +96,25 @@ def _files(said: Incoming) -> list[AttachmentRow]:
     ]
 
 
-BUSY = "⏳ Already working in this conversation: say it again after the answer, or say `!stop` first."
-TOGETHER = "↪ Answered together with what was said next."
-
-
 def enqueue(draft: Draft, config: Config, said: Incoming) -> Todo:
     """Put a message into a turn, or say that the conversation is busy (``agent.busy`` "reject")."""
     conversation = said.conversation or conversation_id(config, said.channel, said.root_ts)
     agent = agent_name(config, said.prefix)
     live = [turn for turn in draft.uow.turns.in_states(*LIVE) if turn.conversation == conversation]
+    queued = [turn for turn in draft.uow.turns.in_states("queued") if turn.conversation == conversation]
     is_program = program_of(config, agent) is not None
-    turn = None if is_program else _joinable(draft, config, conversation, said)
+    turn = _joinable(draft, config, queued[-1], said) if queued and not is_program else None
     if turn is None and live and config.agent.busy == "reject":
         keep_message(draft, said, None)
         place = Place(conversation, said.root_ts or None)
         end_message(draft, place, said.ts, "refused", after=draft.post(place, BUSY, value="notice"))
         return Todo()
-    turn = _joined(draft, config, turn, said) if turn else opened(draft, config, said, conversation)
-    waits = any(is_shown(draft, each, QUEUED) for each in draft.uow.messages.of_turn(turn.id)[:1])
+    waits = False
+    if turn is None:
+        turn = opened(draft, config, said, conversation)
+    else:
+        turn = _joined(draft, config, turn, said)
+        waits = any(is_shown(draft, each, QUEUED) for each in draft.uow.messages.of_turn(turn.id)[:1])
     keep_message(draft, said, turn.id)
     if waits and (message := draft.uow.messages.get(said.channel, said.ts)) is not None:
         set_mark(draft, place_of(turn), message, QUEUED)
@@ -126,14 +129,11 @@ def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
     return config.budget.user == Limit() or turn.user_id == said.user
 
 
-def _joinable(draft: Draft, config: Config, conversation: str, said: Incoming) -> TurnRow | None:
+def _joinable(draft: Draft, config: Config, turn: TurnRow, said: Incoming) -> TurnRow | None:
     """A turn that waits only because others run keeps its own thread: a top-level message joins within the
     debounce or not at all."""
-    agent = agent_name(config, said.prefix)
-    queued = [turn for turn in draft.uow.turns.in_states("queued") if turn.conversation == conversation]
-    if not queued or queued[-1].agent != agent or not _same_account(config, queued[-1], said):
+    if turn.agent != agent_name(config, said.prefix) or not _same_account(config, turn, said):
         return None
-    turn = queued[-1]
     if turn.job != said.job:
         return None
     if turn.thread_ts == said.root_ts:

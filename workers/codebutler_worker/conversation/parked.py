@@ -29,6 +29,17 @@ CONTINUED_REASON = "continued"
 LIMIT = "limit"
 LIMITS = ("max_turns", "timeout", "stalled", "auth", "limit", "overloaded")
 """Failures after which there is something to go on with, once their cause is gone."""
+DROPPED_REASON = "dropped"
+OVERLOAD_PAUSES_S = (30.0, 120.0, 300.0)
+"""After the agent's own retries."""
+MOST_PARKINGS = 5
+MOST_OTHERS = 3
+SURVEY_S = 5.0
+SOONEST_S = 30.0
+LATEST_S = 8 * 86_400.0
+"""A week's limit, and a day more; a later time is no time that a service would say."""
+LOOK_AGAIN_S = 10.0
+"""The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
 
 
 def carry_on(draft: Draft, turn: TurnRow, user: str, *, agent: str = "", attempts: int = 0) -> TurnRow:
@@ -64,19 +75,6 @@ def _why(turn: TurnRow) -> str:
     if turn.state == "stopped":
         return "stopped" if turn.started_at else ""
     return LIMIT
-
-
-DROPPED_REASON = "dropped"
-OVERLOAD_PAUSES_S = (30.0, 120.0, 300.0)
-"""After the agent's own retries."""
-MOST_PARKINGS = 5
-MOST_OTHERS = 3
-SURVEY_S = 5.0
-SOONEST_S = 30.0
-LATEST_S = 8 * 86_400.0
-"""A week's limit, and a day more; a later time is no time that a service would say."""
-LOOK_AGAIN_S = 10.0
-"""The longest sleep before the clock is looked at again: it may be set, and the machine may sleep."""
 
 
 def resume_at(finished: Finished, attempts: int, now: datetime) -> datetime | None:

@@ -21,6 +21,20 @@ from codebutler_worker.present.notices import parked
 from codebutler_worker.store.rows import MessageRow, TurnRow
 
 MARK_AFTER_S = 1.0
+WITHDRAWN = "withdrawn"
+STEERED = "steered"
+HELD = "held"
+NOT_RUN: Mapping[str, str] = {
+    STEERED: "↪ Passed on to the running agent.",
+    WITHDRAWN: "🛑 Withdrawn.",
+    HELD: "⏸️ Queued with your earlier message.",
+}
+STALE = "stale"
+HANDLED = "handled"
+CROWDED = "crowded"
+BUDGET = "budget"
+ASIDE = (STALE, HANDLED, CROWDED)
+"""Why a turn that was never started waits until somebody lets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +172,6 @@ def _waited_s(turn: TurnRow, now: datetime) -> float:
     since = max(turn.not_before, turn.created_at)
     waited_s = (now - datetime.fromisoformat(since)) / timedelta(seconds=1)
     return max(waited_s, -MARK_AFTER_S)
-
-
-WITHDRAWN = "withdrawn"
-STEERED = "steered"
-HELD = "held"
-NOT_RUN: Mapping[str, str] = {
-    STEERED: "↪ Passed on to the running agent.",
-    WITHDRAWN: "🛑 Withdrawn.",
-    HELD: "⏸️ Queued with your earlier message.",
-}
-STALE = "stale"
-HANDLED = "handled"
-CROWDED = "crowded"
-BUDGET = "budget"
-ASIDE = (STALE, HANDLED, CROWDED)
-"""Why a turn that was never started waits until somebody lets it."""
 
 
 def withdraw_message(draft: Draft, message: MessageRow) -> None:

@@ -26,6 +26,10 @@ IN_FILE = "_Full answer attached._"
 MODEL_CHARS = 60
 Redact = Callable[[str], str]
 _NOT_OF_A_NAME = re.compile(r"[^\w.:/@+-]", re.ASCII)
+SIGNS: Mapping[str, str] = MappingProxyType(
+    {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
+)
+INCOMPLETE = "⚠️ (incomplete)"
 
 
 def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:
@@ -78,12 +82,6 @@ def answer(
 
 def _post(part: str, thread_ts: str | None, mention: str = "") -> Post:
     return Post(message=Message(markdown=part, is_foreign=True), thread_ts=thread_ts, mention=mention)
-
-
-SIGNS: Mapping[str, str] = MappingProxyType(
-    {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
-)
-INCOMPLETE = "⚠️ (incomplete)"
 
 
 def posts(envelope: Envelope, thread_ts: str | None, limit: int, redact: Redact) -> tuple[Post, ...]:

@@ -22,6 +22,19 @@ LATE = "🕰️ You wrote this while I was offline. Working on it now."
 CROWDED_TEXT = "📚 Too many of your messages are already waiting here, so this one is on hold."
 STILL_CROWDED = "📚 There is still no room for it: your other messages come first."
 LATE_COMMAND = "🕰️ I was offline when you wrote that. Send it again if you still need it."
+RESUMED = "▶ Resumed."
+ANOTHER = ":"
+"""Between the turn and the agent in the value of a button that goes on with another agent."""
+MOST_FILES = 5
+TEXT_CHARS = 300
+AGAIN = "✏️ Asked again with the edited text."
+COMMAND = (
+    "✏️ This message has been handled already, so editing it into a command runs nothing. Send the command as a new "
+    "message."
+)
+_ANSWERED = "✏️ You edited a message that is already answered. The answer stands; it is for the original text."
+_LIVE = "✏️ You edited a message I am working on. This run continues with the original text."
+_ENDED = "✏️ You edited a message after its run had started. That run used the original text."
 
 
 def stale_text(request: str) -> str:
@@ -110,11 +123,6 @@ def decided(text: str, verdict: str) -> Message:
     return said(f"{text}\n{verdict}")
 
 
-RESUMED = "▶ Resumed."
-ANOTHER = ":"
-"""Between the turn and the agent in the value of a button that goes on with another agent."""
-
-
 def parked_text(line: str, at: datetime) -> str:
     """What happened, and when it goes on by itself."""
     when = at.astimezone(UTC)
@@ -128,10 +136,6 @@ def parked(turn_id: str, line: str, at: datetime, now: datetime, others: Sequenc
     return said(
         text, Button("Try now", RETRY_ACTION, turn_id), Button("Drop", DROP_ACTION, turn_id), *on_another
     )
-
-
-MOST_FILES = 5
-TEXT_CHARS = 300
 
 
 def stopped(view: View, changed: Sequence[str], by: str = "") -> str:
@@ -159,16 +163,6 @@ def _files(changed: Sequence[str]) -> str:
     more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
     ways = "(`!diff run` shows the changes, `!undo` reverts them)"
     return f"{count(len(changed), 'file')} changed: {names}{more} {ways}."
-
-
-AGAIN = "✏️ Asked again with the edited text."
-COMMAND = (
-    "✏️ This message has been handled already, so editing it into a command runs nothing. Send the command as a new "
-    "message."
-)
-_ANSWERED = "✏️ You edited a message that is already answered. The answer stands; it is for the original text."
-_LIVE = "✏️ You edited a message I am working on. This run continues with the original text."
-_ENDED = "✏️ You edited a message after its run had started. That run used the original text."
 
 
 def edited(state: TurnState, value: str) -> Message:

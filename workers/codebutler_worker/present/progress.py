@@ -39,6 +39,27 @@ from codebutler_worker.present.lines import (
 )
 from codebutler_worker.tools.plan import PlanStep
 
+MOST_LINES = 6
+MOST_CHARS = 500
+_ENVELOPE = re.compile(r"<{3}(?:S(?:L(?:A(?:C(?:K.*)?)?)?)?)?\Z|<{3}SLACK.*", re.IGNORECASE | re.DOTALL)
+"""From a marker on, or from what may become one, it is no prose: what it encloses is posted by itself."""
+Outcome = Literal["done", "failed", "stopped", "interrupted", "parked"]
+SIGNS: dict[Outcome, str] = {
+    "done": "✅",
+    "failed": "❌",
+    "stopped": "🛑",
+    "interrupted": "⚠️",
+    "parked": "⏸️",
+}
+BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
+_PLAN_LINES = 8
+FAR = 9
+"""Places beyond this one are told as far: exact ones would have to be edited at each start."""
+RESULT_CHARS = 700
+RESULT_LINES = 15
+MAX_CHARS = 200_000
+TOOL_CHARS = 200
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -94,12 +115,6 @@ def _reduced(view: View, event: AgentEvent) -> View:
             return view
 
 
-MOST_LINES = 6
-MOST_CHARS = 500
-_ENVELOPE = re.compile(r"<{3}(?:S(?:L(?:A(?:C(?:K.*)?)?)?)?)?\Z|<{3}SLACK.*", re.IGNORECASE | re.DOTALL)
-"""From a marker on, or from what may become one, it is no prose: what it encloses is posted by itself."""
-
-
 def prose(text: str) -> str:
     """What is sure to be prose of what is being written."""
     return _ENVELOPE.sub("", text.removesuffix(CUT))
@@ -116,20 +131,6 @@ def latest(text: str) -> str:
         kept.append(line if len(line) <= room else CUT + line[-room:])
         room -= len(line)
     return "\n".join(reversed(kept)) + (CUT if kept else "")
-
-
-Outcome = Literal["done", "failed", "stopped", "interrupted", "parked"]
-SIGNS: dict[Outcome, str] = {
-    "done": "✅",
-    "failed": "❌",
-    "stopped": "🛑",
-    "interrupted": "⚠️",
-    "parked": "⏸️",
-}
-BOXES = {"pending": "·", "in_progress": "▸", "done": "✓"}
-_PLAN_LINES = 8
-FAR = 9
-"""Places beyond this one are told as far: exact ones would have to be edited at each start."""
 
 
 def running(view: View, elapsed_s: float, turn_id: str, agent: str) -> Message:
@@ -214,10 +215,6 @@ def _note_lines(view: View) -> list[str]:
     return [f"⏳ {plain(one_line(view.note))}"] if view.note else []
 
 
-RESULT_CHARS = 700
-RESULT_LINES = 15
-
-
 def tool_result(label: str, text: str, *, ok: bool, redact: Callable[[str], str]) -> str:
     """The call in one line, and the beginning of what it answered."""
     head = f"{'✓' if ok else '✗'} {code(label)}"
@@ -234,10 +231,6 @@ def joined(entries: list[str], left_out: int) -> str:
     """Several of them as one message."""
     more = [f"… and {left_out} more, too many to show"] if left_out else []
     return "\n".join([*entries, *more])
-
-
-MAX_CHARS = 200_000
-TOOL_CHARS = 200
 
 
 def live(event: AgentEvent, thread_ts: str) -> Live | None:

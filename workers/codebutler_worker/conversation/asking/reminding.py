@@ -56,10 +56,11 @@ class Reminders:
         self._changed = asyncio.Event()
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """There are so many turns running, queued and waiting: look again if these are others than before."""
-        if load != self._load:
-            self._load = load
+        """There are so many turns running, queued and waiting: look again if others wait than before, or if one of
+        those that are to be reminded of may have gone on."""
+        if load != self._load and (load[2] or self._load[2] or self.interrupted):
             self._changed.set()
+        self._load = load
 
     async def run(self) -> None:
         """Until cancelled."""

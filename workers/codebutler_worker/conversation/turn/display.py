@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from codebutler.errors import StoreError
 from codebutler.process.waiting import wait_for
@@ -160,7 +161,7 @@ class Display:
         """A turn that is over in a moment needs no mark but its last one."""
         await self._desk.clock.sleep(MARK_AFTER_S)
         try:
-            await self._desk.commit(self._show_mark)
+            await self._desk.commit(partial(show_working, turn=self._turn))
         except StoreError as error:
             self._desk.report.log("WRN", f"a mark is left out: {error}")
 
@@ -211,9 +212,6 @@ class Display:
         posted = draft.post(self._place, message, value="progress")
         draft.uow.turns.update(self._turn.id, progress_op_id=posted)
         return posted
-
-    def _show_mark(self, draft: Draft) -> None:
-        show_working(draft, self._turn)
 
     def _post_tools(self, draft: Draft) -> str:
         return draft.post(self._place, self._tools.take() if self._tools else "", value="progress")

@@ -35,7 +35,7 @@ class Ending:
     """Everything known of a turn when it is over. ``elapsed_s`` counts from its start.
 
     ``stopped_by``: who stopped it from elsewhere; ``resume_at``: when to carry on with it by itself; ``others`` are the
-    agents that could go on instead; ``terminal``: of a program.
+    agents that could go on instead; ``terminal``: of a program; ``asked``: whether its agent asked people anything.
     """
 
     turn: TurnRow
@@ -48,6 +48,7 @@ class Ending:
     resume_at: datetime | None = None
     others: tuple[str, ...] = ()
     terminal: Terminal | None = None
+    asked: bool = False
     worked_s: float = 0.0
     changed: tuple[str, ...] = ()
 
@@ -92,7 +93,8 @@ def report(desk: Desk, ending: Ending, prompt: str) -> None:
 def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
     """Write the outcome and say it: the answer first, then the marks."""
     turn, outcome, usage = ending.turn, ending.outcome, ending.view.usage
-    close_all(draft, turn.id, WITHDRAWN)
+    if ending.asked:
+        close_all(draft, turn.id, WITHDRAWN)
     last = _say(draft, output, ending)
     current = draft.uow.turns.get(turn.id) or turn
     if current.progress_op_id and ending.terminal is None:
@@ -114,7 +116,7 @@ def conclude(draft: Draft, output: OutputSection, ending: Ending) -> None:
         cost_usd=usage.cost_usd,
         agent_turns=usage.turns,
         worked_s=ending.worked_s,
-        plan=plan_kept(ending.view.plan),
+        plan=plan_kept(ending.view.plan) if ending.view.plan else "",
     )
     # A session that was forgotten meanwhile stays forgotten.
     session, total_usd = draft.uow.sessions.get(turn.conversation, turn.agent), ending.finished.total_cost_usd

@@ -6,7 +6,7 @@ record early and speak as its frame. What cannot be had in time is left out: not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,21 +55,22 @@ class Missed:
 
 
 def look_back(
-    draft: Draft, turn: TurnRow, session_id: str | None, config: Config, own: Sequence[str], before: int
+    draft: Draft,
+    turn: TurnRow,
+    session_id: str | None,
+    config: Config,
+    earlier: Sequence[TurnRow],
+    told: Collection[TurnRow],
 ) -> Missed:
-    """What of this turn's past its agent does not know: it is told the turn's ``own`` messages (their ts) anyway, and
-    those of so many turns ``before`` it that were not read."""
+    """What of this turn's past its agent does not know: of ``earlier`` turns, newest first, it is ``told`` some."""
     if not talks(config, turn.agent):
         return Missed()
-    exchanges = missed(draft, turn, session_id, config)
+    exchanges = missed(draft, turn, session_id, config, earlier)
     # Its thread, if that was begun by somebody else's message and nothing of it ever came here.
     root = turn.thread_ts if turn.conversation.endswith(turn.thread_ts) else ""
-    if session_id or exchanges or not root or root in own:
+    if session_id or exchanges or not root or len(earlier) > len(told):
         return Missed(exchanges)
-    if draft.uow.messages.get(turn.channel_id, root) is not None:
-        return Missed()
-    turns = draft.uow.turns.newest(before + 2, turn.conversation)
-    return Missed() if len(turns) > before + 1 else Missed(thread_ts=root)
+    return Missed(thread_ts="" if draft.uow.messages.get(turn.channel_id, root) else root)
 
 
 async def record_of(desk: Desk, found: Missed, before_ts: str, workdir: Path) -> str:
@@ -94,7 +95,9 @@ async def _difference(desk: Desk, workdir: Path) -> str:
     return f"{found.stat}\n\n{found.body}{cut}" if found.body.strip() else ""
 
 
-def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) -> tuple[Exchange, ...]:
+def missed(
+    draft: Draft, turn: TurnRow, session_id: str | None, config: Config, turns: Sequence[TurnRow]
+) -> tuple[Exchange, ...]:
     """What other agents did in this conversation since this one's session last had a turn, oldest first; for an agent
     without memory (its sessions have no name) what it did itself, too.
 
@@ -102,8 +105,8 @@ def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) 
     """
     programs = program_names(config)
     found: list[Exchange] = []
-    for earlier in draft.uow.turns.newest(LOOKED_BACK, turn.conversation):
-        if earlier.id == turn.id or earlier.started_at is None or earlier.session_id is None:
+    for earlier in turns:
+        if earlier.started_at is None or earlier.session_id is None:
             continue
         if earlier.agent == turn.agent and earlier.session_id:
             if earlier.session_id == session_id:
@@ -121,14 +124,14 @@ def missed(draft: Draft, turn: TurnRow, session_id: str | None, config: Config) 
     return tuple(reversed(found))
 
 
-def unread(draft: Draft, turn: TurnRow) -> tuple[TurnRow, ...]:
-    """The turns of the same agent just before ``turn`` whose messages it has not read, oldest first: each was ended
-    before the agent took it."""
+def unread(draft: Draft, turn: TurnRow, turns: Sequence[TurnRow]) -> tuple[TurnRow, ...]:
+    """Those of the ``turns`` before it (newest first) whose messages its agent has not read, oldest first: each was
+    ended before the agent took it."""
     found: list[TurnRow] = []
-    for earlier in draft.uow.turns.newest(LOOKED_BACK, turn.conversation):
+    for earlier in turns:
         rows = draft.uow.messages.of_turn(earlier.id)
         # A turn that never began was withdrawn by somebody; one without messages has handed them on.
-        if earlier.id == turn.id or earlier.agent != turn.agent or earlier.started_at is None or not rows:
+        if earlier.agent != turn.agent or earlier.started_at is None or not rows:
             continue
         if earlier.state not in ENDED or all(row.acked for row in rows):
             break

@@ -21,7 +21,7 @@ from codebutler_worker.agents.instructions import instructions
 from codebutler_worker.conversation.asking.approvals import answers_before
 from codebutler_worker.conversation.parked import LIMIT
 from codebutler_worker.conversation.queue import STALE
-from codebutler_worker.conversation.turn.history import Missed, look_back, unread
+from codebutler_worker.conversation.turn.history import LOOKED_BACK, Missed, look_back, unread
 from codebutler_worker.conversation.turn.prompt import Said, attached, system_prompt, user_prompt
 from codebutler_worker.conversation.turn.terminal import opening
 from codebutler_worker.conversation.turn.undo import Snapshots, to_put_back
@@ -76,7 +76,9 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
     rows = draft.uow.messages.of_turn(turn.id)
     if program is not None and turn.reason != STALE and any(row.late and not row.acked for row in rows):
         draft.post(place_of(turn), LATE)  # Its output says nothing but what it printed.
-    posted = _show_at_once(draft, turn, config, program)
+    posted = turn.progress_op_id
+    if not config.output.progress_after_seconds or (program and program.mode == "interactive"):
+        posted = _show_at_once(draft, turn, config, program)
     session_id = session.session_id if session else None
     draft.uow.turns.update(
         turn.id,
@@ -85,7 +87,10 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
         session_id=session_id,
         progress_op_id=posted,
     )
-    before = unread(draft, turn) if program is None and turn.agent not in WORDLESS else ()
+    messages = tuple(row.platform_msg_id for row in rows if row.platform_msg_id)
+    earlier = [each for each in draft.uow.turns.newest(LOOKED_BACK, turn.conversation) if each.id != turn.id]
+    has_agent = program is None and turn.agent not in WORDLESS
+    before = unread(draft, turn, earlier) if earlier and has_agent else ()
     said = [
         *(
             Said(row.content, row.late, id=row.id, unread=True)
@@ -96,7 +101,8 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
     ]
     new = {one.id for one in said if not one.known}
     files = [file for each in (*before, turn) for file in draft.uow.attachments.of_turn(each.id)]
-    messages = tuple(row.platform_msg_id for row in rows if row.platform_msg_id)
+    # A message that begins a thread of its own has no past.
+    has_past = earlier or turn.thread_ts not in messages
     return Begun(
         draft.uow.turns.get(turn.id) or turn,
         tuple(said),
@@ -105,7 +111,7 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
         session.total_cost_usd if session else 0.0,
         "" if session else _session_name(draft, turn),
         program,
-        look_back(draft, turn, session_id, config, messages, len(before)),
+        look_back(draft, turn, session_id, config, earlier, before) if has_past else Missed(),
         to_put_back(draft, turn) if turn.agent == UNDO else None,
         answered=answers_before(draft, turn) if turn.reason in ("interrupted", "stopped") else (),
         messages=messages,
@@ -116,15 +122,12 @@ def begin(draft: Draft, turn: TurnRow, config: Config) -> Begun:
 def _show_at_once(draft: Draft, turn: TurnRow, config: Config, program: CommandRule | None) -> str | None:
     """That a session has begun, and everything where nothing is to wait (``output.progressAfterSeconds``). The output
     of a program is shown however quiet it is. Returns the message that shows it, None if none does yet."""
-    posted, place, output = turn.progress_op_id, place_of(turn), config.output
-    session = program is not None and program.mode == "interactive"
-    if output.progress_after_seconds and not session:
-        return posted
+    posted, place = turn.progress_op_id, place_of(turn)
     showing = opening(program, turn.id) if program else progress.running(View(), 0, turn.id, turn.agent)
     value: Value = "notice" if program else "progress"
     if posted is not None:
         draft.edit(place, posted, showing, value=value)
-    elif output.verbosity != "quiet" or program:
+    elif config.output.verbosity != "quiet" or program:
         posted = draft.post(place, showing, value=value)
     return posted
 
@@ -158,7 +161,7 @@ def keep_session(draft: Draft, turn: TurnRow, session_id: str) -> None:
 async def find_workdir(desk: Desk, begun: Begun) -> Path:
     """Where it works. Raises CodeButlerError with one line that says what to do."""
     task = None
-    if begun.has_own_tree and desk.settings.config.agent.isolation != "shared":
+    if desk.settings.config.agent.isolation != "shared" and begun.has_own_tree:
         task = desk.redactor.redact(" ".join(said.text for said in begun.said))
     return await desk.agents.workdir(begun.turn.conversation, task=task)
 
@@ -166,7 +169,7 @@ async def find_workdir(desk: Desk, begun: Begun) -> Path:
 async def tidy_workdir(desk: Desk, begun: Begun) -> None:
     """Leave no worktree in which nothing was changed; tell of one that stays, once. Nothing may run in it."""
     turn = begun.turn
-    if not begun.has_own_tree or desk.settings.config.agent.isolation == "shared":
+    if desk.settings.config.agent.isolation == "shared" or not begun.has_own_tree:
         return
     try:
         if branch := await desk.agents.tidy(turn.conversation):

@@ -59,8 +59,10 @@ class Publisher:
             await self._publish(self._parser.close(), again=True)
         if not finished.ok:
             return finished
-        parts = parts_of(finished.text)
-        await self._publish(parts, again=False)
+        parts: list[Part] = [Prose(finished.text)]
+        if "<" in finished.text:
+            parts = parts_of(finished.text)
+            await self._publish(parts, again=False)
         text = prose_of(parts)
         if not text and self._sent:
             text = only_files(self._sent)

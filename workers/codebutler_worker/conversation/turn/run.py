@@ -302,6 +302,7 @@ class Turn:
             resumes,
             others,
             terminal=self._display.terminal,
+            asked=self._asking.card_op_id is not None,
             worked_s=self._watch.worked_s,
             changed=self._changed,
         )
