@@ -141,7 +141,8 @@ class Reports:
     def look(self, load: tuple[int, int, int]) -> None:
         """There are so many turns running, queued and waiting: look again if one has ended, or if one that runs writes
         down what it uses."""
-        if load[0] < self._load[0] or (load[0] and is_limited(self._desk.settings.config.budget)):
+        ended = load[0] + load[2] < self._load[0] + self._load[2]
+        if ended or (load[0] and is_limited(self._desk.settings.config.budget)):
             self._changed.set()
         self._load = load
 

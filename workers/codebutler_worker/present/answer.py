@@ -11,10 +11,7 @@ from msgspec.structs import replace
 from codebutler.message import Message
 from codebutler.model import Operation, Post, Upload
 from codebutler.text.envelope import Envelope
-from codebutler.text.fences import closed
-from codebutler.text.parser import beginning
-from codebutler.text.split import split_markdown
-from codebutler.text.tables import whole_tables
+from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.present.lines import count, money, span
 
@@ -61,7 +58,9 @@ def answer(
     text = redact(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
     if len(text) <= FILE_OVER_CHARS:
         text = closed(text)
-    parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
+    parts = [text]
+    if len(text) > limit:
+        parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
     if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
         head = split_markdown(beginning(text), limit - len(IN_FILE) - len(foot) - 4)[0]
         file = Upload(

@@ -1,17 +1,86 @@
-"""Long Markdown in parts that each stand alone: no fence is left open, no word cut without need. Pure."""
+"""CommonMark as chats read it: parsed, and cut in parts that each stand alone. Pure.
+
+No fence is left open, no word cut without need, no row of a table parted from its header.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+BEGINNING_CHARS = 20_000
 MIN_LIMIT = 40
-
 _FENCE = re.compile(
     r"(?P<prefix>(?:[ \t]*>)*[ \t]*)(?P<item>(?:[-*+]|\d{1,9}[.)])[ \t]+)?"
     r"(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)"
 )
 _HEADING = re.compile(r" {0,3}#{1,6}\s")
+
+
+@cache
+def parser() -> MarkdownIt:
+    """CommonMark with tables and strikethrough."""
+    # Not for the memory of who has nothing to parse.
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+def beginning(markdown: str) -> str:
+    """The first block of a text, with the headings above it; what there is of it within 20,000 characters."""
+    start = markdown[:BEGINNING_CHARS]
+    for token in parser().parse(start):
+        if token.map and token.level == 0 and token.type not in ("heading_open", "heading_close", "hr"):
+            return "\n".join(start.split("\n")[: token.map[1]])
+    return start
+
+
+def closed(markdown: str) -> str:
+    """``markdown``, and the end of a fence that is open at its end (one in a list or quote ends with that)."""
+    if "```" not in markdown and "~~~" not in markdown:
+        return markdown
+    text = markdown.rstrip()
+    last = parser().parse(f"{text}\n\nafter")[-1]
+    return f"{text}\n{last.markup}" if last.type == "fence" else markdown
+
+
+def whole_tables(markdown: str, limit: int) -> str:
+    """``markdown`` with every table of more than half of ``limit`` characters in pieces, after an empty line each.
+
+    Between pieces of that size a part of ``limit`` characters can always end. A text that needs no split, and a
+    table whose header or a row of which takes too much, stays as it is.
+    """
+    if len(markdown) <= limit or "|" not in markdown:
+        return markdown
+    lines = markdown.split("\n")
+    found = [
+        token.map for token in parser().parse(markdown) if token.type == "table_open" and not token.level
+    ]
+    for start, end in reversed([place for place in found if place]):
+        pieces = _pieces(lines[start : start + 2], lines[start + 2 : end], limit // 2)
+        before = [""] if start and lines[start - 1].strip() else []
+        lines[start:end] = [*before, *pieces]
+    return "\n".join(lines)
+
+
+def _pieces(header: list[str], rows: list[str], limit: int) -> list[str]:
+    """The table's lines, the header again and an empty line wherever it would grow longer than ``limit``."""
+    head = sum(len(line) + 1 for line in header)
+    if head + max((len(row) + 1 for row in rows), default=0) > limit:
+        return [*header, *rows]
+    lines, size = list(header), head
+    for row in rows:
+        if size + len(row) + 1 > limit:
+            lines += ["", *header]
+            size = head
+        lines.append(row)
+        size += len(row) + 1
+    return lines
 
 
 def split_markdown(markdown: str, limit: int) -> list[str]:
