@@ -25,7 +25,7 @@ ASKED = {
     "workers/codebutler_worker/conversation/clicks.py": {"continue", "undo"},
     "workers/codebutler_worker/conversation/edits.py": {"ask"},
     "workers/codebutler_worker/conversation/typing.py": {"type"},
-    "workers/codebutler_worker/inbox.py": {"amend"},
+    "workers/codebutler_worker/worker/inbox.py": {"amend"},
     "workers/codebutler_worker/memory/keeping.py": {"remember"},
 }
 """File to the actions it asks about."""

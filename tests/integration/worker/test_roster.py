@@ -11,7 +11,7 @@ from codebutler.clock import ManualClock
 from codebutler.config.schema import CommandRule, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.memory.block import MAX_BYTES, read_memory
-from codebutler_worker.roster import Roster
+from codebutler_worker.worker.roster import Roster
 
 
 def roster(tmp_path: Path, mode: SandboxMode, commands: tuple[CommandRule, ...] = ()) -> Roster:

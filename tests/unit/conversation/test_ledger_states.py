@@ -16,10 +16,10 @@ from codebutler_worker.conversation.parked import CONTINUED_REASON
 from codebutler_worker.conversation.recovery import after_restore, recover
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.states import STATES
-from codebutler_worker.inbox import Inbox
 from codebutler_worker.store.open import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
+from codebutler_worker.worker.inbox import Inbox
 from tests.events import clicked
 
 RETRY, DROP, STOP = "codebutler.retry", "codebutler.drop", "codebutler.stop"

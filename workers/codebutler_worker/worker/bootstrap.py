@@ -40,12 +40,12 @@ from codebutler_worker.desk.desk import Agents, Desk
 from codebutler_worker.desk.draft import Draft
 from codebutler_worker.media.shelf import forget_files
 from codebutler_worker.programs.leftovers import kill_orphans
-from codebutler_worker.roster import Roster
 from codebutler_worker.sandbox.person import home_of_agents
 from codebutler_worker.store.open import open_on_own_thread
 from codebutler_worker.store.state_dir import STATE_DIR
 from codebutler_worker.store.unit_of_work import Store
-from codebutler_worker.worker import Worker, greet
+from codebutler_worker.worker.loop import Worker, greet
+from codebutler_worker.worker.roster import Roster
 
 TERMINATED_GRACE_S = 5.0
 # An earlier worker, orphaned by its parent's death, ends its agents before it lets go of the store.

@@ -44,9 +44,9 @@ from codebutler_worker.desk.draft import Draft
 from codebutler_worker.desk.errands import Errands
 from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.desk.todo import Todo
-from codebutler_worker.inbox import Inbox
 from codebutler_worker.memory.review import Reviews, model_of
 from codebutler_worker.present.lines import count
+from codebutler_worker.worker.inbox import Inbox
 
 HEARTBEAT_S = 5.0
 END_AGENTS_S = 5.0
