@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.clock import ManualClock
-from codebutler_worker.store.memory_rows import ChangeState, MemoryChangeRow
 from codebutler_worker.store.open import open_store
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import ChangeState, ErrandRow, MemoryChangeRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.worker_kit import CHANNEL, USER, settings, worker
 

@@ -16,7 +16,7 @@ from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.lines import code, span
 from codebutler_worker.present.memory import NOTHING, NOTHING_TO_UNDO, Remembered, listed
-from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
+from codebutler_worker.store.rows import REPO_SCOPE, FactRow
 
 LOOKED_AT = 50
 answer = keeping.answer

@@ -66,7 +66,7 @@ def choose(
 
     A turn whose time lies further ahead than any debounce could put it is due: the clock was set back.
     """
-    taken = set(busy)
+    taken, stamp = set(busy), iso(now)
     start: list[TurnRow] = []
     due_in_s: list[float] = []
     rooms = {False: room, True: apart.room if apart else 0}
@@ -74,7 +74,9 @@ def choose(
         if turn.conversation in taken:
             continue
         taken.add(turn.conversation)
-        wait_s = _seconds_until(turn.not_before, now)
+        wait_s = 0.0
+        if turn.not_before > stamp:
+            wait_s = (datetime.fromisoformat(turn.not_before) - now) / timedelta(seconds=1)
         if 0 < wait_s <= debounce_s + 1:
             due_in_s.append(wait_s)
             continue
@@ -83,12 +85,6 @@ def choose(
             rooms[aside] -= 1
             start.append(turn)
     return Choice(tuple(start), min(due_in_s, default=None))
-
-
-def _seconds_until(moment: str, now: datetime) -> float:
-    if not moment or moment <= iso(now):
-        return 0.0
-    return (datetime.fromisoformat(moment) - now) / timedelta(seconds=1)
 
 
 def in_line(

@@ -110,9 +110,6 @@ class Desk:
         """Takes out of what agents and programs say the secrets that this worker was told, and what looks like one."""
         return Redactor(secrets_in(self.settings))
 
-    def _redact(self, text: str) -> str:
-        return self.redactor.redact(text)
-
     async def commit(self, work: Callable[[Draft], T]) -> T:
         """Run ``work`` as one transaction, then send what it drafted.
 
@@ -152,7 +149,7 @@ class Desk:
             result.set_result(value)
 
     def _draft(self, uow: UnitOfWork, work: Callable[[Draft], T], now: datetime) -> tuple[list[OutboxRow], T]:
-        draft = Draft(uow, now, self._redact)
+        draft = Draft(uow, now, self.redactor.redact)
         value = work(draft)
         if draft.rows:
             reached("outbox.before")

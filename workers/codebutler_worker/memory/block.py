@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codebutler.memory.lines import clean, visible
-from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
+from codebutler_worker.store.rows import REPO_SCOPE, FactRow
 
 MAX_BYTES = 32 * 1024
 MAX_CHARS = 32_000

@@ -37,8 +37,7 @@ from codebutler_worker.present.memory import (
     logged,
     made_text,
 )
-from codebutler_worker.store.memory_rows import ChangeState, MemoryChangeRow, MemoryLineRow
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import ChangeState, ErrandRow, MemoryChangeRow, MemoryLineRow
 
 ERRAND = "memory"
 LEARNED = "learned"

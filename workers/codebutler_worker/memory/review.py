@@ -28,8 +28,7 @@ from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.memory.spending import Purse
 from codebutler_worker.present.memory import logged
-from codebutler_worker.store.memory_rows import MemoryChangeRow
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import ErrandRow, MemoryChangeRow
 
 if TYPE_CHECKING:
     from codebutler_worker.agents.native.model import Model

@@ -22,8 +22,7 @@ from codebutler.disk import sqlitefile
 from codebutler.disk.backups import Restored
 from codebutler.disk.filelock import FileLock
 from codebutler.errors import StoreError
-from codebutler_worker.store.attachments import Attachments
-from codebutler_worker.store.conversations import Inbox, Messages, Turns
+from codebutler_worker.store.conversations import Attachments, Inbox, Messages, Turns
 from codebutler_worker.store.errands import Errands
 from codebutler_worker.store.memory import Facts, Memories
 from codebutler_worker.store.outbox import Approvals, Outbox

@@ -75,6 +75,8 @@ class Roster:
         return backend
 
     async def _backend(self, name: str) -> AgentBackend:
+        if name in self._made:
+            return self._made[name]
         if (rule := program_of(self._settings.config, name)) is not None:
             async with self._making:
                 if name not in self._made:

@@ -34,8 +34,7 @@ from codebutler_worker.memory.facts import TurnNotes
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import LATE, own_worktree
 from codebutler_worker.present.progress import View
-from codebutler_worker.store.memory_rows import REPO_SCOPE, FactRow
-from codebutler_worker.store.rows import AttachmentRow, SessionRow, TurnRow
+from codebutler_worker.store.rows import REPO_SCOPE, AttachmentRow, FactRow, SessionRow, TurnRow
 from codebutler_worker.store.state_dir import STATE_DIR
 
 LOOKED_AT = 200

@@ -285,7 +285,8 @@ class Turn:
 
     async def _conclude(self, finished: Finished) -> None:
         """Commit the outcome."""
-        desk, resumes, others = self._desk, None, ()
+        desk, resumes = self._desk, None
+        others: tuple[str, ...] = ()
         if not self._stopping and not finished.ok:
             if self._watch.met is not None:
                 resumes = self._watch.until
