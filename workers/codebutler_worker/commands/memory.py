@@ -76,8 +76,8 @@ def _undo(asked: Asked) -> Todo:
 
 
 def _want(asked: Asked, changes: tuple[Change, ...]) -> Todo:
-    errand = keeping.want(asked.draft, asked.place, asked.settings.channel_id, asked.user, changes)
-    return Todo(errands=(errand,))
+    command = keeping.want(asked.draft, asked.place, asked.settings.channel_id, asked.user, changes)
+    return Todo(deferred=(command,))
 
 
 def _kept(asked: Asked) -> list[FactRow]:

@@ -12,8 +12,8 @@ from codebutler.permission import admitted, may
 from codebutler_worker.conversation.marks import WORKING, clear_end, clear_mark
 from codebutler_worker.conversation.messages import BUSY, Incoming, take_in
 from codebutler_worker.desk.draft import Draft, place_of
-from codebutler_worker.desk.lapsed import lapsed
 from codebutler_worker.desk.naming import agent_name, using
+from codebutler_worker.desk.no_effect import no_effect
 from codebutler_worker.desk.states import LIVE
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line
@@ -50,9 +50,9 @@ def ask_again(draft: Draft, config: Config, event: ButtonClicked) -> Todo:
     turn_id, _, ts = event.value.partition(":")
     turn, message = draft.uow.turns.get(turn_id), draft.uow.messages.get(event.channel, ts)
     if turn is None or message is None or turn.channel_id != event.channel:
-        return lapsed(draft, event)
+        return no_effect(draft, event)
     if message.turn_id != turn.id:
-        return lapsed(draft, event, ONCE)
+        return no_effect(draft, event, ONCE)
     agent = agent_name(config, message.agent)
     decision = may(admitted(event.user), "ask", using(config, event.channel, agent, message.content))
     if not decision.allowed:

@@ -32,7 +32,7 @@ OTHER_TAG = "AGT"
 
 def tag_of(config: Config, agent: str) -> LogTag:
     """The tag of an agent's own lines in the log: of one that is configured the first three letters of its prefix. A
-    program or an errand of ours is none."""
+    program or a command of ours is none."""
     if agent in WORDLESS or program_of(config, agent) is not None:
         return "INF"
     letters = "".join(sign for sign in agent.upper() if sign.isascii() and sign.isalpha())[:3]

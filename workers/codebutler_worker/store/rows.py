@@ -161,7 +161,7 @@ class ApprovalRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrandRow:
+class DeferredRow:
     """A command whose answer takes a moment and changes nothing, so that it may be begun again.
 
     ``id``: that of the message that asked; a slash command's is its own. ``only_for``: the one user who is to see the

@@ -180,7 +180,7 @@ class Inbox:
         place = Place(conversation or f"{event.channel}:{reply_ts}", reply_ts)
         message = message_id(event.channel, event.ts)
         todo = run_command(Asked(draft, self.settings, command, place, conversation, event.user, message))
-        if not todo.errands:
+        if not todo.deferred:
             draft.ended(place, (event.ts,), "done" if known else "refused")
         return todo
 

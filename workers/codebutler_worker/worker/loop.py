@@ -39,9 +39,9 @@ from codebutler_worker.conversation.asking.reminding import Reminders
 from codebutler_worker.conversation.overview import Overviews
 from codebutler_worker.conversation.recovery import recover
 from codebutler_worker.conversation.scheduler import Scheduler
+from codebutler_worker.desk.deferred import DeferredCommands
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft
-from codebutler_worker.desk.errands import Errands
 from codebutler_worker.desk.states import UNFINISHED
 from codebutler_worker.desk.todo import Todo
 from codebutler_worker.memory.review import Reviews, model_of
@@ -70,10 +70,10 @@ class Worker:
         self._desk = desk
         self._inbox = Inbox(desk.settings, desk.skills)
         self._scheduler = Scheduler(desk, self._tell_load)
-        self._errands = Errands(desk, answer_of, self._tell_load)
+        self._deferred = DeferredCommands(desk, answer_of, self._tell_load)
         self._overview = Overviews(desk, channel.send)
         self._budgets = Reports(desk, channel.send)
-        self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._errands.start)
+        self._reviews = Reviews(desk, model_of(desk.settings, desk.clock), self._deferred.start)
         self._reminders = Reminders(desk, self._tell_load)
         self._exit_code = 0
         self._ending: asyncio.Task[None] | None = None
@@ -115,7 +115,7 @@ class Worker:
             self._desk.report.log(
                 "WRN", f"interrupted: {count(len(interrupted), 'run')}; each thread is asked"
             )
-        await self._errands.restore()
+        await self._deferred.restore()
         self._overview.refresh()
 
     def _recover(self, draft: Draft) -> list[Audit]:
@@ -160,8 +160,8 @@ class Worker:
             todo = Todo()
         reached("inbox.after")
         # First the load, then the receipt: a worker with nothing undelivered and no load is put to sleep.
-        if todo.errands:
-            self._errands.start(todo.errands)
+        if todo.deferred:
+            self._deferred.start(todo.deferred)
         self._scheduler.wake()
         self._tell_load()
         reached("stored.before")
@@ -204,11 +204,11 @@ class Worker:
 
     async def _finish(self) -> None:
         await self._scheduler.idle()
-        await self._errands.idle()
+        await self._deferred.idle()
         await self._desk.outbox.drained()
 
     async def _end_agents(self) -> None:
-        await asyncio.gather(self._scheduler.close(), self._errands.close(), self._desk.agents.close())
+        await asyncio.gather(self._scheduler.close(), self._deferred.close(), self._desk.agents.close())
 
     async def _within(self, seconds: float, work: Coroutine[None, None, None]) -> None:
         with suppress(TimeoutError):
@@ -235,7 +235,7 @@ class Worker:
     @property
     def _unsaid(self) -> int:
         """How many operations Slack has not taken yet, or are still to come of a command."""
-        return self._desk.outbox.pending + self._errands.running
+        return self._desk.outbox.pending + self._deferred.running
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Without one of its loops a worker would only look alive: it ends, and a new one takes over."""

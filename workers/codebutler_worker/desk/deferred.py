@@ -1,7 +1,7 @@
 """Commands whose answer takes a moment: found outside the transaction, and given exactly once.
 
-An errand is a row until it is answered. It changes nothing, so a start simply does again what an earlier life of
-the worker left behind. A long one goes in steps: what a step says, and how to go on, are one transaction.
+A deferred command is a row until it is answered. It changes nothing, so a start simply does again what an earlier life
+of the worker left behind. A long one goes in steps: what a step says, and how to go on, are one transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codebutler.text.markup import plain
 from codebutler_worker.desk.desk import Desk
 from codebutler_worker.desk.draft import Draft, Place
 from codebutler_worker.present.lines import code, one_line
-from codebutler_worker.store.rows import ErrandRow
+from codebutler_worker.store.rows import DeferredRow
 
 AT_ONCE = 4
 ONE_AT_A_TIME = frozenset({"logs"})
@@ -29,7 +29,7 @@ STORE_RETRY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file in an answer. ``key`` names it among the errand's, for a later step to ask what became of it."""
+    """A file in an answer. ``key`` names it among the command's, for a later step to ask what became of it."""
 
     filename: str
     content: bytes
@@ -39,7 +39,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an errand has found: messages, then files. ``line``: its one line, posted by the first step that has it and
+    """What a command has found: messages, then files. ``line``: its one line, posted by the first step that has it and
     edited by the later ones. ``then``: the argument with which it goes on when all this was taken; "" = answered.
     ``ok``: whether it is what was asked for."""
 
@@ -50,11 +50,11 @@ class Reply:
     ok: bool = True
 
 
-Answer = Callable[[Desk, ErrandRow], Awaitable[Reply]]
+Answer = Callable[[Desk, DeferredRow], Awaitable[Reply]]
 
 
-class Errands:
-    """One worker's errands under way. ``answer_of`` names what finds each command's reply."""
+class DeferredCommands:
+    """One worker's commands under way. ``answer_of`` names what finds each command's reply."""
 
     def __init__(
         self, desk: Desk, answer_of: Callable[[str], Answer], load_changed: Callable[[], None]
@@ -73,12 +73,12 @@ class Errands:
 
     async def restore(self) -> None:
         """Go on with what an earlier life of this worker left behind. Raises StoreError."""
-        self.start(await self._desk.commit(lambda draft: draft.uow.errands.all()))
+        self.start(await self._desk.commit(lambda draft: draft.uow.deferred.all()))
 
-    def start(self, errands: Iterable[ErrandRow]) -> None:
-        """Begin errands whose rows are committed."""
-        for errand in errands:
-            task = asyncio.create_task(self._run(errand), name=f"errand {errand.name} {errand.id}")
+    def start(self, commands: Iterable[DeferredRow]) -> None:
+        """Begin commands whose rows are committed."""
+        for command in commands:
+            task = asyncio.create_task(self._run(command), name=f"command {command.name} {command.id}")
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
@@ -94,22 +94,22 @@ class Errands:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, errand: ErrandRow) -> None:
-        step: ErrandRow | None = errand
+    async def _run(self, command: DeferredRow) -> None:
+        step: DeferredRow | None = command
         while step is not None:
             async with self._rooms.get(step.name, self._room):
                 then = await self._step(step)
             step = replace(step, argument=then, attempts=0) if then else None
 
-    async def _step(self, errand: ErrandRow) -> str:
+    async def _step(self, command: DeferredRow) -> str:
         """Returns the argument to go on with."""
-        reply = await self._answer(errand)
+        reply = await self._answer(command)
         while True:
             try:
-                given = await self._desk.commit(lambda draft: _give(draft, errand, reply))
+                given = await self._desk.commit(lambda draft: _give(draft, command, reply))
                 break
             except StoreError as error:
-                self._desk.report.log("ERR", f"an answer to !{errand.name} waits for the store: {error}")
+                self._desk.report.log("ERR", f"an answer to !{command.name} waits for the store: {error}")
                 await self._desk.clock.sleep(STORE_RETRY_S)
         if given is None:
             return ""  # withdrawn meanwhile
@@ -119,17 +119,17 @@ class Errands:
             await self._desk.outbox.settled(op_id)
         return then
 
-    async def _answer(self, errand: ErrandRow) -> Reply:
-        if errand.attempts >= MAX_ATTEMPTS:
-            return _failed(f"❌ {code('!' + errand.name)} has failed {MAX_ATTEMPTS} times and is given up.")
+    async def _answer(self, command: DeferredRow) -> Reply:
+        if command.attempts >= MAX_ATTEMPTS:
+            return _failed(f"❌ {code('!' + command.name)} has failed {MAX_ATTEMPTS} times and is given up.")
         try:
-            await self._desk.commit(lambda draft: draft.uow.errands.begin(errand.id))
-            return await self._answer_of(errand.name)(self._desk, errand)
+            await self._desk.commit(lambda draft: draft.uow.deferred.begin(command.id))
+            return await self._answer_of(command.name)(self._desk, command)
         except CodeButlerError as error:
-            return _failed(f"❌ {code('!' + errand.name)}: {plain(one_line(str(error), 500))}")
+            return _failed(f"❌ {code('!' + command.name)}: {plain(one_line(str(error), 500))}")
         except Exception as error:  # noqa: BLE001 - whatever breaks, the question gets an answer
-            self._desk.report.log("ERR", f"!{errand.name} broke: {error!r}")
-            return _failed(f"❌ {code('!' + errand.name)} broke inside CodeButler: see its log.")
+            self._desk.report.log("ERR", f"!{command.name} broke: {error!r}")
+            return _failed(f"❌ {code('!' + command.name)} broke inside CodeButler: see its log.")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -142,45 +142,45 @@ def _failed(text: str) -> Reply:
     return Reply((said(text),), ok=False)
 
 
-def sent_as(errand_id: str, key: str) -> str:
-    """The operation that carries an errand's file; ``LINE``: its one line."""
-    return f"{errand_id}-{key}"
+def sent_as(command_id: str, key: str) -> str:
+    """The operation that carries a command's file; ``LINE``: its one line."""
+    return f"{command_id}-{key}"
 
 
-def say_line(draft: Draft, errand: ErrandRow, line: Message) -> None:
-    """Post or edit the errand's one line."""
-    op_id = sent_as(errand.id, LINE)
-    place = Place(errand.conversation, errand.thread_ts)
+def say_line(draft: Draft, command: DeferredRow, line: Message) -> None:
+    """Post or edit the command's one line."""
+    op_id = sent_as(command.id, LINE)
+    place = Place(command.conversation, command.thread_ts)
     if draft.uow.outbox.get(op_id) is not None:
         draft.edit(place, op_id, line)
         return
-    post = Post(message=line, thread_ts=errand.thread_ts, only_for=errand.only_for)
+    post = Post(message=line, thread_ts=command.thread_ts, only_for=command.only_for)
     draft.add(place, post, op_id=op_id)
 
 
-def told_over(draft: Draft, errand: ErrandRow, outcome: TurnOutcome) -> None:
+def told_over(draft: Draft, command: DeferredRow, outcome: TurnOutcome) -> None:
     """Tell who waits for the message that asked; a slash command has none."""
-    if ts := errand.id.partition(":")[2]:
-        draft.ended(Place(errand.conversation, errand.thread_ts), (ts,), outcome)
+    if ts := command.id.partition(":")[2]:
+        draft.ended(Place(command.conversation, command.thread_ts), (ts,), outcome)
 
 
-def _give(draft: Draft, errand: ErrandRow, reply: Reply) -> list[str] | None:
+def _give(draft: Draft, command: DeferredRow, reply: Reply) -> list[str] | None:
     """The ids of what is to be taken before it goes on; None if nobody wants it any more."""
-    if draft.uow.errands.get(errand.id) is None:
+    if draft.uow.deferred.get(command.id) is None:
         return None
-    place = Place(errand.conversation, errand.thread_ts, only_for=errand.only_for)
+    place = Place(command.conversation, command.thread_ts, only_for=command.only_for)
     if reply.line is not None:
-        say_line(draft, errand, reply.line)
+        say_line(draft, command, reply.line)
     given = [draft.post(place, message) for message in reply.messages]
     for file in reply.files:
         upload = Upload(
-            filename=file.filename, content=file.content, title=file.title, thread_ts=errand.thread_ts
+            filename=file.filename, content=file.content, title=file.title, thread_ts=command.thread_ts
         )
-        op_id = sent_as(errand.id, file.key) if file.key else None
+        op_id = sent_as(command.id, file.key) if file.key else None
         given.append(draft.add(place, upload, op_id=op_id))
     if reply.then:
-        draft.uow.errands.go_on(errand.id, reply.then)
+        draft.uow.deferred.go_on(command.id, reply.then)
     else:
-        draft.uow.errands.done(errand.id)
-        told_over(draft, errand, "done" if reply.ok else "failed")
+        draft.uow.deferred.done(command.id)
+        told_over(draft, command, "done" if reply.ok else "failed")
     return given

@@ -10,19 +10,21 @@ from codebutler_worker.desk.todo import Todo
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.store.rows import OutboxRow
 
-LAPSED = (
+NO_EFFECT = (
     "That choice does nothing any more: what it was about is not known here. `!list` shows what is; "
     "or write what you want."
 )
-OVER = "That is decided already, and nothing more comes of it. `!continue` here goes on with what can go on."
+ALREADY_DECIDED = (
+    "That is decided already, and nothing more comes of it. `!continue` here goes on with what can go on."
+)
 
 
-def over(draft: Draft, event: ButtonClicked) -> Todo:
+def already_decided(draft: Draft, event: ButtonClicked) -> Todo:
     """The same for a button whose turn has gone on, or has been dropped, since."""
-    return lapsed(draft, event, OVER)
+    return no_effect(draft, event, ALREADY_DECIDED)
 
 
-def lapsed(draft: Draft, event: ButtonClicked, text: str = LAPSED) -> Todo:
+def no_effect(draft: Draft, event: ButtonClicked, text: str = NO_EFFECT) -> Todo:
     """Told to that person alone, and not again while it is still on its way."""
     root = event.thread_ts or event.message_ts
     conversation = f"{event.channel}:{root}"
