@@ -37,7 +37,7 @@ def test_undoing_is_any_agents() -> None:
         ("opencode", "OPE"),
         ("run", "INF"),
         ("undo", "INF"),
-        ("helper", "AGT"),
+        ("errand", "AGT"),
         ("info", "AGT"),
         ("g5", "AGT"),
         ("ünï", "AGT"),

@@ -30,8 +30,7 @@ from codebutler_worker.sandbox.limits import LimitedSandbox, Limiter, Limits
 from codebutler_worker.sandbox.person import ensure_home, identity
 from codebutler_worker.sandbox.port import Lasting, Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
-from codebutler_worker.tree.git import Git
-from codebutler_worker.tree.tree import Tree
+from codebutler_worker.tree.tree import Git, Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing
 
 log = logging.getLogger(__name__)

@@ -91,7 +91,7 @@ class Turn:
         self._told: asyncio.Future[None] = loop.create_future()
         self._changed: tuple[str, ...] = ()
         self._publisher = Publisher(desk, self._place)
-        self._asking = Asking(desk, begun.turn, self._asking_changed)
+        self._asking: Asking | None = None  # before its agent asks people anything
         self._display = Display(desk, self._place, begun)
         self._snapshots = Snapshots(desk, begun.turn)
         self._watch = Watch(desk, begun.turn)
@@ -131,7 +131,8 @@ class Turn:
             for task in tasks:
                 task.cancel()
             parts = (self._display, self._asking, self._publisher, self._snapshots)
-            await asyncio.gather(*tasks, *(part.close() for part in parts), return_exceptions=True)
+            closing = [part.close() for part in parts if part is not None]
+            await asyncio.gather(*tasks, *closing, return_exceptions=True)
 
     async def _end(self, drive: asyncio.Task[None], *, stopped: bool) -> None:
         """Once its outcome is told, or what it had done when it was stopped is to be: wait for the agent's program, and
@@ -181,13 +182,13 @@ class Turn:
 
     async def decided(self, verdict: Verdict) -> None:
         """Tell the agent what a person decided."""
-        await self._asking.decided(verdict)
+        if self._asking is not None:
+            await self._asking.decided(verdict)
 
-    def _asking_changed(self) -> None:
-        waits_for = self._asking.waits_for
+    def _asking_changed(self, waits_for: str, card_op_id: str | None) -> None:
         self.waits = bool(waits_for)
         self._watch.waits(waiting=self.waits)
-        self._display.waits(waits_for, self._asking.card_op_id)
+        self._display.waits(waits_for, card_op_id)
         self._load_changed()
 
     async def _driven(self) -> None:
@@ -248,8 +249,10 @@ class Turn:
             case Text(text=text):
                 event = Text(await self._publisher.take(text))
             case Approval() | Question():
+                if self._asking is None:
+                    self._asking = Asking(self._desk, self.row, self._asking_changed)
                 await self._asking.heard(backend, event, self._session_id or "")
-            case Withdrawn():
+            case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)
         self._display.heard(event)
         self._watch.heard(self._display.view.usage)
@@ -303,7 +306,7 @@ class Turn:
             resumes,
             others,
             terminal=self._display.terminal,
-            asked=self._asking.card_op_id is not None,
+            asked=self._asking is not None,
             worked_s=self._watch.worked_s,
             changed=self._changed,
         )
